@@ -1,1 +1,3 @@
-"""natsctl."""
+"""natsctl: command-line administration, an included server core and tools for NATS JetStream."""
+
+__version__ = "0.1.0"

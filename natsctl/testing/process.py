@@ -1,0 +1,104 @@
+"""A NATS server as a child process: natsctl's own or the reference `nats-server`, started and stopped the same way.
+
+Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one it talks to
+except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a true kill -9.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["natsctl", "reference"]
+
+READY_WITHIN_S = 15.0
+STOP_WITHIN_S = 10.0
+
+
+def reference_binary() -> str | None:
+    """The path of the reference `nats-server` on PATH, or None."""
+    return shutil.which("nats-server")
+
+
+class ServerProcess:
+    """One server on a store folder and a free port; usable as a context manager."""
+
+    def __init__(self, store_dir: Path, kind: Kind = "natsctl", *flags: str) -> None:
+        self.store_dir = store_dir
+        self.kind = kind
+        self.flags = flags
+        self.url = ""
+        self.log_path = store_dir / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _command(self) -> list[str]:
+        if self.kind == "reference":
+            binary = reference_binary()
+            if binary is None:
+                raise FileNotFoundError("nats-server is not on PATH")
+            start = [binary]
+        else:
+            start = [sys.executable, "-m", "natsctl", "server", "run"]
+        ports = str(self.store_dir)
+        return [*start, "-js", "-sd", str(self.store_dir), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", ports, *self.flags]
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    def start(self) -> ServerProcess:
+        """Start the server and wait until its ports file tells where it listens."""
+        self.store_dir.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        ports = self.store_dir / f"nats-server_{self._process.pid}.ports"
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if ports.exists() and (text := ports.read_text()):
+                self.url = json.loads(text)["nats"][0]
+                return self
+            time.sleep(0.01)
+        self.kill()
+        raise RuntimeError(f"{self.kind} server did not start:\n{self.log()}")
+
+    def log(self) -> str:
+        """What the server has written to its log so far."""
+        return self.log_path.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """Ask the server to stop (SIGTERM) and return its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        """kill -9 the server and return its exit status."""
+        return self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def __enter__(self) -> ServerProcess:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()

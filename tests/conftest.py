@@ -1,0 +1,45 @@
+"""Servers for tests: natsctl's own, and the reference's where `nats-server` is on PATH."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test marked `both` once on each kind of server; `reference` only on the reference."""
+    if "server" not in metafunc.fixturenames:
+        return
+    absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+    reference = pytest.param("reference", marks=absent)
+    if metafunc.definition.get_closest_marker("both"):
+        kinds: list[object] = ["natsctl", reference]
+    elif metafunc.definition.get_closest_marker("reference"):
+        kinds = [reference]
+    else:
+        kinds = ["natsctl"]
+    metafunc.parametrize("server", kinds, indirect=True)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+    """A running server process of the kind that the test's marker asks for, on a fresh store."""
+    kind: Kind = request.param
+    with ServerProcess(tmp_path / "server", kind) as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's contexts, data folder or environment."""
+    for name in ("NATS_URL", "NATS_CONTEXT", "NATS_USER", "NATS_PASSWORD", "NATS_CREDS", "NATS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local" / "share"))
