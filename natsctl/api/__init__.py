@@ -1,1 +1,1 @@
-"""natsctl."""
+"""The JetStream contract as typed data: one model for both sides of the wire, without I/O."""

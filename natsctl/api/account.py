@@ -1,0 +1,59 @@
+"""What an account uses and may use of JetStream."""
+
+from msgspec import field
+
+from natsctl.api.model import Int, Int64, Model, Uint64, off, zero
+
+
+class AccountLimits(Model):
+    """Limits of an account or tier; -1 means without limit."""
+
+    max_memory: Int64 = field(default_factory=zero)
+    max_storage: Int64 = field(default_factory=zero)
+    max_streams: Int = field(default_factory=zero)
+    max_consumers: Int = field(default_factory=zero)
+    max_ack_pending: Int = field(default_factory=zero)
+    memory_max_stream_bytes: Int64 = field(default_factory=zero)
+    storage_max_stream_bytes: Int64 = field(default_factory=zero)
+    max_bytes_required: bool = field(default_factory=off)
+
+
+class ApiStats(Model):
+    """How many API calls were handled, and how many of them were answered with an error."""
+
+    level: Int = field(default_factory=zero)
+    total: Uint64 = field(default_factory=zero)
+    errors: Uint64 = field(default_factory=zero)
+    inflight: Uint64 = 0
+
+
+class Tier(Model):
+    """Use and limits of one tier of an account."""
+
+    memory: Uint64 = field(default_factory=zero)
+    storage: Uint64 = field(default_factory=zero)
+    reserved_memory: Uint64 = field(default_factory=zero)
+    reserved_storage: Uint64 = field(default_factory=zero)
+    streams: Int = field(default_factory=zero)
+    consumers: Int = field(default_factory=zero)
+    limits: AccountLimits = field(default_factory=lambda: AccountLimits())
+
+
+class AccountInfo(Tier):
+    """Use and limits of an account; sizes in bytes."""
+
+    domain: str = ""
+    api: ApiStats = field(default_factory=lambda: ApiStats())
+    tiers: dict[str, Tier] = field(default_factory=dict)
+
+
+UNLIMITED = AccountLimits(
+    max_memory=-1,
+    max_storage=-1,
+    max_streams=-1,
+    max_consumers=-1,
+    max_ack_pending=-1,
+    memory_max_stream_bytes=-1,
+    storage_max_stream_bytes=-1,
+)
+"""The limits of an account without any; treat as constant."""

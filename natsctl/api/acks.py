@@ -1,0 +1,139 @@
+"""Ack subjects, which carry where a delivered message stands, and the payloads that answer it."""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from natsctl.api.messages import PullRequest, parse_pull_request
+from natsctl.api.units import parse_duration
+
+ACK: Final = b"+ACK"
+NAK: Final = b"-NAK"
+PROGRESS: Final = b"+WPI"
+NEXT: Final = b"+NXT"
+TERM: Final = b"+TERM"
+
+_NO_PENDING: Final = 0
+_INT64_DIGITS: Final = 19
+
+
+class AckSubject(NamedTuple):
+    """What an ack subject says: delivery count, sequences, time of storing, and messages still to come."""
+
+    stream: bytes
+    consumer: bytes
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    ts_ns: int
+    pending: int
+    domain: bytes = b""
+    account_hash: bytes = b""
+
+
+def prefix(stream: bytes, consumer: bytes) -> bytes:
+    """Return the part of a v1 ack subject that all messages of a consumer share, with the last dot."""
+    return b"$JS.ACK.%b.%b." % (stream, consumer)
+
+
+def encode(
+    stream: bytes, consumer: bytes, delivered: int, stream_seq: int, consumer_seq: int, ts_ns: int, pending: int
+) -> bytes:
+    """Return the v1 ack subject (nine tokens)."""
+    return b"$JS.ACK.%b.%b.%d.%d.%d.%d.%d" % (stream, consumer, delivered, stream_seq, consumer_seq, ts_ns, pending)
+
+
+def parse(subject: bytes) -> AckSubject | None:
+    """Return what an ack subject says, or None when it is none.
+
+    Takes v1 (nine tokens), v2 (eleven or twelve, with domain and account hash) and the forms of 2020 (seven tokens without
+    time and pending, eight without pending; those read as 0).
+    """
+    tokens = subject.split(b".")
+    if len(tokens) < 7 or tokens[0] != b"$JS" or tokens[1] != b"ACK":
+        return None
+    domain = account_hash = b""
+    if len(tokens) in (11, 12):
+        domain, account_hash = (b"" if tokens[2] == b"_" else tokens[2]), tokens[3]
+        stream, consumer, numbers = tokens[4], tokens[5], tokens[6:11]
+    elif len(tokens) <= 9:
+        stream, consumer, numbers = tokens[2], tokens[3], tokens[4:]
+    else:
+        return None
+    if not stream or not consumer or not all(n.isdigit() and len(n) <= _INT64_DIGITS + 1 for n in numbers):
+        return None
+    values = [int(n) for n in numbers] + [_NO_PENDING] * (5 - len(numbers))
+    return AckSubject(stream, consumer, *values, domain=domain, account_hash=account_hash)
+
+
+class AckKind(Enum):
+    """What an ack payload asks for."""
+
+    ACK = "ack"
+    NAK = "nak"
+    PROGRESS = "progress"
+    NEXT = "next"
+    TERM = "term"
+    IGNORED = "ignored"
+
+
+class AckPayload(NamedTuple):
+    """A parsed ack: `delay_ns` with NAK (0 = now), `pull` with NEXT, `reason` with TERM."""
+
+    kind: AckKind
+    delay_ns: int = 0
+    pull: PullRequest | None = None
+    reason: str = ""
+
+
+class _NakOptions(msgspec.Struct):
+    """The JSON body of a NAK."""
+
+    delay: int = 0
+
+
+_PLAIN_ACK: Final = AckPayload(AckKind.ACK)
+_PLAIN_NAK: Final = AckPayload(AckKind.NAK)
+_IGNORED: Final = AckPayload(AckKind.IGNORED)
+_nak_options = msgspec.json.Decoder(_NakOptions)
+
+
+def parse_ack_payload(payload: bytes) -> AckPayload:
+    """Return what an ack asks for; a payload of no known kind is IGNORED, a NAK with an unreadable delay is a plain one."""
+    if not payload or payload in (ACK, b"+OK"):
+        return _PLAIN_ACK
+    if payload.startswith(NAK):
+        return _parse_nak(payload[4:].strip())
+    if payload == PROGRESS:
+        return AckPayload(AckKind.PROGRESS)
+    if payload.startswith(NEXT):
+        return _parse_next(payload[4:].strip())
+    if payload.startswith(TERM):
+        return AckPayload(AckKind.TERM, reason=payload[5:].strip().decode("utf-8", "replace"))
+    return _IGNORED
+
+
+def _parse_nak(rest: bytes) -> AckPayload:
+    """Return a NAK with the delay of `{"delay": ns}` or of a Go duration."""
+    if not rest:
+        return _PLAIN_NAK
+    try:
+        delay = _nak_options.decode(rest).delay if rest.startswith(b"{") else parse_duration(rest.decode())
+    except (msgspec.MsgspecError, ValueError):
+        return _PLAIN_NAK
+    return AckPayload(AckKind.NAK, delay_ns=max(delay, 0))
+
+
+def _parse_next(rest: bytes) -> AckPayload:
+    """Return a NEXT with its pull request; an unreadable one asks for a single message."""
+    try:
+        pull = parse_pull_request(rest)
+    except ValueError:
+        pull = PullRequest(batch=1)
+    return AckPayload(AckKind.NEXT, pull=pull)
+
+
+def nak_with_delay(delay_ns: int) -> bytes:
+    """Return the payload of a NAK that asks for redelivery after `delay_ns`."""
+    return b'-NAK {"delay": %d}' % delay_ns if delay_ns > 0 else NAK

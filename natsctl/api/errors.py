@@ -1,0 +1,92 @@
+"""One small tree of exceptions, by who must act; each knows the exit code a command ends with."""
+
+from typing import ClassVar, Final
+
+from natsctl.api.catalogue import ApiError
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOT_FOUND: Final = 3
+EXIT_CONFLICT: Final = 4
+EXIT_UNREACHABLE: Final = 5
+EXIT_NOT_AUTHORISED: Final = 6
+EXIT_NOTHING_RECEIVED: Final = 7
+EXIT_DRIFT: Final = 10
+EXIT_INTERRUPTED: Final = 130
+
+NOT_FOUND_CODES: Final = frozenset({10014, 10037, 10043, 10059, 10068, 10149})
+CONFLICT_CODES: Final = frozenset({10012, 10013, 10055, 10058, 10065, 10070, 10071, 10105, 10130, 10148, 10158, 10164})
+UNAVAILABLE_CODES: Final = frozenset({10035, 10039, 10076})
+
+
+class NatsctlError(Exception):
+    """Base of every failure natsctl reports; the text is for a person."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+    def __init__(self, text: str, *, hint: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.hint = hint
+
+
+class UsageError(NatsctlError):
+    """The user must change a flag, a file or a value."""
+
+    exit_code = EXIT_USAGE
+
+
+class ApiFailure(NatsctlError):
+    """A server answered an API request with an error; `subject` is the request's."""
+
+    def __init__(self, error: ApiError, subject: str = "", *, hint: str = "") -> None:
+        super().__init__(error.description, hint=hint)
+        self.error = error
+        self.subject = subject
+
+    @property
+    def err_code(self) -> int:
+        """Return the `err_code`, 0 from servers that send none."""
+        return self.error.err_code
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]  # by error, where the others are by class
+        """Return the exit code of the design's table for this error."""
+        return exit_code_of(self.error)
+
+
+class Unreachable(NatsctlError):
+    """No server, no answer in time, or no JetStream there."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class NotAuthorised(NatsctlError):
+    """The server refused the credentials or the subject."""
+
+    exit_code = EXIT_NOT_AUTHORISED
+
+
+class NothingReceived(NatsctlError):
+    """The wait ended without a message."""
+
+    exit_code = EXIT_NOTHING_RECEIVED
+
+
+class ProtocolError(NatsctlError):
+    """The other side sent what the protocol does not allow."""
+
+
+class StorageError(NatsctlError):
+    """A disk or a file failed or is damaged."""
+
+
+def exit_code_of(error: ApiError) -> int:
+    """Return the exit code for an API error, by `err_code` and, where a 2020 server sent none, by `code`."""
+    if error.err_code in NOT_FOUND_CODES or (not error.err_code and error.code == 404):
+        return EXIT_NOT_FOUND
+    if error.err_code in CONFLICT_CODES:
+        return EXIT_CONFLICT
+    if error.err_code in UNAVAILABLE_CODES or (not error.err_code and error.code == 503):
+        return EXIT_UNREACHABLE
+    return EXIT_FAILED

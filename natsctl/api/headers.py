@@ -1,0 +1,135 @@
+"""NATS header blocks as bytes: `NATS/1.0[ status[ text]]` CRLF, `Key: Value` CRLF …, CRLF. Keys are case-sensitive."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from natsctl.api.errors import ProtocolError
+
+VERSION: Final = b"NATS/1.0"
+NO_RESPONDERS_BLOCK: Final = b"NATS/1.0 503\r\n\r\n"
+
+# Publishing
+MSG_ID: Final = b"Nats-Msg-Id"
+LEGACY_MSG_ID: Final = b"Msg-Id"
+EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
+EXPECTED_LAST_SEQ: Final = b"Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ: Final = b"Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_SUBJECT_SEQ_SUBJECT: Final = b"Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_LAST_MSG_ID: Final = b"Nats-Expected-Last-Msg-Id"
+ROLLUP: Final = b"Nats-Rollup"
+TTL: Final = b"Nats-TTL"
+INCR: Final = b"Nats-Incr"
+COUNTER_SOURCES: Final = b"Nats-Counter-Sources"
+BATCH_ID: Final = b"Nats-Batch-Id"
+BATCH_SEQUENCE: Final = b"Nats-Batch-Sequence"
+BATCH_COMMIT: Final = b"Nats-Batch-Commit"
+SCHEDULE: Final = b"Nats-Schedule"
+SCHEDULE_TIME_ZONE: Final = b"Nats-Schedule-Time-Zone"
+SCHEDULE_TARGET: Final = b"Nats-Schedule-Target"
+SCHEDULE_SOURCE: Final = b"Nats-Schedule-Source"
+SCHEDULE_TTL: Final = b"Nats-Schedule-TTL"
+SCHEDULE_ROLLUP: Final = b"Nats-Schedule-Rollup"
+SCHEDULER: Final = b"Nats-Scheduler"
+SCHEDULE_NEXT: Final = b"Nats-Schedule-Next"
+STREAM_SOURCE: Final = b"Nats-Stream-Source"
+REQUEST_INFO: Final = b"Nats-Request-Info"
+REQUIRED_API_LEVEL: Final = b"Nats-Required-Api-Level"
+# Deliveries, direct get and republish
+STREAM: Final = b"Nats-Stream"
+SUBJECT: Final = b"Nats-Subject"
+SEQUENCE: Final = b"Nats-Sequence"
+TIME_STAMP: Final = b"Nats-Time-Stamp"
+LAST_SEQUENCE: Final = b"Nats-Last-Sequence"
+NUM_PENDING: Final = b"Nats-Num-Pending"
+UP_TO_SEQUENCE: Final = b"Nats-UpTo-Sequence"
+MSG_SIZE: Final = b"Nats-Msg-Size"
+PENDING_MESSAGES: Final = b"Nats-Pending-Messages"
+PENDING_BYTES: Final = b"Nats-Pending-Bytes"
+LAST_CONSUMER: Final = b"Nats-Last-Consumer"
+LAST_STREAM: Final = b"Nats-Last-Stream"
+CONSUMER_STALLED: Final = b"Nats-Consumer-Stalled"
+PIN_ID: Final = b"Nats-Pin-Id"
+MARKER_REASON: Final = b"Nats-Marker-Reason"
+KV_OPERATION: Final = b"KV-Operation"
+
+
+def get(block: bytes, key: bytes) -> bytes | None:
+    """Return the first value of `key` without the blanks around it, or None; the block is not parsed as a whole."""
+    at = block.find(b"\r\n" + key + b":")
+    if at < 0:
+        return None
+    start = at + len(key) + 3
+    end = block.find(b"\r\n", start)
+    return block[start : end if end >= 0 else None].strip()
+
+
+def parse(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the pairs of a block in order, repeated keys included; an empty block has none. Raises ProtocolError."""
+    if not block:
+        return []
+    _check_block(block)
+    pairs = []
+    for line in block.split(b"\r\n")[1:-2]:
+        key, colon, value = line.partition(b":")
+        if not colon or not key.strip():
+            raise ProtocolError(f"header line {line[:64]!r} has no key")
+        pairs.append((key, value.strip()))
+    return pairs
+
+
+def parse_status(block: bytes) -> tuple[int, str]:
+    """Return the status and its text of a block, (0, "") when it carries none. Raises ProtocolError."""
+    if not block:
+        return 0, ""
+    _check_block(block)
+    status, _, text = block[len(VERSION) : block.index(b"\r\n")].strip().partition(b" ")
+    if not status:
+        return 0, ""
+    if len(status) != 3 or not status.isdigit():
+        raise ProtocolError(f"header status {status[:16]!r} is not three digits")
+    return int(status), text.strip().decode("utf-8", "replace")
+
+
+def _check_block(block: bytes) -> None:
+    """Raise ProtocolError unless the frame of the block is right."""
+    if not block.startswith(VERSION) or not block.endswith(b"\r\n\r\n") or block[8:9] not in (b" ", b"\r"):
+        raise ProtocolError("header block does not start with NATS/1.0 or does not end with an empty line")
+
+
+def encode(pairs: Iterable[tuple[bytes, bytes]], status: bytes = b"", description: bytes = b"") -> bytes:
+    """Return a header block; raises ValueError for a key or value that would break its lines."""
+    first = VERSION
+    if status:
+        first = b"NATS/1.0 %b %b" % (status, description) if description else b"NATS/1.0 %b" % status
+    return b"%b\r\n%b\r\n" % (first, _lines(pairs))
+
+
+def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return `block` with `pairs` added at its end; an empty block becomes a new one."""
+    return b"%b%b\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", _lines(pairs))
+
+
+def remove(block: bytes, key: bytes) -> bytes:
+    """Return `block` without any line of `key`; a block left without lines becomes empty."""
+    needle = b"\r\n" + key + b":"
+    if needle not in block:
+        return block
+    while (at := block.find(needle)) >= 0:
+        end = block.find(b"\r\n", at + 2)
+        block = block[:at] + block[end:]
+    return b"" if block == b"NATS/1.0\r\n\r\n" else block
+
+
+def status_line(status: int, description: str = "", *pairs: tuple[bytes, bytes]) -> bytes:
+    """Return the block of a status message such as `404 No Messages`."""
+    return encode(pairs, b"%d" % status, description.encode())
+
+
+def _lines(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the lines of `pairs`, each with its CRLF."""
+    lines = []
+    for key, value in pairs:
+        if not key or b":" in key or b"\r" in key or b"\n" in key or b"\r" in value or b"\n" in value:
+            raise ValueError(f"header {key!r} can not be written: a key has no ':', neither has line breaks")
+        lines.append(b"%b: %b\r\n" % (key, value))
+    return b"".join(lines)

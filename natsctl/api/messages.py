@@ -1,0 +1,70 @@
+"""Message-shaped JSON: publish acks, stored messages and pull requests."""
+
+import msgspec
+from msgspec import field
+
+from natsctl.api.catalogue import ApiError
+from natsctl.api.model import Duration, Int, Int64, Model, Time, Uint64, blank, zero, zero_time
+
+
+class PubAck(Model):
+    """The answer to a publish on a captured subject."""
+
+    error: ApiError | None = None
+    stream: str = field(default_factory=blank)
+    domain: str = ""
+    seq: Uint64 = field(default_factory=zero)
+    duplicate: bool = False
+    val: str = ""
+    batch: str = ""
+    count: Int = 0
+
+
+class StoredMsg(Model):
+    """A stored message in JSON; `hdrs` and `data` are base64 on the wire."""
+
+    subject: str = field(default_factory=blank)
+    seq: Uint64 = field(default_factory=zero)
+    hdrs: bytes | None = None
+    data: bytes | None = None
+    time: Time = field(default_factory=zero_time)
+
+
+class PullRequest(Model):
+    """What a client asks a pull consumer for; `batch` below 1 means 1."""
+
+    batch: Int = 0
+    expires: Duration = 0
+    no_wait: bool = False
+    max_bytes: Int = 0
+    idle_heartbeat: Duration = 0
+    group: str = ""
+    min_pending: Int64 = 0
+    min_ack_pending: Int64 = 0
+    id: str = ""
+    priority: Int = 0
+
+
+_pull_decoder = msgspec.json.Decoder(PullRequest)
+
+
+def parse_pull_request(body: bytes) -> PullRequest:
+    """Return the pull request a body spells: nothing, a number, or JSON; unknown keys are ignored.
+
+    Raises ValueError whose text is the reason of the `400 Bad Request - …` status.
+    """
+    if not body or body.isspace():
+        return PullRequest(batch=1)
+    first = body.lstrip()[:1]
+    if first == b"{":
+        try:
+            request = _pull_decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from error
+        if request.batch < 1:
+            request.batch = 1
+        return request
+    try:
+        return PullRequest(batch=max(int(body), 1))
+    except ValueError as error:
+        raise ValueError(f"expected a number or a JSON object, got {body[:32]!r}") from error

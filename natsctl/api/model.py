@@ -1,0 +1,62 @@
+"""What every model of the contract is made of: the base struct, Go's number types, and fields that are never left out.
+
+A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like Go's
+`omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those.
+The aliases carry in `extra` what the bare Python type cannot say: Go's type name (error texts quote it), and whether a
+document for people may spell the value as a duration or a size.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+UINT64_MAX: Final = 2**64 - 1
+
+Int = Annotated[int, Meta(extra={"go": "int"})]
+Int32 = Annotated[int, Meta(extra={"go": "int32"})]
+Int64 = Annotated[int, Meta(extra={"go": "int64"})]
+Uint64 = Annotated[int, Meta(extra={"go": "uint64"})]
+Duration = Annotated[int, Meta(extra={"go": "time.Duration", "human": "duration"})]
+Size32 = Annotated[int, Meta(extra={"go": "int32", "human": "size"})]
+Size64 = Annotated[int, Meta(extra={"go": "int64", "human": "size"})]
+SizeInt = Annotated[int, Meta(extra={"go": "int", "human": "size"})]
+Time = Annotated[str, Meta(extra={"go": "time.Time", "human": "time"})]
+
+ZERO_TIME: Final = "0001-01-01T00:00:00Z"
+
+
+class Model(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Base of every JSON object of the contract: attributes equal keys, field order is key order."""
+
+
+class WireEnum(StrEnum):
+    """Base of every enumeration: the value is the text on the wire."""
+
+
+def zero() -> int:
+    """Return 0, for a number that is always written."""
+    return 0
+
+
+def blank() -> str:
+    """Return the empty text, for a text that is always written."""
+    return ""
+
+
+def off() -> bool:
+    """Return False, for a flag that is always written."""
+    return False
+
+
+def zero_time() -> str:
+    """Return Go's zero time, for a time that is always written."""
+    return ZERO_TIME
+
+
+def empty_list() -> list[str]:
+    """Return a new empty list of texts, for a list that is always written."""
+    return []

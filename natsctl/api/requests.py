@@ -1,0 +1,157 @@
+"""One struct per request body of the API."""
+
+from msgspec import field
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.messages import PullRequest
+from natsctl.api.model import Int, Model, SizeInt, Time, Uint64, blank, zero
+from natsctl.api.stream import Placement, StreamConfig, StreamState
+
+__all__ = [
+    "ConsumerCreateRequest",
+    "ConsumerPauseRequest",
+    "ConsumerResetRequest",
+    "ConsumerUnpinRequest",
+    "DirectGetRequest",
+    "LeaderStepdownRequest",
+    "PagedRequest",
+    "PullRequest",
+    "StreamCreateRequest",
+    "StreamInfoRequest",
+    "StreamMsgDeleteRequest",
+    "StreamMsgGetRequest",
+    "StreamPurgeRequest",
+    "StreamRemovePeerRequest",
+    "StreamRestoreRequest",
+    "StreamSnapshotRequest",
+    "StreamTemplateConfig",
+    "StreamUpdateRequest",
+    "StreamsRequest",
+]
+
+
+class StreamCreateRequest(StreamConfig):
+    """STREAM.CREATE: the configuration; `pedantic` refuses what would be normalised."""
+
+    pedantic: bool = False
+
+
+class StreamUpdateRequest(StreamCreateRequest):
+    """STREAM.UPDATE: the whole new configuration."""
+
+
+class PagedRequest(Model):
+    """A request for one page of a list."""
+
+    offset: Int = 0
+
+
+class StreamsRequest(PagedRequest):
+    """STREAM.NAMES and STREAM.LIST: only streams with a subject that collides with `subject`."""
+
+    subject: str = ""
+
+
+class StreamInfoRequest(PagedRequest):
+    """STREAM.INFO: whether to list deleted sequences, and which subjects to count."""
+
+    deleted_details: bool = False
+    subjects_filter: str = ""
+
+
+class StreamPurgeRequest(Model):
+    """STREAM.PURGE: messages of `filter`, below `seq` (exclusive), or all but the newest `keep`."""
+
+    seq: Uint64 = 0
+    keep: Uint64 = 0
+    filter: str = ""
+
+
+class StreamMsgGetRequest(Model):
+    """STREAM.MSG.GET: exactly one selector; `batch` and the like are of direct get and refused."""
+
+    seq: Uint64 = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    batch: Int = 0
+    max_bytes: SizeInt = 0
+    start_time: Time | None = None
+    multi_last: list[str] = field(default_factory=list)
+    up_to_seq: Uint64 = 0
+    up_to_time: Time | None = None
+    no_hdr: bool = False
+
+
+class DirectGetRequest(StreamMsgGetRequest):
+    """DIRECT.GET: the same selectors, with batches."""
+
+
+class StreamMsgDeleteRequest(Model):
+    """STREAM.MSG.DELETE: `no_erase` leaves the bytes on disk."""
+
+    seq: Uint64 = field(default_factory=zero)
+    no_erase: bool = False
+
+
+class StreamSnapshotRequest(Model):
+    """STREAM.SNAPSHOT: where to send chunks; zero sizes mean the server's defaults."""
+
+    deliver_subject: str = field(default_factory=blank)
+    no_consumers: bool = False
+    chunk_size: Int = 0
+    window_size: Int = 0
+    jsck: bool = False
+
+
+class StreamRestoreRequest(Model):
+    """STREAM.RESTORE: what the archive that follows holds."""
+
+    config: StreamConfig = field(default_factory=lambda: StreamConfig())
+    state: StreamState = field(default_factory=lambda: StreamState())
+
+
+class StreamTemplateConfig(Model):
+    """A stream template (servers before 2.14): `config` without a name, and how many streams it may make."""
+
+    name: str = field(default_factory=blank)
+    config: StreamConfig = field(default_factory=lambda: StreamConfig())
+    max_streams: Int = field(default_factory=zero)
+
+
+class ConsumerCreateRequest(Model):
+    """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: `action` is "", "create" or "update"."""
+
+    stream_name: str = field(default_factory=blank)
+    config: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
+    action: str = ""
+    pedantic: bool = False
+
+
+class ConsumerPauseRequest(Model):
+    """CONSUMER.PAUSE: until when; absent resumes."""
+
+    pause_until: Time | None = None
+
+
+class ConsumerUnpinRequest(Model):
+    """CONSUMER.UNPIN: of which priority group."""
+
+    group: str = field(default_factory=blank)
+
+
+class ConsumerResetRequest(Model):
+    """CONSUMER.RESET: to which stream sequence; 0 means the one after the ack floor."""
+
+    seq: Uint64 = 0
+
+
+class LeaderStepdownRequest(Model):
+    """The LEADER.STEPDOWN verbs: where the new leader should be."""
+
+    placement: Placement | None = None
+
+
+class StreamRemovePeerRequest(Model):
+    """STREAM.PEER.REMOVE: which server leaves the stream's group."""
+
+    peer: str = field(default_factory=blank)

@@ -1,0 +1,108 @@
+"""Subject grammar and matching, for text and bytes alike, and the prefixes of JetStream."""
+
+from typing import AnyStr, Final
+
+API_PREFIX: Final = "$JS.API"
+ACK_PREFIX: Final = "$JS.ACK"
+FC_PREFIX: Final = "$JS.FC"
+SNAPSHOT_ACK_PREFIX: Final = "$JS.SNAPSHOT.ACK"
+SNAPSHOT_RESTORE_PREFIX: Final = "$JS.SNAPSHOT.RESTORE"
+ADVISORY_PREFIX: Final = "$JS.EVENT.ADVISORY"
+METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
+LEGACY_NEXT_PREFIX: Final = "$JS.NEXT"
+"""The 2020 spelling of `$JS.API.CONSUMER.MSG.NEXT`."""
+
+MAX_NAME: Final = 255
+"""Longest stream or consumer name, characters (server_api.md part 0)."""
+
+_NAME_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
+
+
+def domain_prefix(domain: str) -> str:
+    """Return the API prefix of a domain, or the plain one when `domain` is empty."""
+    return f"$JS.{domain}.API" if domain else API_PREFIX
+
+
+def is_valid_name(name: str) -> bool:
+    """Tell whether `name` can name a stream, consumer or template."""
+    return bool(name) and len(name) <= MAX_NAME and _NAME_FORBIDDEN.isdisjoint(name) and "\0" not in name
+
+
+def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
+    """Return dot, star and gt in the type of `subject`."""
+    if isinstance(subject, str):
+        return ".", "*", ">"
+    return b".", b"*", b">"
+
+
+def is_valid_subject(subject: AnyStr) -> bool:
+    """Tell whether `subject` can be subscribed to: no blanks, no empty token, `>` only as the last token."""
+    dot, _, gt = _marks(subject)
+    if len(subject.split(None, 1)) != 1 or subject != subject.strip():
+        return False
+    if isinstance(subject, str):
+        if any(blank in subject for blank in " \t\r\n\f\0"):
+            return False
+    elif any(blank in subject for blank in (b" ", b"\t", b"\r", b"\n", b"\f", b"\0")):
+        return False
+    tokens = subject.split(dot)
+    return all(tokens) and gt not in tokens[:-1]
+
+
+def has_wildcard(subject: AnyStr) -> bool:
+    """Tell whether a token of `subject` is `*` or its last token is `>`."""
+    dot, star, gt = _marks(subject)
+    if star not in subject and gt not in subject:
+        return False
+    tokens = subject.split(dot)
+    return star in tokens or tokens[-1] == gt
+
+
+def is_literal(subject: AnyStr) -> bool:
+    """Tell whether `subject` is without wildcard tokens (`foo*` is a literal)."""
+    return not has_wildcard(subject)
+
+
+def matches(pattern: AnyStr, subject: AnyStr) -> bool:
+    """Tell whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain text."""
+    if pattern == subject:
+        return True
+    dot, star, gt = _marks(pattern)
+    want, have = pattern.split(dot), subject.split(dot)
+    if want[-1] == gt:
+        if len(have) < len(want):
+            return False
+        want.pop()
+    elif len(want) != len(have):
+        return False
+    return all(w in (star, h) for w, h in zip(want, have, strict=False))
+
+
+def overlaps(a: AnyStr, b: AnyStr) -> bool:
+    """Tell whether some literal subject matches both patterns."""
+    if a == b:
+        return True
+    dot, star, gt = _marks(a)
+    left, right = a.split(dot), b.split(dot)
+    for x, y in zip(left, right, strict=False):
+        if gt in (x, y):
+            return True
+        if x != y and star not in (x, y):
+            return False
+    return len(left) == len(right)
+
+
+def is_subset(a: AnyStr, b: AnyStr) -> bool:
+    """Tell whether every literal subject matching pattern `a` also matches pattern `b`."""
+    if a == b:
+        return True
+    dot, star, gt = _marks(a)
+    inner, outer = a.split(dot), b.split(dot)
+    for index, want in enumerate(outer):
+        if want == gt:
+            return len(inner) > index
+        if index >= len(inner) or inner[index] == gt:
+            return False
+        if want not in (star, inner[index]):
+            return False
+    return len(inner) == len(outer)

@@ -1,0 +1,55 @@
+"""RFC 3339 times with nanoseconds, as Go writes them. Models carry times as wire text; here they become ns since the epoch."""
+
+import re
+from datetime import date
+from typing import Final
+
+from natsctl.api.model import ZERO_TIME
+
+ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
+"""Go's zero time, 0001-01-01T00:00:00Z, in ns since the epoch."""
+
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY_S: Final = 86_400
+_SECOND_NS: Final = 1_000_000_000
+_TIME: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
+    r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+
+__all__ = ["ZERO_NS", "ZERO_TIME", "format_time", "is_zero", "parse_time"]
+
+
+def parse_time(text: str) -> int:
+    """Return ns since the Unix epoch; raises ValueError with a reason for a person. Digits past the ninth are cut."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"expected a time such as 2026-01-31T12:00:00Z, got {text!r}")
+    hour, minute, second = int(match[4]), int(match[5]), int(match[6])
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"time {text!r} is not a time of day")
+    try:
+        days = date(int(match[1]), int(match[2]), int(match[3])).toordinal() - _EPOCH_DAY
+    except ValueError as error:
+        raise ValueError(f"time {text!r} is not a day of the calendar") from error
+    seconds = days * _DAY_S + hour * 3600 + minute * 60 + second
+    if match[8]:
+        offset = int(match[9]) * 3600 + int(match[10]) * 60
+        seconds += -offset if match[8] == "+" else offset
+    return seconds * _SECOND_NS + int((match[7] or "").ljust(9, "0")[:9])
+
+
+def format_time(ns: int) -> str:
+    """Return the UTC text of `ns` since the epoch with up to nine digits, trailing zeros trimmed: 2026-01-31T12:00:00.5Z."""
+    seconds, fraction = divmod(ns, _SECOND_NS)
+    days, rest = divmod(seconds, _DAY_S)
+    day = date.fromordinal(days + _EPOCH_DAY)
+    text = f"{day.year:04d}-{day.month:02d}-{day.day:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    if fraction:
+        text += "." + f"{fraction:09d}".rstrip("0")
+    return text + "Z"
+
+
+def is_zero(text: str | None) -> bool:
+    """Tell whether `text` is absent or the zero time."""
+    return not text or text == ZERO_TIME

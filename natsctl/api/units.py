@@ -1,0 +1,127 @@
+"""Durations and byte sizes as people write them.
+
+Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) and, as the command line has always allowed, d (24 h), w (7 d),
+M (30 d) and y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
+"""
+
+import re
+from typing import Final
+
+NANOSECOND: Final = 1
+MICROSECOND: Final = 1_000
+MILLISECOND: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+MONTH: Final = 30 * DAY
+YEAR: Final = 365 * DAY
+
+_UNITS: Final = {
+    "ns": NANOSECOND,
+    "us": MICROSECOND,
+    "µs": MICROSECOND,  # U+00B5, the micro sign
+    "μs": MICROSECOND,  # U+03BC, the Greek letter
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": MINUTE,
+    "h": HOUR,
+    "d": DAY,
+    "w": WEEK,
+    "M": MONTH,
+    "y": YEAR,
+    "Y": YEAR,
+}
+_DURATION_MAX: Final = 2**63 - 1
+_DIGITS: Final = r"[0-9]{1,20}"
+_PART: Final = re.compile(rf"({_DIGITS})?(?:\.([0-9]{{0,30}}))?(ns|us|µs|μs|ms|[smhdwMyY])")
+_SIZE: Final = re.compile(rf"({_DIGITS})(?:\.([0-9]{{1,18}}))?\s*(?:([KMGTPE])(?:i?B)?|B)?", re.IGNORECASE)
+_SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def parse_duration(text: str) -> int:
+    """Return the nanoseconds that `text` spells; raises ValueError with a reason for a person.
+
+    "0" needs no unit; "" is refused; a leading "-" makes the whole negative.
+    """
+    body = text.strip()
+    negative = body.startswith("-")
+    if body[:1] in ("-", "+"):
+        body = body[1:]
+    if body == "0":
+        return 0
+    total, at = 0, 0
+    while at < len(body):
+        part = _PART.match(body, at)
+        if part is None or (part[1] is None and not part[2]):
+            raise ValueError(f"expected a duration such as 30s, 5m, 1h30m or 1y, got {text!r}")
+        unit = _UNITS[part[3]]
+        total += int(part[1] or "0") * unit
+        if part[2]:
+            total += int(part[2]) * unit // 10 ** len(part[2])
+        at = part.end()
+    if not body:
+        raise ValueError("expected a duration such as 30s, 5m, 1h30m or 1y, got nothing")
+    if total > _DURATION_MAX:
+        raise ValueError(f"duration {text!r} is longer than the 292 years a duration can hold")
+    return -total if negative else total
+
+
+def format_duration(ns: int) -> str:
+    """Return `ns` in Go's spelling: 0s, 1.5ms, 2m0s, 26h0m0s."""
+    if ns == 0:
+        return "0s"
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns < SECOND:
+        for unit, name in ((MILLISECOND, "ms"), (MICROSECOND, "µs"), (NANOSECOND, "ns")):
+            if ns >= unit:
+                return f"{sign}{_decimal(ns, unit)}{name}"
+    minutes, rest = divmod(ns, MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, SECOND)}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    if hours:
+        text = f"{hours}h{text}"
+    return sign + text
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Return value/unit exactly, without trailing zeros; `unit` is a power of ten."""
+    whole, rest = divmod(value, unit)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{str(rest).rjust(len(str(unit)) - 1, '0').rstrip('0')}"
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that `text` spells; raises ValueError with a reason. "-1" (no limit) is taken as it is."""
+    body = text.strip()
+    if body == "-1":
+        return -1
+    match = _SIZE.fullmatch(body)
+    if match is None:
+        raise ValueError(f"expected a size such as 512, 64KiB, 10MB or 1GiB, got {text!r}")
+    scale = 1024 ** ("KMGTPE".index(match[3].upper()) + 1) if match[3] else 1
+    size = int(match[1]) * scale
+    if match[2]:
+        size += int(match[2]) * scale // 10 ** len(match[2])
+    if size > _DURATION_MAX:
+        raise ValueError(f"size {text!r} does not fit in 63 bits")
+    return size
+
+
+def format_size(size: int) -> str:
+    """Return `size` in binary units with at most one digit after the point below ten: "13 MiB", "1.5 KiB"."""
+    value = abs(size)
+    sign = "-" if size < 0 else ""
+    if value < 1024:
+        return f"{sign}{value} B"
+    index = min((value.bit_length() - 1) // 10, len(_SIZE_UNITS) - 1)
+    tenths = (value * 10 + (1 << (10 * index - 1))) >> (10 * index)  # rounded half up
+    if tenths >= 10240 and index < len(_SIZE_UNITS) - 1:
+        index, tenths = index + 1, 10
+    if tenths < 100:
+        return f"{sign}{tenths // 10}.{tenths % 10} {_SIZE_UNITS[index]}"
+    return f"{sign}{(value + (1 << (10 * index - 1))) >> (10 * index)} {_SIZE_UNITS[index]}"
