@@ -1,0 +1,33 @@
+"""How much memory and disk JetStream may use when nobody says: three quarters of what the machine has."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_SHARE: Final = 0.75
+"""Part of memory and of free disk space that streams may use; the reference server's choice."""
+
+_DISK_FALLBACK_BYTES: Final = 1 << 40
+"""Max Storage where free space cannot be asked: 1 TiB, the reference server's figure."""
+
+_MEMORY_FALLBACK_BYTES: Final = 256 << 20
+"""Max Memory where memory cannot be asked: the reference server's figure."""
+
+
+def default_max_memory() -> int:
+    """Return bytes that memory streams may use."""
+    try:
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE)
+    except (ValueError, OSError):
+        return _MEMORY_FALLBACK_BYTES
+
+
+def default_max_storage(folder: Path) -> int:
+    """Return bytes that file streams may use in `folder` or in its nearest existing parent."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        stat = os.statvfs(folder)
+    except OSError:
+        return _DISK_FALLBACK_BYTES
+    return int(stat.f_bavail * stat.f_frsize * _SHARE)

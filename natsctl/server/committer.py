@@ -1,0 +1,103 @@
+"""Group commit: what all publishers appended meanwhile goes to disk in one write and one sync per stream.
+
+The loop thread asks every dirty stream for a commit once per turn; a stream gives at most one at a time, so whatever
+is appended while a sync is in flight gathers for the next one, without any artificial delay.  A few worker threads
+run the disk part (the system calls release the GIL); finished commits come back to the loop thread in one call, where
+acks leave. A stream whose disk is slow holds one worker; the streams of other disks go on with the rest.
+"""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final
+
+from natsctl.store.store import Store
+from natsctl.store.stream import Commit, StreamStore
+
+WORKERS: Final = 4
+"""Threads that may wait for a disk at the same time."""
+
+_Job = tuple[StreamStore, Commit]
+_Done = tuple[StreamStore, Commit, OSError | None]
+
+
+class Committer:
+    """Runs the commits of one store; every method but the workers' runs on the loop thread."""
+
+    __slots__ = ("_done", "_finished", "_jobs", "_lock", "_post", "_posted", "_store", "_threads", "in_flight", "syncs")
+
+    def __init__(
+        self, store: Store, post: Callable[[Callable[[], None]], object], finished: Callable[[], None]
+    ) -> None:
+        """Prepare to commit `store`; `post` runs a call on the loop thread, `finished` is told after commits ended."""
+        self._store = store
+        self._post = post
+        self._finished = finished
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._done: list[_Done] = []
+        self._posted = False
+        self._threads: list[threading.Thread] = []
+        self.in_flight = 0
+        self.syncs = 0
+
+    def start(self) -> None:
+        """Start the worker threads."""
+        for number in range(WORKERS):
+            thread = threading.Thread(target=self._work, name=f"natsctl-commit-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End the worker threads after the jobs that they have; call when `idle`."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything appended so far is durable (or refused)."""
+        return not self.in_flight and not self._store.dirty
+
+    def kick(self) -> None:
+        """Begin a commit for every stream that has something to write and none in flight."""
+        for stream in tuple(self._store.dirty):
+            commit = stream.begin_commit()
+            if commit is None:
+                continue
+            if commit.io:
+                self.in_flight += 1
+                self._jobs.put((stream, commit))
+            else:
+                stream.finish_commit(commit, run(commit))
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            stream, commit = job
+            error = run(commit)
+            with self._lock:
+                self._done.append((stream, commit, error))
+                post, self._posted = not self._posted, True
+            if post:
+                self._post(self._finish)
+
+    def _finish(self) -> None:
+        """Finish what the workers have done, in their order; on the loop thread."""
+        with self._lock:
+            done, self._done, self._posted = self._done, [], False
+        for stream, commit, error in done:
+            self.in_flight -= 1
+            self.syncs += 1
+            stream.finish_commit(commit, error)
+        self._finished()
+
+
+def run(commit: Commit) -> OSError | None:
+    """Do the disk part of a commit and return what went wrong."""
+    try:
+        commit.run()
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,179 @@
+"""The embedded server: JetStream for a command that was told of no server, on the user's own data folder.
+
+The first command on a folder owns the server: it holds the store's lock, listens on 127.0.0.1 with a random token, and
+publishes where in `server.json`.  Commands that come meanwhile are guests of that server.  Each guest keeps one idle
+connection to it, so the owner knows its guests, and they know when it is gone.
+
+An owner that ends waits a moment for short guests, then hands over: it stops with everything synced, and the first
+guest that gets the store's lock serves on at the same address with the same token, so that the clients of all others,
+which reconnect by themselves, find it again.  The same happens when an owner is killed.  There are never two servers
+on one store, because nobody serves without its lock.
+"""
+
+import errno
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from natsctl.api.errors import StorageError from natsctl.server.instance import StoreInUse from natsctl.server.options
+import ServerOptions from natsctl.server.shared import GUEST_NAME, GuestConnection, SharedServer, join, load_shared,
+remove_shared, save_shared from natsctl.server.thread import ServerThread
+
+START_WAIT_S: Final = 10.0
+"""How long a command waits for a locked store to be shared or released."""
+
+GUEST_WAIT_S: Final = 2.0
+"""How long an owner that ends waits for its guests before it hands over."""
+
+RETRY_S: Final = 0.02
+
+PORT_WAIT_S: Final = 2.0
+"""How long a successor waits for the address of its predecessor before it takes another one."""
+
+
+def default_data_dir() -> Path:
+    """Return the user's data folder for natsctl."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "natsctl"
+
+
+class EmbeddedServer:
+    """Owns the server of a data folder, or is a guest of the command that owns it; thread-safe."""
+
+    def __init__(self, data_dir: Path | None = None, notify: Callable[[str], None] | None = None) -> None:
+        """Prepare; `notify` is told in a sentence for a person when the end is delayed or the server handed over."""
+        self.data_dir = data_dir or default_data_dir()
+        self._notify = notify or (lambda text: None)
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._shared: SharedServer | None = None
+        self._server: ServerThread | None = None
+        self._guest: GuestConnection | None = None
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, with the token in it; the same for owner and guests."""
+        if self._shared is None:
+            raise RuntimeError("the embedded server is not started")
+        return self._shared.client_url
+
+    @property
+    def owner(self) -> bool:
+        """Whether the server runs in this process."""
+        return self._server is not None
+
+    def start(self) -> str:
+        """Start the folder's server or join the running one; return `url`.
+
+        Raises StorageError when the store cannot be opened, or is held for `START_WAIT_S` by a process that does not
+        share it.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._lock:
+            self._stopped = False
+            self._attach(None)
+        return self.url
+
+    def stop(self) -> None:
+        """Leave the server, or stop it as its owner: after a bounded wait for guests, with everything synced."""
+        self._stopped = True  # outside the lock, which a takeover in progress holds until it sees this
+        with self._lock:
+            server, guest, shared = self._server, self._guest, self._shared
+            self._server, self._guest = None, None
+        if guest is not None:
+            guest.close()
+        if server is not None and shared is not None:
+            self._wait_for_guests(server)
+            remove_shared(self.data_dir, shared)
+            server.stop()
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join(RETRY_S)
+
+    def _attach(self, before: SharedServer | None) -> None:
+        """Become the guest of a running server or the owner; `before` is the server that went away, if any."""
+        deadline = time.monotonic() + START_WAIT_S
+        keep_port_until = time.monotonic() + PORT_WAIT_S
+        while not self._stopped:
+            if self._join() or self._own(before if time.monotonic() < keep_port_until else None):
+                return
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"the store in {self.data_dir} is in use by another process, which does not share it",
+                    hint="a `natsctl server run` on this folder? Name it with --server",
+                )
+            time.sleep(RETRY_S)
+
+    def _join(self) -> bool:
+        shared = load_shared(self.data_dir)
+        guest = join(shared) if shared is not None else None
+        if guest is None:
+            return False
+        self._shared, self._guest = shared, guest
+        self._watcher = threading.Thread(target=self._watch, args=(guest,), name="natsctl-guest", daemon=True)
+        self._watcher.start()
+        return True
+
+    def _own(self, before: SharedServer | None) -> bool:
+        """Try to serve, at the address and with the token of `before` if given; False while store or port are taken."""
+        token = before.token if before else secrets.token_urlsafe(24)
+        options = ServerOptions(
+            host="127.0.0.1",
+            port=before.address[1] if before else -1,
+            server_name="natsctl-embedded",
+            jetstream=True,
+            store_dir=self.data_dir,
+            token=token,
+        )
+        server = ServerThread(options)
+        try:
+            server.start()
+        except StoreInUse:
+            return False
+        except OSError as error:
+            if before is not None and error.errno == errno.EADDRINUSE:
+                return False
+            raise StorageError(f"the embedded server on {self.data_dir} does not start: {error}") from error
+        self._shared = SharedServer(server.url, token, os.getpid(), server.instance.server_id)
+        save_shared(self.data_dir, self._shared)
+        self._server, self._guest = server, None
+        return True
+
+    def _watch(self, guest: GuestConnection) -> None:
+        """Take over, or join the one who did, when the owner is gone."""
+        guest.wait_until_gone()
+        with self._lock:
+            if self._stopped or self._guest is not guest:
+                return
+            guest.close()
+            self._guest = None
+            try:
+                self._attach(self._shared)
+            except (StorageError, OSError) as error:
+                self._notify(f"the embedded server is gone: {error}")
+
+    def _wait_for_guests(self, server: ServerThread) -> None:
+        deadline = time.monotonic() + GUEST_WAIT_S
+        said = False
+        while server.clients_named(GUEST_NAME):
+            if time.monotonic() > deadline:
+                self._notify("handing the embedded server over to another natsctl command that uses it")
+                return
+            if not said:
+                self._notify("another natsctl command uses the embedded server; waiting for it to end or to take over")
+                said = True
+            time.sleep(RETRY_S)
+
+    def __enter__(self) -> "EmbeddedServer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,132 @@
+"""One client connection: bytes of a transport into a broker session, and the session's output back.
+
+The session does the thinking.  Here are the buffers: output stays in the session while the transport is full, so that
+the session's own pending bytes tell a slow consumer; reading stops while too much that this client published awaits a
+sync.
+"""
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Final, cast
+
+from natsctl.server.tls import HANDSHAKE_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.server.shell import Shell
+
+WRITE_BUFFER_BYTES: Final = 1 << 20
+"""What the transport may hold before output waits in the session instead."""
+
+CLOSE_WAIT_S: Final = 2.0
+"""Time for the last output of a closing connection to leave before the transport is cut."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """The transport side of one session."""
+
+    __slots__ = ("_context", "_shell", "_upgrading", "blocked_since", "closing", "paused", "session", "transport")
+
+    def __init__(self, shell: "Shell", context: ssl.SSLContext | None) -> None:
+        self._shell = shell
+        self._context = context
+        self._upgrading: asyncio.Task[None] | None = None
+        self.session: Session
+        self.transport: asyncio.Transport
+        self.blocked_since = 0.0
+        self.closing = False
+        self.paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the session and greet the client."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        host, port = _peer(self.transport)
+        self.session = self._shell.opened(self, host, port, "tls" if self._context else "tcp")
+        if self._context is None:
+            self._shell.wake()
+            return
+        self.flush()
+        self.transport.pause_reading()
+        self._upgrading = self._shell.loop.create_task(self._upgrade(self._context))
+
+    async def _upgrade(self, context: ssl.SSLContext) -> None:
+        """Put TLS under the session after its greeting went out in clear."""
+        try:
+            secured = await self._shell.loop.start_tls(
+                self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
+            )
+        except (TimeoutError, OSError) as error:
+            self._shell.log.debug(f"{self.name} - TLS handshake error: {error}")
+            self.transport.abort()
+            return
+        finally:
+            self._upgrading = None
+        if secured is None:
+            self.transport.abort()
+            return
+        self.transport = secured
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self.flush()
+
+    @property
+    def name(self) -> str:
+        """How log lines call this connection."""
+        return f"{self.session.host}:{self.session.port} - cid:{self.session.cid}"
+
+    def data_received(self, data: bytes) -> None:
+        """Give a chunk to the session."""
+        self._shell.received(self, data)
+
+    def eof_received(self) -> bool:
+        """Close when the client has closed its side."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the session with its subscriptions."""
+        self._shell.closed(self)
+
+    def pause_writing(self) -> None:
+        """Note since when the client does not take what it is sent."""
+        self.blocked_since = self._shell.loop.time()
+
+    def resume_writing(self) -> None:
+        """Go on with what has gathered in the session."""
+        self.blocked_since = 0.0
+        self.flush()
+
+    def flush(self) -> None:
+        """Move the session's output to the transport unless that is full, and close when the session asks for it."""
+        session = self.session
+        if not self.blocked_since and self._upgrading is None:
+            parts = session.take_output()
+            if parts and not self.transport.is_closing():
+                self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if session.close_reason is not None and not self.closing:
+            self.close()
+
+    def close(self) -> None:
+        """Close after the output that the transport holds has left, or after a bounded wait."""
+        self.closing = True
+        self.transport.close()
+        self._shell.loop.call_later(CLOSE_WAIT_S, self.transport.abort)
+
+    def pause(self) -> None:
+        """Stop reading until the shell's `resume`."""
+        if not self.paused and not self.transport.is_closing():
+            self.paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self.paused:
+            self.paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+
+def _peer(transport: asyncio.Transport) -> tuple[str, int]:
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple) and len(peer) >= 2:
+        return str(peer[0]), int(peer[1])
+    return "", 0

@@ -1,0 +1,30 @@
+"""The event loop: uvloop where the platform has it, asyncio's own elsewhere."""
+
+import asyncio
+import gc
+import sys
+from typing import Final
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a commit worker that comes back from its sync may wait for the interpreter (Python's default is 5 ms)."""
+
+GC_THRESHOLD: Final = (50_000, 20, 50)
+"""Allocations between collections: messages are tuples without cycles, so frequent collections find nothing."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a new loop of the fastest kind there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def tune_interpreter() -> None:
+    """Set thread switching and garbage collection for a process that serves; affects the whole process."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)

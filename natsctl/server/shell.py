@@ -1,0 +1,233 @@
+"""The turn of the loop: what happens once, after everything that arrived meanwhile was read.
+
+Chunks go into sessions as they arrive; anything that leaves waits for the turn.  A turn begins the commits of the
+streams that were appended to, lets consumers deliver a bounded number of messages, and writes each session's output
+with one call. Commits that finish, timers and new chunks ask for the next turn.  Nothing here knows the protocol or
+the API.
+
+Back-pressure: a stream with too much waiting for its sync makes the connections that go on publishing into it stop
+being read until it has caught up; others are not touched.
+"""
+
+import asyncio
+import time
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from natsctl.server.committer import Committer
+from natsctl.server.log import Log
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.engine import Engine
+    from natsctl.server.listener import ClientConnection
+    from natsctl.store.store import Store
+    from natsctl.store.stream import StreamStore
+
+READY_BUDGET: Final = 2048
+"""Messages that consumers may deliver in one turn."""
+
+TURN_BYTES: Final = 1 << 20
+"""Bytes read before a turn is taken at once: a fast publisher must not delay the others' acks."""
+
+WAITING_BYTES: Final = 8 << 20
+WAITING_ACKS: Final = 10_000
+"""What may await one stream's sync before its publishers are paused (reliability.md §3)."""
+
+SETTLE_S: Final = 10.0
+"""How long a stopping server waits for the last commits; the store's own close syncs what is left."""
+
+TICK_S: Final = 0.5
+"""How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
+
+
+class Shell:
+    """Binds connections, broker, engine and committer to one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: Log,
+        broker: "Broker",
+        engine: "Engine | None",
+        store: "Store | None",
+        write_deadline_s: float,
+    ) -> None:
+        """Bind the parts; engine and store are None without JetStream."""
+        self.loop = loop
+        self.log = log
+        self.broker = broker
+        self.engine = engine
+        self.store = store
+        self.committer = Committer(store, loop.call_soon_threadsafe, self._committed) if store else None
+        self.connections: dict[Session, ClientConnection] = {}
+        self.faults = 0
+        self._write_deadline_s = write_deadline_s
+        self._wanted = False
+        self._read_bytes = 0
+        self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._ticker: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start the worker threads and the timers."""
+        if self.committer is not None:
+            self.committer.start()
+        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        self.wake()
+
+    def wake(self) -> None:
+        """Ask for a turn after what is being read now."""
+        if not self._wanted:
+            self._wanted = True
+            self.loop.call_soon(self.turn)
+
+    # Connections
+
+    def opened(self, connection: "ClientConnection", host: str, port: int, kind: str) -> "Session":
+        """Return the session of a new connection."""
+        session = self.broker.connect(host, port, kind)
+        self.connections[session] = connection
+        self.log.debug(f"{host}:{port} - cid:{session.cid} - Client connection created")
+        return session
+
+    def received(self, connection: "ClientConnection", data: bytes) -> None:
+        """Let the session take a chunk, and take the turn at once when much was read."""
+        before = [(store, store.last_seq) for store in self._overloaded] if self._overloaded else ()
+        try:
+            connection.session.receive(data)
+        except Exception as error:
+            self._fault(f"{connection.name} - chunk of {len(data)} bytes", error)
+            connection.transport.abort()
+        for stream, last_seq in before:
+            if stream.last_seq != last_seq:
+                connection.pause()
+                self._overloaded[stream].append(connection)
+        self._read_bytes += len(data)
+        if self._read_bytes >= TURN_BYTES:
+            self.turn()
+            self._wanted = True
+            self.loop.call_soon(self.turn)
+        elif not self._wanted:
+            self._wanted = True
+            self.loop.call_soon(self.turn)
+
+    def closed(self, connection: "ClientConnection") -> None:
+        """Forget a connection whose transport is gone."""
+        session = connection.session
+        if self.connections.pop(session, None) is None:
+            return
+        reason = session.close_reason
+        self.log.debug(f"{connection.name} - Client connection closed: {reason or 'Client Closed'}")
+        session.closed()
+        self.wake()
+
+    # The turn
+
+    def turn(self) -> None:
+        """Begin commits, let consumers deliver, write what sessions have to say."""
+        self._wanted = False
+        self._read_bytes = 0
+        try:
+            self._turn()
+        except Exception as error:
+            self._fault("turn", error)
+
+    def _turn(self) -> None:
+        committer, engine = self.committer, self.engine
+        if committer is not None and engine is not None:
+            committer.kick()
+            more = engine.run_ready(READY_BUDGET)
+            committer.kick()
+            self._watch_load()
+            self._arm_timer(engine)
+            if more:
+                self.wake()
+        self._drain()
+
+    def _drain(self) -> None:
+        dirty, connections = self.broker.dirty, self.connections
+        while dirty:
+            sessions = dirty[:]
+            dirty.clear()
+            for session in sessions:
+                connection = connections.get(session)
+                if connection is not None:
+                    connection.flush()
+
+    def _committed(self) -> None:
+        """Read again what was paused for streams that have caught up; acks leave in this same call."""
+        for stream in tuple(self._overloaded):
+            if not overloaded(stream):
+                for connection in self._overloaded.pop(stream):
+                    connection.resume()
+        self.turn()
+
+    def _watch_load(self) -> None:
+        assert self.store is not None
+        for stream in self.store.dirty:
+            if stream not in self._overloaded and overloaded(stream):
+                self._overloaded[stream] = []
+
+    # Timers
+
+    def _arm_timer(self, engine: "Engine") -> None:
+        deadline_ns = engine.next_deadline_ns() or 0
+        if deadline_ns == self._timer_ns:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ns = deadline_ns
+        if deadline_ns:
+            delay_s = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
+            self._timer = self.loop.call_later(delay_s, self._run_timers, engine)
+
+    def _run_timers(self, engine: "Engine") -> None:
+        self._timer, self._timer_ns = None, 0
+        try:
+            engine.run_timers()
+        except Exception as error:
+            self._fault("timers", error)
+        self.wake()
+
+    def _tick(self) -> None:
+        """Let every session look at its clock, and cut off those that have not taken their output in time."""
+        late = self.loop.time() - self._write_deadline_s
+        for session, connection in tuple(self.connections.items()):
+            session.tick()
+            if 0 < connection.blocked_since < late:
+                self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
+                connection.transport.abort()
+        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        self.wake()
+
+    # The end
+
+    async def settle(self) -> None:
+        """Take turns until everything that was received is durable and answered, or for `SETTLE_S`."""
+        deadline = self.loop.time() + SETTLE_S
+        self.turn()
+        while self.committer is not None and not self.committer.idle and self.loop.time() < deadline:
+            await asyncio.sleep(0.001)
+            self.turn()
+
+    def stop(self) -> None:
+        """Stop timers and worker threads; nothing may be received any more."""
+        for timer in (self._timer, self._ticker):
+            if timer is not None:
+                timer.cancel()
+        if self.committer is not None:
+            self.committer.stop()
+
+    def _fault(self, where: str, error: Exception) -> None:
+        """Log a programming fault with its place; the server goes on."""
+        self.faults += 1
+        self.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())
+
+
+def overloaded(stream: "StreamStore") -> bool:
+    """Whether so much awaits the stream's sync that its publishers must wait."""
+    return stream.last_seq - stream.durable_seq > WAITING_ACKS or stream.pending_bytes > WAITING_BYTES

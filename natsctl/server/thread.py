@@ -1,0 +1,81 @@
+"""A server on an event loop and a thread of its own, for callers without a loop."""
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import Final
+
+from natsctl.server.instance import ServerInstance
+from natsctl.server.log import Log
+from natsctl.server.loops import new_event_loop
+from natsctl.server.options import ServerOptions
+
+STOP_WITHIN_S: Final = 30.0
+"""Bound of `stop`: longer than the server's own bounds together."""
+
+
+class ServerThread:
+    """Starts and stops a `ServerInstance` from plain code; also a context manager."""
+
+    def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
+        """Prepare a server thread; nothing runs before `start`."""
+        self.instance = ServerInstance(options, log)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the server listens."""
+        return self.instance.url
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on."""
+        return self.instance.port
+
+    def start(self) -> "ServerThread":
+        """Start the server and return when it listens; raises what the server's start raised."""
+        self._thread = threading.Thread(target=self._run, name="natsctl-server", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._error is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._error
+        return self
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            await self.instance.start()
+        except BaseException as error:  # handed to the starting thread, which raises it
+            self._error = error
+            return
+        finally:
+            self._started.set()
+        await self._stopping.wait()
+        await self.instance.stop()
+
+    def stop(self) -> None:
+        """Stop the server with everything synced; safe to call twice."""
+        thread, self._thread = self._thread, None
+        if thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join(STOP_WITHIN_S)
+
+    def __enter__(self) -> "ServerThread":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

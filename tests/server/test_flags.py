@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from natsctl.server.flags import USAGE, parse_command_line
+from natsctl.server.goflags import FlagError
+from natsctl.server.options import ServerOptions, TlsOptions
+
+
+def options(*argv: str) -> ServerOptions:
+    command_line = parse_command_line(argv)
+    assert command_line.action == "run"
+    return command_line.options
+
+
+def test_without_flags_the_server_listens_where_nats_servers_do_without_jetstream() -> None:
+    assert options() == ServerOptions(host="0.0.0.0", port=4222, jetstream=False)
+
+
+@pytest.mark.parametrize("flag", ["-a", "--addr", "-net", "--net"])
+def test_every_spelling_of_the_address(flag: str) -> None:
+    assert options(flag, "127.0.0.1").host == "127.0.0.1"
+
+
+@pytest.mark.parametrize("spelling", [["-sd", "D"], ["-sd=D"], ["--store_dir", "D"], ["--store_dir=D"]])
+def test_the_store_lives_in_the_jetstream_folder_of_the_named_one(spelling: list[str]) -> None:
+    given = options("-js", *spelling)
+    assert given.jetstream
+    assert given.store_path == Path("D/jetstream")
+
+
+def test_the_command_lines_of_the_clients_suites() -> None:
+    given = options("-p", "-1", "-js", "-sd=/tmp/x", "--user", "u", "--pass", "p", "-DV", "-n", "here", "-T=false")
+    assert (given.port, given.user, given.password, given.server_name) == (-1, "u", "p", "here")
+    assert (given.debug, given.trace, given.log_time) == (True, True, False)
+    assert options("--auth", "t").token == "t"
+    assert options("-P", "pid", "--ports_file_dir", "d", "-l", "log").pid_file == Path("pid")
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"), [("always", "always"), ("never", "never"), ("1s", 1_000_000_000), ("2m", 120_000_000_000)]
+)
+def test_sync_policies(text: str, policy: str | int) -> None:
+    assert options("--sync", text).sync == policy
+
+
+def test_tls_files() -> None:
+    assert options("--tls", "--tlscert", "c", "--tlskey", "k").tls == TlsOptions(Path("c"), Path("k"))
+    verified = options("--tlsverify", "--tlscert", "c", "--tlskey", "k", "--tlscacert", "ca").tls
+    assert verified == TlsOptions(Path("c"), Path("k"), Path("ca"), verify=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["-m", "8222"], "-m: the monitoring port is not available"),
+        (["-c", "file"], "-c: a configuration file is not available"),
+        (["--config=file"], "--config: a configuration file is not available"),
+        (["--cluster", "nats://0.0.0.0:6222"], "run a cluster with nats-server"),
+        (["-routes=nats://h:6222"], "run a cluster with nats-server"),
+        (["--cluster_name", "C"], "run a cluster with nats-server"),
+        (["--nonsense"], "flag provided but not defined: -nonsense"),
+        (["start"], "unrecognized command"),
+        (["-p", "70000"], "invalid port 70000"),
+        (["--sync", "sometimes"], "expected always, never or a duration"),
+        (["--sync", "0s"], "expected always, never or a duration"),
+        (["--auth", "t", "--user", "u", "--pass", "p"], "both a token"),
+        (["--user", "u"], "--user needs --pass"),
+        (["--pass", "p"], "--pass needs --user"),
+        (["--tls"], "TLS needs --tlscert and --tlskey"),
+        (["--tlscert", "c"], "--tlscert needs --tls"),
+        (["--tlsverify", "--tlscert", "c", "--tlskey", "k"], "--tlsverify needs --tlscacert"),
+        (["-n", "two words"], "cannot contain spaces"),
+    ],
+)
+def test_what_is_wrong_or_not_available_is_refused_by_name(argv: list[str], reason: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        parse_command_line(argv)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "action"),
+    [(["-v"], "version"), (["--version"], "version"), (["version"], "version"), (["-h"], "help"), (["help"], "help")],
+)
+def test_version_and_help_are_asked_for(argv: list[str], action: str) -> None:
+    assert parse_command_line(argv).action == action
+
+
+def test_the_help_names_every_supported_setting() -> None:
+    for flag in ("--addr", "--port", "--server_name", "--store_dir", "--sync", "--log", "--auth", "--pid"):
+        assert flag in USAGE

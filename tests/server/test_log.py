@@ -1,0 +1,41 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from natsctl.server.log import Log
+
+LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
+
+
+def test_lines_have_the_reference_servers_form(capsys: pytest.CaptureFixture[str]) -> None:
+    Log().info("Server is ready")
+    out, err = capsys.readouterr()
+    match = LINE.fullmatch(err)
+    assert match is not None
+    assert int(match[1]) == os.getpid()
+    assert out == ""
+
+
+def test_without_time_and_with_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log(with_time=False, debug=True)
+    for write in (log.info, log.warn, log.error, log.fatal, log.debug, log.trace):
+        write("x")
+    pid = f"[{os.getpid()}]"
+    assert capsys.readouterr().err == "".join(f"{pid} [{level}] x\n" for level in ("INF", "WRN", "ERR", "FTL", "DBG"))
+
+
+def test_a_log_file_is_appended_to_and_opened_anew_after_a_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    log = Log(path, with_time=False)
+    log.info("one")
+    path.rename(tmp_path / "old")
+    log.reopen()
+    log.info("two")
+    log.close()
+    assert "one" in (tmp_path / "old").read_text()
+    assert (tmp_path / "old").read_text().startswith("before\n")
+    assert "two" in path.read_text()
+    assert "one" not in path.read_text()
