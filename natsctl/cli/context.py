@@ -1,0 +1,117 @@
+"""One command's session: its global options, and the loop and connection it runs its requests on.
+
+A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects, later ones use the same
+connection, and `close` (called by main) ends it. Between two calls the loop stands still, so a person may take minutes over a prompt: a
+connection that rested longer than `MAX_REST_S` is made anew, because the server may have cut it as stale by then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from natsctl.client.manager import Manager
+
+T = TypeVar("T")
+
+MAX_REST_S = 60.0
+
+
+@dataclass(slots=True)
+class GlobalOptions:
+    """What every command takes, before or after its name; None is "not given"."""
+
+    server: str | None = None
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    creds: str | None = None
+    nkey: str | None = None
+    tlscert: str | None = None
+    tlskey: str | None = None
+    tlsca: str | None = None
+    tlsfirst: bool = False
+    timeout: float | None = None
+    context: str | None = None
+    no_context: bool = False
+    js_domain: str | None = None
+    js_api_prefix: str | None = None
+    inbox_prefix: str | None = None
+    trace: bool = False
+    no_input: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """What a command function is given first: `run` its requests, look at `interactive` before asking anything."""
+
+    options: GlobalOptions = field(default_factory=GlobalOptions)
+    json: bool = False
+    _runner: asyncio.Runner | None = None
+    _manager: Manager | None = None
+    _embedded: Any = None
+    _last_used_s: float = 0.0
+
+    @property
+    def interactive(self) -> bool:
+        """Whether questions may be asked: stdin and stderr are terminals and --no-input (NATSCTL_NO_INPUT) is not set."""
+        if self.options.no_input or os.environ.get("NATSCTL_NO_INPUT", "").lower() not in ("", "0", "false", "no"):
+            return False
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+        """The result of `work(manager)`, on a connection to the server that these options name.
+
+        Raises Unreachable, NotAuthorised or what the work raises. Ctrl-C cancels the work and raises KeyboardInterrupt.
+        """
+        import asyncio
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        try:
+            return self._runner.run(self._work(work))
+        finally:
+            self._last_used_s = time.monotonic()
+
+    async def _work(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+        manager = self._manager
+        if manager is not None and time.monotonic() - self._last_used_s > MAX_REST_S:
+            self._manager = None
+            await manager.connection.close()
+        if self._manager is None:
+            self._manager = await self._connect()
+        return await work(self._manager)
+
+    async def _connect(self) -> Manager:
+
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the connection, the loop and, if this command started it, the embedded server."""
+        manager, self._manager = self._manager, None
+        runner, self._runner = self._runner, None
+        try:
+            if runner is not None:
+                if manager is not None:
+                    runner.run(manager.connection.close())
+                runner.close()
+        finally:
+            embedded, self._embedded = self._embedded, None
+            if embedded is not None:
+                embedded.stop()
+
+
+def data_folder() -> Path:
+    """The folder of the embedded server: NATSCTL_DATA, else `natsctl` in XDG_DATA_HOME (~/.local/share)."""
+    if given := os.environ.get("NATSCTL_DATA"):
+        return Path(given).expanduser()
+    home = os.environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "natsctl"

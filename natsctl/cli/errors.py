@@ -1,0 +1,63 @@
+"""How failures end a command: one table of exit codes, one mapping, one text and one JSON form."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any
+
+
+class ExitCode(enum.IntEnum):
+    """What the exit status of every command means."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNREACHABLE = 5
+    NOT_AUTHORISED = 6
+    NOTHING_RECEIVED = 7
+    DRIFT = 10
+    INTERRUPTED = 130
+
+
+class ExitWith(Exception):
+    """Ends a command early with that exit code and nothing to say, as when `--dry-run` found differences."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+def exit_code_of(failure: BaseException) -> ExitCode:
+    """The one mapping from what went wrong to the exit code of the table."""
+    if isinstance(failure, ExitWith):
+        return failure.code
+    if isinstance(failure, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    code = getattr(failure, "exit_code", None)
+    return ExitCode(code) if code in ExitCode.__members__.values() else ExitCode.FAILED
+
+
+def error_object(failure: BaseException) -> dict[str, Any]:
+    """The failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
+    api_error = getattr(failure, "error", None)
+    return {
+        "error": {
+            "code": getattr(api_error, "code", None),
+            "err_code": getattr(api_error, "err_code", None),
+            "description": getattr(api_error, "description", None) or str(failure) or type(failure).__name__,
+            "subject": getattr(failure, "subject", None) or None,
+            "hint": getattr(failure, "hint", None) or None,
+        }
+    }
+
+
+def render_error(failure: BaseException, as_json: bool) -> str:
+    """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it."""
+    if as_json:
+        return json.dumps(error_object(failure), ensure_ascii=False)
+    hint = getattr(failure, "hint", None)
+    text = f"natsctl: error: {str(failure) or type(failure).__name__}"
+    return f"{text}\n  {hint}" if hint else text

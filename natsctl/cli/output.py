@@ -1,0 +1,68 @@
+"""Where a command's words go: the answer to stdout and nothing else, everything for a person to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import IO, Any
+
+
+def emit(text: str) -> None:
+    """Print a piece of the answer on stdout, with its line end."""
+    sys.stdout.write(f"{text}\n")
+
+
+def emit_bytes(body: bytes) -> None:
+    """Write a message body to stdout as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body)
+    sys.stdout.buffer.flush()
+
+
+def emit_json(document: Any) -> None:
+    """Print one JSON document on stdout, two spaces a level.
+
+    Text or bytes are taken as JSON that a server sent: order of keys, unknown fields and numbers stay as they are.
+    """
+    if isinstance(document, str | bytes):
+        document = json.loads(document)
+    emit(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def emit_json_line(document: Any) -> None:
+    """Print one JSON document on one line of stdout and flush it, for a stream of documents."""
+    if isinstance(document, str | bytes):
+        document = json.loads(document)
+    emit(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Tell the person at the terminal something that is not the answer, on stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def warn(text: str) -> None:
+    """Warn on stderr."""
+    note(f"warning: {text}")
+
+
+def log(text: str) -> None:
+    """A line of progress on stderr with the local time before it."""
+    note(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def has_color(stream: IO[str]) -> bool:
+    """Whether that stream takes colours: a terminal, without NO_COLOR, that is not dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def width() -> int:
+    """The columns to lay text out in: COLUMNS, else the terminal's, else 80."""
+    import shutil
+
+    return shutil.get_terminal_size((80, 24)).columns
