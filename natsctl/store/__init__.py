@@ -1,1 +1,1 @@
-"""natsctl."""
+"""The message log: a segmented, checksummed, append-only file log and its memory twin behind one interface."""

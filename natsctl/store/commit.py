@@ -1,0 +1,52 @@
+"""One group commit: what was buffered when it began, the disk work, and what it settles when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.store.options import StoreOptions
+
+Settled = Callable[[StoreError | None], None]
+
+
+class Commit:
+    """Work taken from one committable. `run` may be called in any thread, once; it touches nothing but the disk."""
+
+    __slots__ = ("callbacks", "last_seq")
+
+    io = False
+    """Whether `run` does disk I/O; False means that it may be called in line."""
+
+    def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
+        self.last_seq = last_seq
+        self.callbacks = callbacks
+
+    def run(self) -> None:
+        """Do the disk work; raises StoreError, which the caller hands to finish_commit."""
+
+
+class Committable(Protocol):
+    """What a shell needs of everything in `Store.dirty`."""
+
+    def begin_commit(self) -> Commit | None:
+        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
+
+    def finish_commit(self, commit: Commit, error: StoreError | None) -> None:
+        """Settle what `commit.run` did. Loop thread."""
+
+
+class Host(Protocol):
+    """What a stream sees of its store."""
+
+    dirty: dict[Committable, None]
+    options: StoreOptions
+
+    def committed(self, stream: Committable) -> None:
+        """Note that a commit of `stream` succeeded."""
+
+    def report_fault(self, text: str) -> None:
+        """Make the store unhealthy for the reason given."""

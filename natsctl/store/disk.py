@@ -1,0 +1,199 @@
+"""The only door to the file system: what the log asks of a disk, and the real one.
+
+Paths are relative to the disk's root, with `/` between parts. Errors are OSError with its errno. A simulated disk
+implements the same two protocols.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from natsctl.store.errors import StoreLocked
+
+
+class File(Protocol):
+    """An open file: one descriptor for reading, writing and syncing."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
+
+    def pwrite(self, data: bytes | memoryview, offset: int) -> int:
+        """Write at `offset` and return how many bytes went in, which may be fewer than given."""
+
+    def truncate(self, size: int) -> None:
+        """Set the file's length."""
+
+    def sync(self) -> None:
+        """Return once data and length are on stable storage (fdatasync)."""
+
+    def size(self) -> int:
+        """Return the file's length in bytes."""
+
+    def close(self) -> None:
+        """Give the descriptor back; says nothing about durability."""
+
+
+class Disk(Protocol):
+    """A folder on a file system."""
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Open for reading and writing; with `create` the file must not exist yet."""
+
+    def open_read(self, path: str) -> File:
+        """Open for reading only."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder; an existing file at `target` is replaced in one step."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file name."""
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder; it must not exist."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether the name is there."""
+
+    def is_dir(self, path: str) -> bool:
+        """Return whether the name is a folder."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Return once the folder's names are on stable storage."""
+
+    def lock(self, path: str) -> File:
+        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLocked."""
+
+    def free_bytes(self) -> int:
+        """Return the room left for ordinary users."""
+
+
+class PosixFile:
+    """A raw descriptor."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._fd, size - got, offset + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: bytes | memoryview, offset: int) -> int:
+        """Write at `offset` and return how many bytes went in."""
+        return os.pwrite(self._fd, data, offset)
+
+    def truncate(self, size: int) -> None:
+        """Set the file's length."""
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Return once data and length are on stable storage."""
+        if sys.platform == "darwin":
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(self._fd)
+
+    def size(self) -> int:
+        """Return the file's length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class PosixDisk:
+    """The real file system below `root`, which is made if missing."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else str(self._root)
+
+    def open(self, path: str, create: bool = False) -> PosixFile:
+        """Open for reading and writing; with `create` the file must not exist yet."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return PosixFile(os.open(self._at(path), flags, 0o640))
+
+    def open_read(self, path: str) -> PosixFile:
+        """Open for reading only."""
+        return PosixFile(os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC))
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder; an existing file at `target` is replaced in one step."""
+        os.replace(self._at(source), self._at(target))  # noqa: PTH105 - one spelling for every call in this door
+
+    def unlink(self, path: str) -> None:
+        """Remove a file name."""
+        os.unlink(self._at(path))  # noqa: PTH108
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder; it must not exist."""
+        os.mkdir(self._at(path), 0o750)  # noqa: PTH102
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(self._at(path))  # noqa: PTH106
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        return sorted(os.listdir(self._at(path)))  # noqa: PTH208
+
+    def exists(self, path: str) -> bool:
+        """Return whether the name is there."""
+        return os.path.lexists(self._at(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Return whether the name is a folder."""
+        return os.path.isdir(self._at(path))  # noqa: PTH112
+
+    def fsync_dir(self, path: str) -> None:
+        """Return once the folder's names are on stable storage."""
+        fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> PosixFile:
+        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLocked."""
+        fd = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise StoreLocked(f"{self._at(path)} is held by another process") from error
+            raise
+        return PosixFile(fd)
+
+    def free_bytes(self) -> int:
+        """Return the room left for ordinary users."""
+        stat = os.statvfs(self._root)
+        return stat.f_bavail * stat.f_frsize

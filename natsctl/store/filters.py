@@ -1,0 +1,75 @@
+"""Subject filters, compiled once and shared by everyone who asks the same question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+MATCH_CACHE_ENTRIES = 8192
+"""Verdicts remembered per filter; the cache is emptied when full."""
+
+
+class Filters:
+    """A set of subject patterns; empty means every subject."""
+
+    __slots__ = ("_cache", "_regex", "literals", "subjects", "wildcards")
+
+    def __init__(self, subjects: Iterable[bytes] = ()) -> None:
+        """Compile `subjects`; a pattern that takes everything makes the set empty (= all)."""
+        given = tuple(dict.fromkeys(subjects))
+        self.subjects: tuple[bytes, ...] = () if b">" in given else given
+        self.literals = tuple(s for s in self.subjects if not _is_pattern(s))
+        self.wildcards = tuple(s for s in self.subjects if _is_pattern(s))
+        self._regex: Callable[[bytes], object] | None = None
+        if self.wildcards:
+            self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
+        self._cache: dict[bytes, bool] = dict.fromkeys(self.literals, True)
+
+    @property
+    def everything(self) -> bool:
+        """Return whether no subject is refused."""
+        return not self.subjects
+
+    def matches(self, subject: bytes) -> bool:
+        """Return whether `subject` passes; verdicts are cached."""
+        if not self.subjects:
+            return True
+        cache = self._cache
+        verdict = cache.get(subject)
+        if verdict is None:
+            if len(cache) >= MATCH_CACHE_ENTRIES:
+                cache.clear()
+                cache.update(dict.fromkeys(self.literals, True))
+            verdict = cache[subject] = self.matches_wildcard(subject)
+        return verdict
+
+    def matches_wildcard(self, subject: bytes) -> bool:
+        """Return whether one of the wildcard patterns takes `subject`; nothing is cached."""
+        return self._regex is not None and self._regex(subject) is not None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both hold the same patterns in the same order."""
+        return isinstance(other, Filters) and other.subjects == self.subjects
+
+    def __hash__(self) -> int:
+        """Return a hash that agrees with equality."""
+        return hash(self.subjects)
+
+    def __repr__(self) -> str:
+        """Return the patterns, for messages."""
+        return f"Filters({self.subjects!r})"
+
+
+ALL = Filters()
+"""The filter that takes every subject."""
+
+
+def _is_pattern(subject: bytes) -> bool:
+    return any(token in (b"*", b">") for token in subject.split(b"."))
+
+
+def _as_regex(pattern: bytes) -> bytes:
+    tokens = pattern.split(b".")
+    parts = [rb"[^.]+" if t == b"*" else rb".+" if t == b">" and i == len(tokens) - 1 else re.escape(t)
+             for i, t in enumerate(tokens)]
+    return rb"\.".join(parts)

@@ -1,0 +1,337 @@
+"""The index of one stream: its segments in sequence order and its subject table.
+
+Counters (`messages`, `bytes`, `first_seq`, `last_seq`) are exact after every call. Nothing here knows where bytes lie.
+Searches skip every segment that cannot hold a match; inside one they look at positions, never at messages.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from natsctl.store.filters import Filters
+from natsctl.store.message import RemovedMessage
+from natsctl.store.segment import Segment
+from natsctl.store.subject_table import SubjectTable
+from natsctl.store.view import View
+
+VIEWS = 1024
+"""Filters remembered per stream; the oldest goes first."""
+
+Place = tuple[Segment, int]
+
+
+class StreamIndex:
+    """Where every live message of a stream is."""
+
+    __slots__ = ("_views", "bases", "bytes", "first_seq", "last_seq", "messages", "segments", "table")
+
+    def __init__(self, first_seq: int) -> None:
+        self.segments: list[Segment] = [Segment(first_seq)]
+        self.bases: list[int] = [first_seq]
+        self.table = SubjectTable()
+        self.messages = 0
+        self.bytes = 0
+        self.first_seq = first_seq
+        self.last_seq = first_seq - 1
+        self._views: dict[Filters, View] = {}
+
+    @property
+    def active(self) -> Segment:
+        """Return the segment that takes appends."""
+        return self.segments[-1]
+
+    def view(self, filters: Filters) -> View:
+        """Return the up-to-date view of `filters`."""
+        view = self._views.get(filters)
+        if view is None:
+            while len(self._views) >= VIEWS:
+                del self._views[next(iter(self._views))]
+            view = self._views[filters] = View(filters, self.table)
+        else:
+            view.refresh()
+        return view
+
+    def open_segment(self, base: int) -> Segment:
+        """Start the next segment at `base` and return it."""
+        segment = Segment(base)
+        self.segments.append(segment)
+        self.bases.append(base)
+        return segment
+
+    def add(self, seq: int, subject: bytes, size: int, ts_ns: int) -> None:
+        """Enter the next message; `seq` must be above last_seq. The caller adds where its bytes are."""
+        segment = self.segments[-1]
+        sid = self.table.ids.get(subject)
+        if sid is None:
+            sid = self.table.intern(subject)
+        if segment.seqs is not None or seq != segment.base + len(segment.sids):
+            segment.become_sparse()
+            assert segment.seqs is not None
+            segment.seqs.append(seq)
+        segment.sids.append(sid)
+        segment.sizes.append(size)
+        if segment.dead is not None:
+            segment.dead.append(0)
+        if not segment.first_ts:
+            segment.first_ts = ts_ns
+        segment.last_ts = ts_ns
+        segment.live += 1
+        self.table.added(sid, seq)
+        if not self.messages:
+            self.first_seq = seq
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = seq
+
+    def locate(self, seq: int) -> Place | None:
+        """Return where the live message `seq` is."""
+        at = bisect_right(self.bases, seq) - 1
+        if at < 0:
+            return None
+        segment = self.segments[at]
+        position = segment.position_of(seq)
+        return (segment, position) if position >= 0 else None
+
+    def next_place(self, filters: Filters, from_seq: int) -> Place | None:
+        """Return where the first live match at or above `from_seq` is."""
+        if not self.messages or from_seq > self.last_seq:
+            return None
+        view = None if filters.everything else self.view(filters)
+        from_seq = max(from_seq, self.first_seq)
+        if view is not None:
+            if view.only >= 0:
+                if not self.table.count[view.only]:
+                    return None
+                from_seq = max(from_seq, self.table.first[view.only])
+            if view.all:
+                view = None
+        at = max(bisect_right(self.bases, from_seq) - 1, 0)
+        segment = self.segments[at]
+        position = segment.position_from(from_seq)
+        while True:
+            if segment.live:
+                position = segment.next_live(position) if view is None else view.next_in(segment, position)
+                if position >= 0:
+                    return segment, position
+            at += 1
+            if at == len(self.segments):
+                return None
+            segment, position = self.segments[at], 0
+
+    def prev_place(self, filters: Filters, to_seq: int) -> Place | None:
+        """Return where the last live match at or below `to_seq` is."""
+        view = self.view(filters) if not filters.everything else None
+        at = bisect_right(self.bases, to_seq) - 1
+        while at >= 0:
+            segment = self.segments[at]
+            if segment.live:
+                position = segment.position_from(to_seq + 1) - 1
+                position = segment.prev_live(position) if view is None else view.prev_in(segment, position)
+                if position >= 0:
+                    return segment, position
+            at -= 1
+        return None
+
+    def last_of(self, sid: int) -> int:
+        """Return the newest live sequence of a subject number, 0 when none."""
+        table = self.table
+        if sid in table.stale:
+            table.last[sid] = self._last_of_before(sid, table.last[sid])
+            table.stale.discard(sid)
+        return table.last[sid]
+
+    def last_of_up_to(self, sid: int, to_seq: int) -> int:
+        """Return the newest live sequence of a subject number at or below `to_seq`, 0 when none."""
+        last = self.last_of(sid)
+        return last if last <= to_seq else self._last_of_before(sid, to_seq + 1)
+
+    def _last_of_before(self, sid: int, seq: int) -> int:
+        at = bisect_right(self.bases, seq - 1) - 1
+        while at >= 0:
+            segment = self.segments[at]
+            if segment.live:
+                position = segment.prev_of(sid, segment.position_from(seq) - 1)
+                if position >= 0:
+                    return segment.seq_at(position)
+            at -= 1
+        return 0
+
+    def first_of(self, sid: int) -> int:
+        """Return the oldest live sequence of a subject number, 0 when none; the search starts at the last answer."""
+        table = self.table
+        if not table.count[sid]:
+            return 0
+        from_seq = max(table.first[sid], self.first_seq)
+        at = max(bisect_right(self.bases, from_seq) - 1, 0)
+        position = self.segments[at].position_from(from_seq)
+        while at < len(self.segments):
+            segment = self.segments[at]
+            position = segment.next_of(sid, position) if segment.live else -1
+            if position >= 0:
+                table.first[sid] = segment.seq_at(position)
+                return table.first[sid]
+            at, position = at + 1, 0
+        return 0
+
+    def count(self, filters: Filters, from_seq: int, to_seq: int) -> int:
+        """Return how many live messages match in [from_seq, to_seq], both included."""
+        if not self.messages or to_seq < from_seq or to_seq < self.first_seq or from_seq > self.last_seq:
+            return 0
+        whole = from_seq <= self.first_seq
+        if whole and to_seq >= self.last_seq:
+            return self._count_all(filters)
+        if not whole and to_seq >= self.last_seq and from_seq - self.first_seq < self.last_seq - from_seq:
+            return self._count_all(filters) - self.count(filters, self.first_seq, from_seq - 1)
+        view = self.view(filters) if not filters.everything else None
+        total = 0
+        for at in range(max(bisect_right(self.bases, from_seq) - 1, 0), len(self.segments)):
+            segment = self.segments[at]
+            if segment.base > to_seq:
+                break
+            if segment.live:
+                start, stop = segment.position_from(from_seq), segment.position_from(to_seq + 1)
+                total += segment.live_between(start, stop) if view is None else view.count_in(segment, start, stop)
+        return total
+
+    def _count_all(self, filters: Filters) -> int:
+        if filters.everything:
+            return self.messages
+        view = self.view(filters)
+        if view.all:
+            return self.messages
+        count = self.table.count
+        return sum(count[sid] for sid in view.sids)
+
+    def places(self, filters: Filters, from_seq: int, below_seq: int) -> Iterator[Place]:
+        """Yield where live matches in [from_seq, below_seq) are; each may be removed before the next is asked for."""
+        found = self.next_place(filters, from_seq)
+        while found is not None:
+            seq = found[0].seq_at(found[1])
+            if seq >= below_seq:
+                return
+            yield found
+            found = self.next_place(filters, seq + 1)
+
+    def remove(self, segment: Segment, position: int) -> RemovedMessage:
+        """Take the live message at this place out of the index."""
+        seq, sid, size = segment.seq_at(position), segment.sids[position], segment.sizes[position]
+        subject = self.table.names[sid]
+        segment.kill(position)
+        self.table.removed(sid, seq)
+        self.messages -= 1
+        self.bytes -= size
+        if seq == self.first_seq:
+            self._advance(seq + 1)
+        return RemovedMessage(seq, subject, size)
+
+    def drop_first(self) -> RemovedMessage:
+        """Take the oldest live message out; there must be one."""
+        at = max(bisect_right(self.bases, self.first_seq) - 1, 0)
+        segment = self.segments[at]
+        seq = self.first_seq
+        position = segment.position_from(seq)
+        sid, size = segment.sids[position], segment.sizes[position]
+        segment.head = position + 1
+        segment.live -= 1
+        self.table.removed(sid, seq)
+        self.messages -= 1
+        self.bytes -= size
+        self._advance(seq + 1)
+        return RemovedMessage(seq, self.table.names[sid], size)
+
+    def drop_below(self, seq: int) -> None:
+        """Take every message below `seq` out; segments that go as a whole cost by their subjects."""
+        for segment in self.segments:
+            if segment.base >= seq:
+                break
+            position = segment.position_from(seq)
+            if segment.live and position == len(segment.sids) and not segment.head and segment.keys is not None:
+                self._drop_whole(segment)
+            for gone in range(segment.head, position) if segment.live else ():
+                if segment.is_live(gone):
+                    self.table.removed(segment.sids[gone], segment.seq_at(gone))
+                    self.messages -= 1
+                    self.bytes -= segment.sizes[gone]
+                    segment.live -= 1
+            segment.head = max(segment.head, position)
+        self._advance(max(seq, self.first_seq))
+
+    def _drop_whole(self, segment: Segment) -> None:
+        assert segment.keys is not None
+        for sid, count in zip(segment.keys, segment.counts, strict=True):
+            if count:
+                self.table.removed_many(sid, count)
+        self.messages -= segment.live
+        dead = segment.dead
+        self.bytes -= sum(segment.sizes) if dead is None else sum(
+            size for size, gone in zip(segment.sizes, dead, strict=True) if not gone)
+        segment.live = 0
+
+    def seq_from_end(self, keep: int) -> int:
+        """Return the sequence of the `keep`-th newest live message; first_seq when there are fewer."""
+        for segment in reversed(self.segments):
+            if segment.live < keep:
+                keep -= segment.live
+                continue
+            position = len(segment.sids)
+            for _ in range(keep):
+                position = segment.prev_live(position - 1)
+            return segment.seq_at(position)
+        return self.first_seq
+
+    def _advance(self, from_seq: int) -> None:
+        """Move first_seq to the first live message at or above `from_seq`, or just past the end."""
+        if not self.messages:
+            self.first_seq = self.last_seq + 1
+            return
+        at = max(bisect_right(self.bases, from_seq) - 1, 0)
+        position = self.segments[at].position_from(from_seq)
+        while True:
+            segment = self.segments[at]
+            position = segment.next_live(position) if segment.live else -1
+            if position >= 0:
+                self.first_seq = segment.seq_at(position)
+                return
+            at, position = at + 1, 0
+
+    def skip_to(self, last_seq: int) -> None:
+        """Raise last_seq over sequences that hold nothing."""
+        self.last_seq = max(self.last_seq, last_seq)
+        if not self.messages:
+            self.first_seq = self.last_seq + 1
+
+    def drop_leading(self) -> list[Segment]:
+        """Take the segments without live messages off the front, never the active one; return them."""
+        gone: list[Segment] = []
+        while len(self.segments) - len(gone) > 1 and not self.segments[len(gone)].live:
+            gone.append(self.segments[len(gone)])
+        if gone:
+            del self.segments[: len(gone)]
+            del self.bases[: len(gone)]
+        return gone
+
+    def tidy_subjects(self) -> None:
+        """Forget subjects without messages once they crowd the table."""
+        if self.table.crowded():
+            moves = self.table.renumber()
+            for segment in self.segments:
+                segment.renumber(moves)
+            self._views.clear()
+
+    def deleted(self) -> list[int]:
+        """Return the sequences missing between the first and the last, in order."""
+        missing: list[int] = []
+        if not self.messages:
+            return missing
+        expected = self.first_seq
+        for segment in self.segments:
+            position = segment.next_live(0) if segment.live else -1
+            while position >= 0:
+                seq = segment.seq_at(position)
+                if seq > expected:
+                    missing.extend(range(expected, seq))
+                expected = seq + 1
+                position = segment.next_live(position + 1)
+        missing.extend(range(expected, self.last_seq + 1))
+        return missing

@@ -1,0 +1,33 @@
+"""The values that leave the store."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class StoredMessage(NamedTuple):
+    """One stored message; `header` is the whole block with its status line, or empty."""
+
+    seq: int
+    ts_ns: int
+    subject: bytes
+    header: bytes
+    payload: bytes
+
+
+class RemovedMessage(NamedTuple):
+    """What was taken out: its sequence, subject and accounted size in bytes."""
+
+    seq: int
+    subject: bytes
+    size: int
+
+
+def file_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:
+    """Return what a message on file storage counts for. Source: reference accounting of max_bytes."""
+    return subject_bytes + payload_bytes + 30 + (header_bytes + 4 if header_bytes else 0)
+
+
+def memory_size(subject_bytes: int, header_bytes: int, payload_bytes: int) -> int:
+    """Return what a message on memory storage counts for. Source: reference accounting of max_bytes."""
+    return subject_bytes + header_bytes + payload_bytes + 16

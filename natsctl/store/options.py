@@ -1,0 +1,27 @@
+"""What a store can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SyncPolicy = Literal["always", "never"] | int
+"""`always`: an ack waits for fdatasync. An int: nanoseconds between syncs, acks wait for the write. `never`: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Sizes are bytes; counts are per store."""
+
+    sync: SyncPolicy = "always"
+    segment_bytes: int = 8 * 1024 * 1024
+    cache_bytes: int = 128 * 1024 * 1024
+    """Segment bytes kept for reads, over all streams."""
+    max_open_streams: int = 256
+    """Streams whose files stay open; others are opened again when they commit."""
+    max_frame_bytes: int = 72 * 1024 * 1024
+    """Largest frame recovery believes: the largest max_payload (64 MiB) plus headers."""
+    reserve_bytes: int = 1024 * 1024
+    """Disk space held back so that deletes and purges still work when the disk is full."""
+    witness_interval_ns: int = 1_000_000_000
+    journal_sync_ns: int = 1_000_000_000

@@ -1,0 +1,210 @@
+"""The index of one segment: parallel arrays, one place ("position") per message in sequence order.
+
+`sids` holds subject numbers, `sizes` accounted bytes, `offsets` places in the file (files only), `messages` the values
+(memory only). Sequences are `base + position` until a gap makes the segment sparse; then `seqs` lists them. A position
+is dead below `head` (dropped from the front) or where `dead` is set. An open segment answers "positions of a subject"
+from `postings`, filled up to date on demand; a sealed one keeps its sorted subject numbers (`keys`) with live counts
+(`counts`, true only while `head` is 0), so that a segment which cannot match is skipped without a look inside.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Container
+
+from natsctl.store.message import StoredMessage
+from natsctl.store.subject_table import GONE
+
+_NONE: array[int] = array("I")
+
+
+class Segment:
+    """Where the messages of one stretch of sequences are, and on which subjects."""
+
+    __slots__ = ("base", "body", "counts", "dead", "first_ts", "head", "keys", "last_ts", "live", "messages",
+                 "offsets", "posted", "postings", "seqs", "sids", "sizes")
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.seqs: array[int] | None = None
+        self.offsets = array("I")
+        self.sizes = array("I")
+        self.sids = array("I")
+        self.messages: list[StoredMessage | None] = []
+        self.dead: bytearray | None = None
+        self.head = 0
+        self.live = 0
+        self.first_ts = 0
+        self.last_ts = 0
+        self.keys: array[int] | None = None
+        self.counts = _NONE
+        self.postings: dict[int, array[int]] = {}
+        self.posted = 0
+        self.body: object = None
+
+    def next_seq(self) -> int:
+        """Return the lowest sequence this segment can still take."""
+        n = len(self.sids)
+        return self.base + n if self.seqs is None else (self.seqs[-1] + 1 if n else self.base)
+
+    def become_sparse(self) -> None:
+        """List sequences one by one from here on."""
+        if self.seqs is None:
+            self.seqs = array("Q", range(self.base, self.base + len(self.sids)))
+
+    def seq_at(self, position: int) -> int:
+        """Return the sequence at `position`."""
+        return self.base + position if self.seqs is None else self.seqs[position]
+
+    def position_from(self, seq: int) -> int:
+        """Return the first position whose sequence is at least `seq`; the length when none is."""
+        n = len(self.sids)
+        if self.seqs is None:
+            return min(max(seq - self.base, 0), n)
+        return bisect_left(self.seqs, seq)
+
+    def position_of(self, seq: int) -> int:
+        """Return the live position of exactly `seq`, or -1."""
+        position = self.position_from(seq)
+        if position < len(self.sids) and self.seq_at(position) == seq and self.is_live(position):
+            return position
+        return -1
+
+    def is_live(self, position: int) -> bool:
+        """Return whether the message at `position` is still there."""
+        return position >= self.head and not (self.dead is not None and self.dead[position])
+
+    def next_live(self, position: int) -> int:
+        """Return the first live position from `position` on, or -1."""
+        position = max(position, self.head)
+        if position >= len(self.sids):
+            return -1
+        return position if self.dead is None else self.dead.find(0, position, len(self.sids))
+
+    def prev_live(self, position: int) -> int:
+        """Return the last live position up to and including `position`, or -1."""
+        if position < self.head:
+            return -1
+        return position if self.dead is None else self.dead.rfind(0, self.head, position + 1)
+
+    def live_between(self, start: int, stop: int) -> int:
+        """Return how many live positions lie in [start, stop)."""
+        start, stop = max(start, self.head), min(stop, len(self.sids))
+        if stop <= start:
+            return 0
+        return stop - start if self.dead is None else self.dead.count(0, start, stop)
+
+    def kill(self, position: int) -> None:
+        """Mark one live position dead."""
+        if self.dead is None:
+            self.dead = bytearray(len(self.sids))
+        self.dead[position] = 1
+        self.live -= 1
+        if self.keys is not None:
+            self.counts[bisect_left(self.keys, self.sids[position])] -= 1
+
+    def seal(self) -> None:
+        """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
+        tally = Counter(self.sids)
+        if self.dead is not None or self.head:
+            tally = Counter(dict.fromkeys(tally, 0))
+            tally.update(self.sids[p] for p in range(self.head, len(self.sids)) if self.is_live(p))
+        tally.pop(GONE, None)
+        self.keys = array("I", sorted(tally))
+        self.counts = array("I", [tally[sid] for sid in self.keys])
+        self.postings = {}
+        self.posted = 0
+
+    def _posting(self, sid: int) -> array[int]:
+        n = len(self.sids)
+        if self.posted < n:
+            postings = self.postings
+            for position in range(self.posted, n):
+                known = postings.get(self.sids[position])
+                if known is None:
+                    postings[self.sids[position]] = array("I", (position,))
+                else:
+                    known.append(position)
+            self.posted = n
+        return self.postings.get(sid, _NONE)
+
+    def holds(self, sid: int) -> bool:
+        """Return whether a sealed segment has, or had, a message of `sid`."""
+        keys = self.keys
+        if keys is None:
+            return True
+        at = bisect_left(keys, sid)
+        return at < len(keys) and keys[at] == sid
+
+    def next_of(self, sid: int, position: int) -> int:
+        """Return the first live position of `sid` from `position` on, or -1."""
+        position = max(position, self.head)
+        if self.keys is None:
+            found = self._posting(sid)
+            for at in range(bisect_left(found, position), len(found)):
+                if self.is_live(found[at]):
+                    return found[at]
+            return -1
+        if not self.holds(sid):
+            return -1
+        try:
+            while True:
+                position = self.sids.index(sid, position)
+                if self.is_live(position):
+                    return position
+                position += 1
+        except ValueError:
+            return -1
+
+    def prev_of(self, sid: int, position: int) -> int:
+        """Return the last live position of `sid` up to and including `position`, or -1."""
+        if self.keys is None:
+            found = self._posting(sid)
+            for at in range(bisect_right(found, position) - 1, -1, -1):
+                if self.is_live(found[at]):
+                    return found[at]
+            return -1
+        stop = position + 1
+        while self.holds(sid) and stop > self.head:
+            start = max(self.head, stop - 1024)
+            window = self.sids[start:stop]
+            if sid in window:
+                for at in range(len(window) - 1, -1, -1):
+                    if window[at] == sid and self.is_live(start + at):
+                        return start + at
+            stop = start
+        return -1
+
+    def positions(self, sids: Container[int], start: int = 0) -> array[int]:
+        """Return every position from `start` on, live or not, whose subject number is in `sids`."""
+        return array("I", [p for p, sid in enumerate(self.sids[start:], start) if sid in sids])
+
+    def touches(self, sids: set[int]) -> bool:
+        """Return whether one of `sids` can occur here."""
+        if self.keys is None:
+            return True
+        if len(sids) < 64:
+            return any(map(self.holds, sids))
+        return not sids.isdisjoint(self.keys)
+
+    def count_of(self, sids: set[int]) -> int:
+        """Return the live messages on `sids` in a sealed segment whose `head` is 0."""
+        keys, counts, total = self.keys or _NONE, self.counts, 0
+        if len(sids) > len(keys):
+            return sum(count for sid, count in zip(keys, counts, strict=True) if sid in sids)
+        for sid in sids:
+            at = bisect_left(keys, sid)
+            if at < len(keys) and keys[at] == sid:
+                total += counts[at]
+        return total
+
+    def renumber(self, moves: array[int]) -> None:
+        """Follow a renumbering of the subject table; forgotten subjects have no live message here."""
+        self.sids = array("I", [GONE if sid == GONE else moves[sid] for sid in self.sids])
+        if self.keys is not None:
+            self.seal()
+        else:
+            self.postings = {}
+            self.posted = 0

@@ -1,0 +1,384 @@
+"""One stream's messages: the interface that the file log and its memory twin share.
+
+Two views exist. The *appended* view (sequences, counters, subject questions, removals) changes at once. What may be
+shown to anyone is bounded by `durable_seq`, which moves only when a commit ends. A commit takes everything that is
+buffered; while one is in flight the next gathers. The loop thread owns every method except `Commit.run`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from natsctl.store.commit import Commit, Host, Settled
+from natsctl.store.errors import StoreError, StorePoisoned
+from natsctl.store.filters import ALL, Filters
+from natsctl.store.index import StreamIndex
+from natsctl.store.message import RemovedMessage, StoredMessage
+from natsctl.store.segment import Segment
+
+
+Blob = bytes
+"""bytes, where the property of that name hides the type."""
+
+
+def _ignore_durable(durable_seq: int) -> None:
+    """Nobody listens yet."""
+
+
+def _ignore_refused(durable_seq: int, error: StoreError) -> None:
+    """Nobody listens yet."""
+
+
+class StreamStore(ABC):
+    """Messages, metadata and journal of one stream."""
+
+    storage: Literal["file", "memory"]
+
+    def __init__(self, host: Host, key: str, meta: Blob, first_seq: int) -> None:
+        self.key = key
+        self.meta = meta
+        self.durable_seq = max(first_seq, 1) - 1
+        self.last_ts_ns = 0
+        self.fault: str | None = None
+        self.listener: Callable[[int], None] = _ignore_durable
+        self.refused: Callable[[int, StoreError], None] = _ignore_refused
+        self._host = host
+        self._index = StreamIndex(max(first_seq, 1))
+        self._callbacks: list[Settled] = []
+        self._in_flight: Commit | None = None
+        self._clean = True
+
+    # -- appended view
+
+    @abstractmethod
+    def append(self, subject: Blob, header: Blob, payload: Blob, ts_ns: int) -> int:
+        """Buffer one message and return its sequence; it is not durable until a commit ends.
+
+        `ts_ns` is raised to the previous message's if lower, so that time order equals sequence order.
+        Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
+        """
+
+    @abstractmethod
+    def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob) -> None:
+        """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
+
+    def skip_to(self, last_seq: int) -> None:
+        """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
+        self._check_writable()
+        if last_seq > self._index.last_seq:
+            self._skipped(last_seq)
+            self._index.skip_to(last_seq)
+            self._mark()
+
+    @property
+    def last_seq(self) -> int:
+        """Return the newest sequence given out."""
+        return self._index.last_seq
+
+    @property
+    def first_seq(self) -> int:
+        """Return the oldest live sequence; last_seq + 1 when empty, 0 when the stream was never used."""
+        return self._index.first_seq if self._index.messages or self._index.last_seq else 0
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages are live."""
+        return self._index.messages
+
+    @property
+    def bytes(self) -> int:
+        """Return the live messages' accounted size."""
+        return self._index.bytes
+
+    @property
+    def num_deleted(self) -> int:
+        """Return how many sequences are missing between the first and the last."""
+        index = self._index
+        return index.last_seq - index.first_seq + 1 - index.messages if index.messages else 0
+
+    @property
+    def num_subjects(self) -> int:
+        """Return how many subjects have a live message."""
+        return self._index.table.live
+
+    @property
+    def first_ts_ns(self) -> int:
+        """Return the time of the oldest live message, 0 when empty."""
+        place = self._index.locate(self._index.first_seq) if self._index.messages else None
+        return self._ts_at(*place) if place else 0
+
+    def deleted(self) -> list[int]:
+        """Return the sequences missing between the first and the last, in order."""
+        return self._index.deleted()
+
+    # -- questions about subjects
+
+    def last_seq_of(self, subject: Blob) -> int:
+        """Return the newest live sequence on a literal subject, 0 when none (appended view)."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.last_of(sid)
+
+    def first_seq_of(self, subject: Blob) -> int:
+        """Return the oldest live sequence on a literal subject, 0 when none (appended view)."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.first_of(sid)
+
+    def count_of(self, subject: Blob) -> int:
+        """Return how many live messages a literal subject has (appended view); one look-up."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.table.count[sid]
+
+    def last_match(self, filters: Filters) -> int:
+        """Return the newest live sequence that matches, 0 when none (appended view)."""
+        place = self._index.prev_place(filters, self._index.last_seq)
+        return place[0].seq_at(place[1]) if place else 0
+
+    def last_per_subject(self, filters: Filters, up_to_seq: int = 0) -> list[int]:
+        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted."""
+        index = self._index
+        limit = min(up_to_seq or self.durable_seq, self.durable_seq)
+        count = index.table.count
+        sids = range(len(index.table.names)) if filters.everything else index.view(filters).sids
+        found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
+        return sorted(seq for seq in found if seq)
+
+    def count(self, filters: Filters, from_seq: int = 0, to_seq: int | None = None) -> int:
+        """Return how many live messages match in [from_seq, to_seq], both included (appended view)."""
+        return self._index.count(filters, from_seq, self._index.last_seq if to_seq is None else to_seq)
+
+    def subjects(self, filters: Filters = ALL) -> dict[Blob, int]:
+        """Return live message counts by matching subject, in no promised order (appended view)."""
+        table = self._index.table
+        sids = range(len(table.names)) if filters.everything else self._index.view(filters).sids
+        return {table.names[sid]: table.count[sid] for sid in sids if table.count[sid]}
+
+    # -- reading, never above durable_seq
+
+    def get(self, seq: int) -> StoredMessage | None:
+        """Return message `seq`; None when it is gone or not durable. Raises StoreDamaged."""
+        place = self._index.locate(seq) if seq <= self.durable_seq else None
+        return self._message_at(*place) if place else None
+
+    def next_match(self, filters: Filters, from_seq: int) -> StoredMessage | None:
+        """Return the first durable message at or above `from_seq` that matches. Raises StoreDamaged."""
+        place = self._index.next_place(filters, from_seq)
+        if place is None or place[0].seq_at(place[1]) > self.durable_seq:
+            return None
+        return self._message_at(*place)
+
+    def next_seq(self, filters: Filters, from_seq: int) -> int:
+        """Return the sequence `next_match` would give, without reading the message; 0 when none."""
+        place = self._index.next_place(filters, from_seq)
+        seq = place[0].seq_at(place[1]) if place else 0
+        return seq if seq <= self.durable_seq else 0
+
+    def read_from(self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256) -> list[StoredMessage]:
+        """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamaged."""
+        index, out = self._index, list[StoredMessage]()
+        while len(out) < max_msgs and from_seq <= self.durable_seq:
+            place = index.next_place(filters, from_seq)
+            if place is None:
+                break
+            segment, start = place
+            stop = segment.position_from(self.durable_seq + 1)
+            if start >= stop:
+                break
+            positions = self._run_of(segment, start, stop, filters, max_msgs - len(out))
+            out.extend(self._messages_at(segment, positions))
+            from_seq = segment.seq_at(positions[-1]) + 1
+        return out
+
+    def _run_of(self, segment: Segment, start: int, stop: int, filters: Filters, limit: int) -> Sequence[int]:
+        view = None if filters.everything else self._index.view(filters)
+        if (view is None or view.all) and segment.dead is None:
+            return range(start, min(stop, start + limit))
+        found = [start]
+        while len(found) < limit:
+            start = segment.next_live(start + 1) if view is None else view.next_in(segment, start + 1)
+            if start < 0 or start >= stop:
+                break
+            found.append(start)
+        return found
+
+    def first_seq_at(self, ts_ns: int) -> int:
+        """Return the oldest live sequence stored at or after `ts_ns`; last_seq + 1 when none (appended view)."""
+        index = self._index
+        for segment in index.segments:
+            if segment.live and segment.last_ts >= ts_ns:
+                low, high = segment.head, len(segment.sids)
+                while low < high:
+                    middle = (low + high) // 2
+                    if self._ts_at(segment, middle) < ts_ns:
+                        low = middle + 1
+                    else:
+                        high = middle
+                position = segment.next_live(low)
+                if position >= 0:
+                    return segment.seq_at(position)
+        return index.last_seq + 1
+
+    # -- taking out: a record is buffered first, the space comes back after a commit
+
+    def remove(self, seq: int, erase: bool = False) -> RemovedMessage | None:
+        """Take message `seq` out (appended view) and return it; None when it is not there.
+
+        With `erase` its bytes on disk are overwritten before the commit ends. Raises StorePoisoned.
+        """
+        self._check_writable()
+        place = self._index.locate(seq)
+        if place is None:
+            return None
+        self._removing(*place, seq, erase)
+        removed = self._index.remove(*place)
+        self._mark()
+        return removed
+
+    def drop_first(self) -> RemovedMessage:
+        """Take the oldest message out for a limit; one record per commit covers all drops. There must be one."""
+        self._check_writable()
+        removed = self._index.drop_first()
+        self._floor_moved(self._index.first_seq)
+        self._mark()
+        return removed
+
+    def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
+        """Take matching messages out and return how many: those below `below_seq` (0: all), all but the newest `keep`.
+
+        Without a filter a purge costs by segments, not by messages. Raises StorePoisoned.
+        """
+        self._check_writable()
+        below = min(below_seq or self.last_seq + 1, self.last_seq + 1)
+        before = self._index.messages
+        if filters is None or filters.everything:
+            if keep:
+                below = min(below, self._index.seq_from_end(keep))
+            if below > self._index.first_seq:
+                self._purging_below(below)
+                self._index.drop_below(below)
+                self._floor_moved(self._index.first_seq)
+                self._mark()
+            return before - self._index.messages
+        spare = max(self._index.count(filters, 0, self.last_seq) - keep, 0) if keep else before
+        for segment, position in self._index.places(filters, self._index.first_seq, below):
+            if not spare:
+                break
+            spare -= 1
+            self._removing(segment, position, segment.seq_at(position), False)
+            self._index.remove(segment, position)
+        if before != self._index.messages:
+            self._mark()
+        return before - self._index.messages
+
+    # -- metadata and journal
+
+    @abstractmethod
+    def set_meta(self, meta: Blob) -> None:
+        """Replace the metadata with the next commit."""
+
+    @abstractmethod
+    def append_record(self, kind: int, body: Blob) -> None:
+        """Buffer one journal record; it is written with the next commit, synced within a second or on request_sync."""
+
+    @abstractmethod
+    def records(self) -> list[tuple[int, Blob]]:
+        """Return the journal as (kind, body) in order, buffered ones included."""
+
+    @abstractmethod
+    def rewrite(self, records: Sequence[tuple[int, Blob]]) -> None:
+        """Replace the whole journal with `records`, in one step, with the next commit."""
+
+    @property
+    @abstractmethod
+    def journal_bytes(self) -> int:
+        """Return how large the journal is, so that its owner knows when a rewrite pays."""
+
+    def request_sync(self) -> None:
+        """Have the next commit sync the journal too."""
+        self._mark()
+
+    # -- commit
+
+    def on_durable(self, callback: Settled) -> None:
+        """Call `callback(None)` once everything buffered now is durable, or with the error that prevents it."""
+        self._callbacks.append(callback)
+        self.request_sync()
+
+    def begin_commit(self) -> Commit | None:
+        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
+        if self._in_flight is not None:
+            return None
+        self._host.dirty.pop(self, None)
+        if self._clean:
+            return None
+        self._clean = True
+        callbacks, self._callbacks = self._callbacks, []
+        self._in_flight = self._take(callbacks)
+        return self._in_flight
+
+    def finish_commit(self, commit: Commit, error: StoreError | None = None) -> None:
+        """Settle what `commit.run` did: durable_seq moves, then the listener, then callbacks in order. Loop thread."""
+        self._in_flight = None
+        error = self._settle(commit, error)
+        if error is None:
+            self._host.committed(self)
+            if commit.last_seq > self.durable_seq:
+                self.durable_seq = commit.last_seq
+                self.listener(self.durable_seq)
+        for callback in commit.callbacks:
+            callback(error)
+        if not self._clean:
+            self._host.dirty[self] = None
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether the stream takes writes."""
+        return self.fault is None
+
+    def _mark(self) -> None:
+        self._clean = False
+        if self._in_flight is None:
+            self._host.dirty[self] = None
+
+    def _check_writable(self) -> None:
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+
+    # -- what the twins do differently
+
+    @abstractmethod
+    def _take(self, callbacks: list[Settled]) -> Commit:
+        """Return the commit of everything buffered."""
+
+    @abstractmethod
+    def _settle(self, commit: Commit, error: StoreError | None) -> StoreError | None:
+        """Take the outcome in; return what callbacks are told."""
+
+    @abstractmethod
+    def _message_at(self, segment: Segment, position: int) -> StoredMessage:
+        """Return one live message."""
+
+    @abstractmethod
+    def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        """Return live messages of one segment; `positions` ascend and are not empty."""
+
+    @abstractmethod
+    def _ts_at(self, segment: Segment, position: int) -> int:
+        """Return a message's time, live or not."""
+
+    @abstractmethod
+    def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+        """Record that this message goes."""
+
+    @abstractmethod
+    def _floor_moved(self, first_seq: int) -> None:
+        """Record that nothing below `first_seq` is live."""
+
+    @abstractmethod
+    def _purging_below(self, seq: int) -> None:
+        """Prepare for losing everything below `seq`."""
+
+    @abstractmethod
+    def _skipped(self, last_seq: int) -> None:
+        """Record that sequences up to `last_seq` hold nothing."""

@@ -1,0 +1,128 @@
+"""What one filter means on one stream: the subject numbers it takes, and its places in a few segments.
+
+A view is brought up to date before use: only subjects that came since the last look are tested. The merged positions
+of a filter with several subjects are kept for the last few segments asked, extended as an open segment grows, so that
+a consumer that walks forward examines every message at most once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from natsctl.store.filters import Filters
+from natsctl.store.segment import Segment
+from natsctl.store.subject_table import SubjectTable
+
+PROBE = 32
+"""Neighbours tried one by one before the index is asked: most filters match something close."""
+CACHED_SEGMENTS = 4
+"""Segments whose merged positions one view keeps."""
+
+
+class View:
+    """A filter bound to a stream's subject numbers."""
+
+    __slots__ = ("_checked", "_filters", "_places", "_table", "_unknown", "all", "only", "sids")
+
+    def __init__(self, filters: Filters, table: SubjectTable) -> None:
+        self._filters = filters
+        self._table = table
+        self.sids: set[int] = set()
+        self._unknown = list(filters.literals)
+        self._checked = 0
+        self._places: dict[int, tuple[Segment, array[int], int]] = {}
+        self.all = False
+        self.only = -1
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in the subjects that appeared since the last look."""
+        names = self._table.names
+        if self._unknown:
+            ids = self._table.ids
+            found = [ids[s] for s in self._unknown if s in ids]
+            if found:
+                self.sids.update(found)
+                self._unknown = [s for s in self._unknown if s not in ids]
+        if self._filters.wildcards and self._checked < len(names):
+            matches = self._filters.matches_wildcard
+            self.sids.update(sid for sid in range(self._checked, len(names)) if matches(names[sid]))
+        self._checked = len(names)
+        self.all = len(self.sids) == len(names)
+        self.only = next(iter(self.sids)) if len(self.sids) == 1 else -1
+
+    def places(self, segment: Segment) -> array[int]:
+        """Return every position of `segment`, live or not, on these subjects."""
+        known = self._places.get(id(segment))
+        if known is not None and known[0] is segment:
+            _, positions, seen = known
+            if seen < len(segment.sids):
+                positions.extend(segment.positions(self.sids, seen))
+                self._places[id(segment)] = (segment, positions, len(segment.sids))
+            return positions
+        while len(self._places) >= CACHED_SEGMENTS:
+            del self._places[next(iter(self._places))]
+        positions = segment.positions(self.sids)
+        self._places[id(segment)] = (segment, positions, len(segment.sids))
+        return positions
+
+    def next_in(self, segment: Segment, position: int) -> int:
+        """Return the first live matching position from `position` on, or -1."""
+        if self.all:
+            return segment.next_live(position)
+        if not self.sids or not segment.touches(self.sids):
+            return -1
+        position = max(position, segment.head)
+        sids, wanted = segment.sids, self.sids
+        for near in range(position, min(position + PROBE, len(sids))):
+            if sids[near] in wanted and segment.is_live(near):
+                return near
+        if position + PROBE >= len(sids):
+            return -1
+        if self.only >= 0:
+            return segment.next_of(self.only, position + PROBE)
+        places = self.places(segment)
+        for at in range(bisect_left(places, position + PROBE), len(places)):
+            if segment.is_live(places[at]):
+                return places[at]
+        return -1
+
+    def prev_in(self, segment: Segment, position: int) -> int:
+        """Return the last live matching position up to and including `position`, or -1."""
+        if self.all:
+            return segment.prev_live(position)
+        if not self.sids or not segment.touches(self.sids):
+            return -1
+        sids, wanted = segment.sids, self.sids
+        for near in range(position, max(position - PROBE, segment.head - 1), -1):
+            if sids[near] in wanted and segment.is_live(near):
+                return near
+        position -= PROBE
+        if position < segment.head:
+            return -1
+        if self.only >= 0:
+            return segment.prev_of(self.only, position)
+        places = self.places(segment)
+        for at in range(bisect_right(places, position) - 1, -1, -1):
+            if segment.is_live(places[at]):
+                return places[at]
+        return -1
+
+    def count_in(self, segment: Segment, start: int, stop: int) -> int:
+        """Return how many live matching positions lie in [start, stop)."""
+        start, stop = max(start, segment.head), min(stop, len(segment.sids))
+        if stop <= start:
+            return 0
+        if self.all:
+            return segment.live_between(start, stop)
+        if not self.sids or not segment.touches(self.sids):
+            return 0
+        if segment.keys is not None and not start and stop == len(segment.sids):
+            return segment.count_of(self.sids)
+        places = self.places(segment)
+        low, high = bisect_left(places, start), bisect_left(places, stop)
+        if segment.dead is None:
+            return high - low
+        dead = segment.dead
+        return sum(not dead[place] for place in places[low:high])
