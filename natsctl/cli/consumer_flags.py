@@ -1,0 +1,217 @@
+"""The table of consumer flags: each sets one field of the consumer's configuration.
+
+Source: reference/cli.md 1.2 and appendix A.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from natsctl.api.errors import UsageError
+from natsctl.api.times import format_time, parse_time
+from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
+from natsctl.cli.flags import (
+    DURATION,
+    PAIRS,
+    SIZE,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    WORDS,
+    Config,
+    Flag,
+    Given,
+    Kind,
+    choice,
+    merged,
+)
+
+DELIVER_WORDS = {
+    "all": "all",
+    "new": "new",
+    "next": "new",
+    "last": "last",
+    "subject": "last_per_subject",
+    "last_per_subject": "last_per_subject",
+    "last-per-subject": "last_per_subject",
+}
+START_FIELDS = ("opt_start_seq", "opt_start_time")
+
+BACKOFF_STEPS = 10
+BACKOFF_MIN_NS = MINUTE
+BACKOFF_MAX_NS = 20 * MINUTE
+
+
+def read_deliver(text: str) -> Config:
+    """The fields of a start policy: a word, a stream sequence, a time, or a duration back from now."""
+    word = text.strip().lower()
+    if word in DELIVER_WORDS:
+        return {"deliver_policy": DELIVER_WORDS[word]}
+    if word.isdigit():
+        if int(word) < 1:
+            raise ValueError("a stream sequence starts at 1")
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": int(word)}
+    return {"deliver_policy": "by_start_time", "opt_start_time": format_time(_moment(text, "back"))}
+
+
+def _moment(text: str, direction: str) -> int:
+    """A time, or now plus (`ahead`) or minus (`back`) a duration."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        pass
+    try:
+        length = abs(parse_duration(text))
+    except ValueError:
+        allowed = "all, new, last, subject, a sequence, " if direction == "back" else ""
+        raise ValueError(f"expected {allowed}a time (RFC 3339) or a duration such as 1h, not {text!r}") from None
+    return time.time_ns() + (length if direction == "ahead" else -length)
+
+
+def _deliver(config: Config, value: Config) -> None:
+    for name in START_FIELDS:
+        config.pop(name, None)
+    config.update(value)
+
+
+def _filter(config: Config, value: list[str]) -> None:
+    config.pop("filter_subject", None)
+    config.pop("filter_subjects", None)
+    if len(value) == 1:
+        config["filter_subject"] = value[0]
+    elif value:
+        config["filter_subjects"] = value
+
+
+def _sample(text: str) -> str:
+    percent = text.removesuffix("%")
+    if text == "-1":
+        return ""
+    if not percent.isdigit() or int(percent) > 100:
+        raise ValueError(f"expected a percentage from 0 to 100, not {text!r}")
+    return percent
+
+
+def _wait(config: Config, value: int) -> None:
+    if value >= 0:
+        config["ack_wait"] = value
+
+
+def _heartbeat(config: Config, value: int) -> None:
+    config["idle_heartbeat"] = max(0, value)
+
+
+def _pull(config: Config, value: bool) -> None:
+    if value:
+        config.pop("deliver_subject", None)
+
+
+def _target(config: Config, value: str) -> None:
+    if value:
+        config["deliver_subject"] = value
+
+
+def _groups(policy: str) -> Any:
+    def place(config: Config, value: list[str]) -> None:
+        config["priority_groups"] = value
+        config["priority_policy"] = policy
+
+    return place
+
+
+def _nothing(config: Config, value: object) -> None:
+    """For flags that are read together with others, after the table."""
+
+
+ACK = choice("explicit", "all", "none", "flow_control")
+DELIVER = Kind("all|new|last|subject|SEQ|TIME|DURATION", read_deliver)
+SAMPLE = Kind("PERCENT", _sample)
+UNTIL = Kind("TIME|DURATION", lambda text: format_time(_moment(text, "ahead")))
+
+CONSUMER_FLAGS: tuple[Flag, ...] = (
+    Flag("--ack", ACK, "ack_policy", "which acks are asked for", edit=False),
+    Flag("--bps", WHOLE, "rate_limit_bps", "most bits a second that are pushed", edit=False),
+    Flag("--backoff", choice("linear", "none"), _nothing, "wait longer before each retry"),
+    Flag("--backoff-steps", WHOLE, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
+    Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
+    Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
+    Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False),
+    Flag("--deliver-group", TEXT, "deliver_group", "queue group that pushed messages are shared in", edit=False),
+    Flag("--description", TEXT, "description", "a text for people"),
+    Flag("--filter", WORDS, _filter, "only messages of these subjects; '' for all"),
+    Flag("--flow-control", SWITCH, "flow_control", "push with flow control", edit=False),
+    Flag("--heartbeat", DURATION, _heartbeat, "push a heartbeat when idle this long, -1 for none", edit=False),
+    Flag("--headers-only", SWITCH, "headers_only", "deliver without bodies"),
+    Flag("--max-deliver", WHOLE, "max_deliver", "most deliveries of one message, -1 for no limit"),
+    Flag(
+        "--max-pending",
+        WHOLE,
+        "max_ack_pending",
+        "most messages that wait for an ack, -1 for no limit",
+        aliases=("--max-outstanding",),
+    ),
+    Flag("--max-waiting", WHOLE, "max_waiting", "most pull requests that wait", edit=False),
+    Flag("--max-pull-batch", WHOLE, "max_batch", "most messages that one pull may ask for"),
+    Flag("--max-pull-expire", DURATION, "max_expires", "longest time that one pull may wait"),
+    Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes that one pull may ask for"),
+    Flag("--pull", SWITCH, _pull, "deliver when asked", edit=False),
+    Flag("--replay", choice("instant", "original"), "replay_policy", "as fast as possible, or as stored", edit=False),
+    Flag("--sample", SAMPLE, "sample_freq", "percentage of acks that are sampled"),
+    Flag("--target", TEXT, _target, "subject that messages are pushed to"),
+    Flag("--wait", DURATION, _wait, "how long to wait for an ack"),
+    Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
+    Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
+    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster"),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
+    Flag("--pause", UNTIL, "pause_until", "deliver nothing until then", edit=False),
+    Flag("--pinned-groups", WORDS, _groups("pinned_client"), "priority groups with one pinned client", edit=False),
+    Flag("--pinned-ttl", DURATION, "priority_timeout", "how long a pinned client may rest", edit=False),
+    Flag("--overflow-groups", WORDS, _groups("overflow"), "priority groups that take overflow", edit=False),
+    Flag("--prioritized-groups", WORDS, _groups("prioritized"), "priority groups served by priority", edit=False),
+)
+
+CONSUMER_ADD = CONSUMER_FLAGS
+CONSUMER_EDIT = tuple(flag for flag in CONSUMER_FLAGS if flag.edit)
+
+
+def settle(config: Config, given: Given) -> None:
+    """Put in place what several flags say together: the backoff, and what each kind of consumer must not have.
+
+    Raises UsageError, naming the flag, for flags that exclude each other.
+    """
+    if given.get("--pull") and given.get("--target"):
+        raise UsageError("--pull and --target exclude each other")
+    if not config.get("deliver_subject"):
+        for name in ("--heartbeat", "--flow-control", "--deliver-group", "--bps"):
+            if given.get(name) not in (None, False, "", 0, -1):
+                raise UsageError(f"{name} is for push consumers: give --target")
+    if config.get("deliver_policy") == "last_per_subject" and not has_filter(config):
+        config["filter_subject"] = ">"
+    if "--backoff" in given:
+        _backoff(config, given)
+
+
+def has_filter(config: Config) -> bool:
+    """Whether the consumer takes only some subjects."""
+    return bool(config.get("filter_subject") or config.get("filter_subjects"))
+
+
+def _backoff(config: Config, given: Given) -> None:
+    if given["--backoff"] == "none":
+        config.pop("backoff", None)
+        return
+    steps = int(given.get("--backoff-steps", BACKOFF_STEPS))
+    shortest = int(given.get("--backoff-min", BACKOFF_MIN_NS))
+    longest = int(given.get("--backoff-max", BACKOFF_MAX_NS))
+    if steps < 1 or shortest <= 0 or longest < shortest:
+        raise UsageError("--backoff needs --backoff-steps of at least 1 and --backoff-min up to --backoff-max")
+    config["backoff"] = linear_backoff(steps, shortest, longest)
+    if config.get("max_deliver", -1) <= 0:
+        config["max_deliver"] = steps + 1
+
+
+def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
+    """Waits in ns that grow evenly from the shortest and stay below the longest, to the millisecond."""
+    stride = (longest_ns - shortest_ns) // steps
+    return [(shortest_ns + step * stride) // MILLISECOND * MILLISECOND for step in range(steps)]

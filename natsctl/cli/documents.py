@@ -1,0 +1,90 @@
+"""Configuration files, JSON or YAML: a configuration, or what `info -j` printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from natsctl.api import codec
+from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
+from natsctl.cli.render.change import SERVER_OWNED
+
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""No configuration is near this; a wrong path to a large file is told instead of parsed."""
+
+
+def load_config(path: str, model: type[Model]) -> dict[str, Any]:
+    """The configuration in the file, in wire values, with the keys that the file has and no others.
+
+    `-` reads stdin. Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
+    """
+    document = _parse(path, _read(path))
+    origin = "stdin" if path == "-" else path
+    if not isinstance(document, Mapping):
+        raise UsageError(f"{origin}: $: expected an object")
+    if isinstance(document.get("config"), Mapping):
+        document = document["config"]
+    config = {str(key): value for key, value in document.items() if value is not None}
+    typed = codec.load(config, model, origin)
+    wire = {key: _wire(typed, key, value) for key, value in config.items()}
+    if isinstance(wire.get("metadata"), dict):
+        wire["metadata"] = own_metadata(wire["metadata"])
+    return wire
+
+
+def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The metadata without the keys that the server keeps there."""
+    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_OWNED)}
+
+
+def _wire(typed: Model, key: str, value: Any) -> Any:
+    return msgspec.to_builtins(getattr(typed, key)) if key in typed.__struct_fields__ else value
+
+
+def _read(path: str) -> str:
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                raw = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror or error}") from error
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise UsageError(f"--config {path}: larger than {MAX_DOCUMENT_BYTES} bytes")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--config {path}: not UTF-8 text (byte {error.start})") from error
+
+
+def _parse(path: str, text: str) -> Any:
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            if path.endswith(".json"):
+                raise UsageError(f"{path}: not JSON: {error}") from error
+    return _parse_yaml(path, text)
+
+
+def _parse_yaml(path: str, text: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """YAML whose times stay text."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML: {error}") from error

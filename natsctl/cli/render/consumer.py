@@ -1,0 +1,162 @@
+"""Consumers as pages and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.stream import render_cluster, render_metadata
+from natsctl.cli.render.table import render_table
+from natsctl.cli.render.values import ago, count, duration, is_zero, listed, safe, when
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, SequenceInfo
+
+POLICIES = {
+    "all": "All",
+    "last": "Last",
+    "new": "New",
+    "last_per_subject": "Last Per Subject",
+    "none": "None",
+    "explicit": "Explicit",
+    "flow_control": "Flow Control",
+    "instant": "Instant",
+    "original": "Original",
+}
+
+
+def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
+    """Everything there is to know about a consumer: configuration, then state."""
+    page = Page(f"Information for Consumer {_title(info)} created {when(info.created)}")
+    section = page.section("Configuration")
+    _identity(section, info)
+    _delivery(section, info.config)
+    _bounds(section, info.config)
+    _priority(section, info.config)
+    render_metadata(page, info.config.metadata)
+    render_cluster(page, info.cluster)
+    _state(page.section("State"), info, now_ns)
+    return page
+
+
+def render_consumer_state(info: ConsumerInfo, now_ns: int) -> Page:
+    """A consumer's state only."""
+    page = Page(f"State for Consumer {_title(info)} created {when(info.created)}")
+    render_cluster(page, info.cluster)
+    _state(page.section("State"), info, now_ns)
+    return page
+
+
+def _title(info: ConsumerInfo) -> str:
+    return f"{safe(info.stream_name)} > {safe(info.name)}"
+
+
+def _identity(section: Section, info: ConsumerInfo) -> None:
+    config = info.config
+    section.row("Name", safe(info.name))
+    if config.durable_name and config.durable_name != info.name:
+        section.row("Durable Name", safe(config.durable_name))
+    section.maybe("Description", safe(config.description))
+    if config.deliver_subject:
+        section.row("Delivery Subject", safe(config.deliver_subject))
+    else:
+        section.row("Pull Mode", "true")
+    filters = [config.filter_subject] if config.filter_subject else list(config.filter_subjects or ())
+    section.maybe("Filter Subject" if len(filters) < 2 else "Filter Subjects", listed(filters))
+
+
+def _delivery(section: Section, config: ConsumerConfig) -> None:
+    section.row("Deliver Policy", _deliver(config))
+    section.maybe("Deliver Queue Group", safe(config.deliver_group))
+    section.row("Ack Policy", _policy(config.ack_policy.value))
+    section.maybe("Ack Wait", duration(config.ack_wait) if config.ack_wait else "")
+    section.row("Replay Policy", _policy(config.replay_policy.value))
+    section.maybe("Maximum Deliveries", count(config.max_deliver) if config.max_deliver > 0 else "")
+    section.maybe("Sampling Rate", safe(config.sample_freq).rstrip("%"))
+    section.maybe("Rate Limit", f"{format_size(config.rate_limit_bps // 8)} / second" if config.rate_limit_bps else "")
+
+
+def _policy(value: str) -> str:
+    return POLICIES.get(value, value)
+
+
+def _deliver(config: ConsumerConfig) -> str:
+    policy = config.deliver_policy.value
+    if policy == "by_start_sequence":
+        return f"From Sequence {config.opt_start_seq}"
+    if policy == "by_start_time":
+        return f"Since {when(config.opt_start_time)}"
+    return _policy(policy)
+
+
+def _bounds(section: Section, config: ConsumerConfig) -> None:
+    push = bool(config.deliver_subject)
+    section.maybe("Max Ack Pending", count(config.max_ack_pending) if config.max_ack_pending > 0 else "")
+    section.maybe("Max Waiting Pulls", count(config.max_waiting) if config.max_waiting and not push else "")
+    section.maybe("Idle Heartbeat", duration(config.idle_heartbeat) if config.idle_heartbeat else "")
+    if push:
+        section.row("Flow Control", "true" if config.flow_control else "false")
+    section.maybe("Headers Only", "true" if config.headers_only else "")
+    section.maybe("Inactive Threshold", duration(config.inactive_threshold) if config.inactive_threshold else "")
+    section.maybe("Max Pull Expire", duration(config.max_expires) if config.max_expires else "")
+    section.maybe("Max Pull Batch", count(config.max_batch) if config.max_batch else "")
+    section.maybe("Max Pull MaxBytes", format_size(config.max_bytes) if config.max_bytes else "")
+    section.maybe("Backoff", ", ".join(duration(step) for step in config.backoff or ()))
+    section.maybe("Replicas", count(config.num_replicas) if config.num_replicas else "")
+    section.maybe("Memory Storage", "true" if config.mem_storage else "")
+    if not is_zero(config.pause_until):
+        section.row("Paused Until Deadline", when(config.pause_until))
+
+
+def _priority(section: Section, config: ConsumerConfig) -> None:
+    if config.priority_groups:
+        section.row("Priority Policy", safe(str(getattr(config.priority_policy, "value", config.priority_policy))))
+        section.row("Priority Groups", listed(config.priority_groups))
+        section.maybe("Pinned TTL", duration(config.priority_timeout) if config.priority_timeout else "")
+
+
+def _state(section: Section, info: ConsumerInfo, now_ns: int) -> None:
+    config = info.config
+    section.row("Last Delivered Message", _position(info.delivered, "Last delivery", now_ns))
+    if config.ack_policy.value != "none":
+        section.row("Acknowledgment Floor", _position(info.ack_floor, "Last Ack", now_ns))
+        bound = f" out of maximum {count(config.max_ack_pending)}" if config.max_ack_pending > 0 else ""
+        section.row("Outstanding Acks", count(info.num_ack_pending) + bound)
+        section.row("Redelivered Messages", count(info.num_redelivered))
+    section.row("Unprocessed Messages", count(info.num_pending))
+    if config.deliver_subject:
+        group = f" using Queue Group {safe(config.deliver_group)}" if config.deliver_group else ""
+        section.row("Active Interest", f"Active{group}" if info.push_bound else "No interest")
+    else:
+        section.row("Waiting Pulls", f"{count(info.num_waiting)} of maximum {count(config.max_waiting)}")
+    if info.paused:
+        section.row("Paused Until", f"{when(config.pause_until)} ({duration(info.pause_remaining)} remaining)")
+    for state in info.priority_groups or ():
+        pinned = f"pinned to {safe(state.pinned_client_id)}" if state.pinned_client_id else "no client"
+        section.row("Priority Group", f"{safe(state.group)}: {pinned}")
+
+
+def _position(at: SequenceInfo, event: str, now_ns: int) -> str:
+    text = f"Consumer sequence: {count(at.consumer_seq)} Stream sequence: {count(at.stream_seq)}"
+    return text if is_zero(at.last_active) else f"{text} {event}: {ago(at.last_active, now_ns)} ago"
+
+
+def render_consumers(infos: Iterable[ConsumerInfo], now_ns: int) -> Table:
+    """The table of `con ls`, by name."""
+    rows = [
+        (
+            info.name,
+            info.config.description,
+            when(info.created),
+            count(info.num_ack_pending),
+            count(info.num_pending),
+            ago(info.delivered.last_active, now_ns),
+        )
+        for info in sorted(infos, key=lambda info: info.name)
+    ]
+    columns = ("Name", "Description", "Created", "Ack Pending", "Unprocessed", "Last Delivery")
+    return render_table("Consumers", columns, rows, ("Ack Pending", "Unprocessed"))

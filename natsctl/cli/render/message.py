@@ -1,0 +1,106 @@
+"""Messages as a person and as a program reads them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from natsctl.api import acks
+from natsctl.api.times import format_time
+from natsctl.cli.render.values import body_text, count, duration, exact_stamp, safe
+
+
+class Received(NamedTuple):
+    """A message as it came in, and when it came (ns since the epoch)."""
+
+    subject: str
+    reply: str
+    headers: Sequence[tuple[str, str]]
+    payload: bytes
+    at_ns: int
+
+    @property
+    def delivery(self) -> acks.AckSubject | None:
+        """Where the message stands in its stream and consumer, when a consumer delivered it."""
+        return acks.parse(self.reply.encode()) if self.reply else None
+
+
+def render_received(number: int, message: Received, stamped: bool) -> str:
+    """The line above a message that a subscription received."""
+    line = f'[#{number}] Received on "{safe(message.subject)}"'
+    delivery = message.delivery
+    if delivery is not None:
+        line += f" (stream {safe(_text(delivery.stream))} seq {delivery.stream_seq}, pending {delivery.pending})"
+    elif message.reply:
+        line += f' with reply "{safe(message.reply)}"'
+    return f"{line} @ {exact_stamp(message.at_ns)}" if stamped else line
+
+
+def render_next(message: Received) -> str:
+    """The line above a message that a pull consumer delivered."""
+    line = f"--- received on {safe(message.subject)}"
+    delivery = message.delivery
+    if delivery is None:
+        return line
+    return (
+        f"{line} / tries: {count(delivery.delivered)} / cons seq: {count(delivery.consumer_seq)}"
+        f" / str seq: {count(delivery.stream_seq)} / pending: {count(delivery.pending)}"
+    )
+
+
+def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
+    """One `Key: value` line for each header."""
+    return [f"{safe(key)}: {safe(value)}" for key, value in headers]
+
+
+def render_body(message: Received) -> str:
+    """Headers, an empty line if there are any, and the body, harmless for a terminal."""
+    return "\n".join([*render_headers(message.headers), *([""] if message.headers else []), body_text(message.payload)])
+
+
+def message_document(message: Received) -> dict[str, Any]:
+    """The message as data: `data` in base64, `text` when the body is UTF-8, stream facts when a consumer sent it."""
+    document: dict[str, Any] = {"subject": message.subject}
+    if message.reply:
+        document["reply"] = message.reply
+    if message.headers:
+        document["headers"] = _by_name(message.headers)
+    document["data"] = base64.b64encode(message.payload).decode()
+    text = _utf8(message.payload)
+    if text is not None:
+        document["text"] = text
+    document["received"] = format_time(message.at_ns)
+    delivery = message.delivery
+    if delivery is not None:
+        document["stream"] = _text(delivery.stream)
+        document["consumer"] = _text(delivery.consumer)
+        document["stream_seq"] = delivery.stream_seq
+        document["consumer_seq"] = delivery.consumer_seq
+        document["deliveries"] = delivery.delivered
+        document["pending"] = delivery.pending
+        document["time"] = format_time(delivery.ts_ns)
+    return document
+
+
+def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for key, value in headers:
+        named.setdefault(key, []).append(value)
+    return named
+
+
+def _utf8(payload: bytes) -> str | None:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(token: bytes) -> str:
+    return token.decode("utf-8", "backslashreplace")
+
+
+def render_rtt(ns: int) -> str:
+    """How long an answer took."""
+    return f"Received with rtt {duration(ns)}"

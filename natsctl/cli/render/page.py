@@ -1,0 +1,75 @@
+"""Information pages: a heading, sections, and rows whose labels end in one column.
+
+Pages are plain text, so that showing one costs no import of a terminal library; the same page is right in a pipe
+(never wrapped) and on a terminal of any width (values wrapped under themselves).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+
+INDENT = 2
+NARROWEST_VALUE = 16
+"""Columns left for values below which wrapping would only make a page worse; the terminal folds then."""
+
+_BOLD, _CYAN, _OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+
+
+@dataclass(slots=True)
+class Section:
+    """A title ("" for the rows under the heading) and its rows."""
+
+    title: str
+    rows: list[tuple[str, str]] = field(default_factory=list)
+
+    def row(self, label: str, value: str) -> None:
+        """Add a row."""
+        self.rows.append((label, value))
+
+    def maybe(self, label: str, value: str) -> None:
+        """Add a row unless its value is empty."""
+        if value:
+            self.rows.append((label, value))
+
+    def many(self, label: str, values: list[str]) -> None:
+        """Add one row for each value, the label at the first only."""
+        for index, value in enumerate(values):
+            self.rows.append((label if index == 0 else "", value))
+
+
+@dataclass(slots=True)
+class Page:
+    """A whole page; values must have been made harmless (`values.safe`) by whoever adds them."""
+
+    heading: str
+    sections: list[Section] = field(default_factory=list)
+
+    def section(self, title: str = "") -> Section:
+        """Add and return an empty section; one that stays empty is not shown."""
+        added = Section(title)
+        self.sections.append(added)
+        return added
+
+    def text(self, width: int | None = None, colour: bool = False) -> str:
+        """The page, ending in a line end; `width` in columns wraps long values, None never does."""
+        shown = [section for section in self.sections if section.rows]
+        column = INDENT + max((len(label) for section in shown for label, _ in section.rows), default=0)
+        lines = [f"{_BOLD}{self.heading}{_OFF}" if colour else self.heading, ""]
+        for section in shown:
+            if section.title:
+                lines += [f"{_BOLD}{section.title}:{_OFF}" if colour else f"{section.title}:", ""]
+            for label, value in section.rows:
+                lines += _row(label, value, column, width, colour)
+            lines.append("")
+        return "\n".join(lines)
+
+
+def _row(label: str, value: str, column: int, width: int | None, colour: bool) -> list[str]:
+    colon = ":" if label else " "
+    lead = f"{label:>{column}}{_CYAN}{colon}{_OFF} " if colour else f"{label:>{column}}{colon} "
+    room = 0 if width is None else width - column - 2
+    if room < NARROWEST_VALUE or len(value) <= room:
+        return [(lead + value).rstrip()]
+    parts = textwrap.wrap(value, room, break_long_words=True, break_on_hyphens=False) or [""]
+    return [lead + parts[0], *(" " * (column + 2) + part for part in parts[1:])]

@@ -1,0 +1,135 @@
+"""Single values as a person reads them: counts, sizes, durations, moments, and text that cannot drive the terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+
+from natsctl.api.times import ZERO_TIME, format_time, parse_time
+from natsctl.api.units import format_size
+
+NS_PER_S = 1_000_000_000
+FOREVER_NS = 2**63 - 1
+"""What the contract uses for "no age at all" (Go's longest duration)."""
+
+_HIDDEN = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs", "Co"))
+"""Unicode categories that move the cursor, reorder text or do not show."""
+
+
+def safe(text: str, block: bool = False) -> str:
+    r"""`text` with everything a terminal would obey written as `\x1b` or `\u202e`.
+
+    `block` keeps line ends and tabs: for bodies. Names and single values escape those as well.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_shown(char, block) for char in text)
+
+
+def _shown(char: str, block: bool) -> str:
+    if char.isprintable() or (block and char in "\n\t"):
+        return char
+    if unicodedata.category(char) not in _HIDDEN:
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def body_text(payload: bytes) -> str:
+    r"""A payload for a terminal: UTF-8 where it is, `\xff` where it is not, nothing that the terminal would obey."""
+    return safe(payload.decode("utf-8", "backslashreplace").replace("\r\n", "\n"), block=True)
+
+
+def count(number: int) -> str:
+    """`1234567` as `1,234,567`."""
+    return f"{number:,}"
+
+
+def limit(number: int) -> str:
+    """A limit of a stream or consumer: a count, or the word for none."""
+    return "unlimited" if number <= 0 else count(number)
+
+
+def size_limit(number: int) -> str:
+    """A limit in bytes, or the word for none."""
+    return "unlimited" if number <= 0 else format_size(number)
+
+
+def yes(value: bool) -> str:
+    """`true` or `false`."""
+    return "true" if value else "false"
+
+
+def listed(items: list[str] | tuple[str, ...] | None) -> str:
+    """Names in one line, each made harmless."""
+    return ", ".join(safe(item) for item in items or ())
+
+
+def duration(ns: int) -> str:
+    """A length of time to read: `250ms`, `12.34s`, `5m3s`, `3d4h0m0s`, `1y0d0h0m0s`; `never` for Go's longest."""
+    if ns < 0:
+        return "-" + duration(-ns)
+    if ns >= FOREVER_NS:
+        return "never"
+    if ns == 0:
+        return "0s"
+    if ns < 1_000_000:
+        return f"{round(ns / 1000)}µs"
+    if ns < NS_PER_S:
+        return f"{round(ns / 1_000_000)}ms"
+    if ns < 60 * NS_PER_S:
+        return f"{ns / NS_PER_S:.2f}s"
+    minutes, seconds = divmod(ns // NS_PER_S, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    years, days = divmod(days, 365)
+    text = f"{minutes}m{seconds}s"
+    if hours or days or years:
+        text = f"{hours}h{text}"
+    if days or years:
+        text = f"{days}d{text}"
+    return f"{years}y{text}" if years else text
+
+
+def age_limit(ns: int) -> str:
+    """A maximum age, or the word for none."""
+    return "unlimited" if ns <= 0 else duration(ns)
+
+
+def is_zero(moment: str | None) -> bool:
+    """Whether a time of the contract says "never happened"."""
+    return not moment or moment == ZERO_TIME
+
+
+def local(ns: int) -> datetime:
+    """The moment in the zone of the person who looks; parts of a microsecond are cut."""
+    return datetime.fromtimestamp(ns // NS_PER_S, UTC).replace(microsecond=ns % NS_PER_S // 1000).astimezone()
+
+
+def when(moment: str | None) -> str:
+    """A time of the contract as local time with its offset, to the second: `2026-07-20 15:23:51 +02:00`."""
+    if moment is None or is_zero(moment):
+        return "never"
+    return stamp(parse_time(moment))
+
+
+def stamp(ns: int) -> str:
+    """Nanoseconds since the epoch as local time with its offset, to the second."""
+    return local(ns).isoformat(" ", "seconds")[:19] + " " + local(ns).isoformat()[-6:]
+
+
+def exact_stamp(ns: int) -> str:
+    """Nanoseconds since the epoch as RFC 3339 with the local offset and microseconds."""
+    return local(ns).isoformat("T", "microseconds")
+
+
+def ago(moment: str | None, now_ns: int) -> str:
+    """How long before `now_ns` a time of the contract was; `never` for the zero time."""
+    if moment is None or is_zero(moment):
+        return "never"
+    return duration(max(0, now_ns - parse_time(moment)))
+
+
+def utc(ns: int) -> str:
+    """Nanoseconds since the epoch as data wants it: RFC 3339 in UTC with every digit there is."""
+    return format_time(ns)

@@ -1,0 +1,129 @@
+"""The table of stream flags: each sets one field of the stream's configuration.
+
+Source: reference/cli.md 1.1 and appendix A.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from natsctl.cli.flags import (
+    DURATION,
+    PAIRS,
+    SIZE,
+    SOURCE,
+    SOURCES,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    WORDS,
+    Config,
+    Flag,
+    choice,
+    inverted,
+    merged,
+    put,
+    removed,
+)
+
+
+def _max_age(config: Config, value: int) -> None:
+    config["max_age"] = max(0, value)
+
+
+def _window(config: Config, value: int) -> None:
+    if value >= 0:
+        config["duplicate_window"] = value
+
+
+def _tags(config: Config, value: list[str]) -> None:
+    put(config, "placement.tags", value)
+    _drop_empty_placement(config)
+
+
+def _cluster(config: Config, value: str) -> None:
+    put(config, "placement.cluster", value)
+    _drop_empty_placement(config)
+
+
+def _drop_empty_placement(config: Config) -> None:
+    placement = {key: value for key, value in config["placement"].items() if value}
+    config["placement"] = placement
+    if not placement:
+        del config["placement"]
+
+
+def _discard_per_subject(config: Config, value: bool) -> None:
+    config["discard_new_per_subject"] = value
+    if value:
+        config["discard"] = "new"
+
+
+def _sources(config: Config, value: list[Any]) -> None:
+    config["sources"] = value
+
+
+STREAM_FLAGS: tuple[Flag, ...] = (
+    Flag("--subjects", WORDS, "subjects", "subjects that the stream stores"),
+    Flag("--description", TEXT, "description", "a text for people"),
+    Flag("--storage", choice("file", "memory", f="file", m="memory"), "storage", "where messages are kept", edit=False),
+    Flag("--compression", choice("none", "s2"), "compression", "compression of stored messages"),
+    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster"),
+    Flag("--tag", WORDS, _tags, "place only on servers with this tag", aliases=("--tags",)),
+    Flag("--cluster", TEXT, _cluster, "place in this cluster"),
+    Flag("--ack", SWITCH, inverted("no_ack"), "acknowledge publishes"),
+    Flag(
+        "--retention",
+        choice("limits", "interest", "workqueue", workq="workqueue", work="workqueue"),
+        "retention",
+        "when messages may go",
+    ),
+    Flag("--discard", choice("old", "new"), "discard", "what gives way when a limit is reached"),
+    Flag("--discard-per-subject", SWITCH, _discard_per_subject, "discard new messages per subject"),
+    Flag("--first-sequence", WHOLE, "first_seq", "sequence of the first message", edit=False),
+    Flag("--max-age", DURATION, _max_age, "longest time that messages are kept, -1 for ever"),
+    Flag("--max-bytes", SIZE, "max_bytes", "most bytes that are kept, -1 for no limit"),
+    Flag("--max-msg-size", SIZE, "max_msg_size", "largest message that is taken, -1 for no limit"),
+    Flag("--max-consumers", WHOLE, "max_consumers", "most consumers, -1 for no limit"),
+    Flag("--max-msgs", WHOLE, "max_msgs", "most messages that are kept, -1 for no limit"),
+    Flag("--max-msgs-per-subject", WHOLE, "max_msgs_per_subject", "most messages kept of one subject, -1 for no limit"),
+    Flag("--dupe-window", DURATION, _window, "how long message ids are remembered"),
+    Flag("--mirror", SOURCE, "mirror", "copy this stream, and nothing else", edit=False),
+    Flag("--no-mirror", SWITCH, removed("mirror"), "make a mirror a stream of its own", add=False),
+    Flag("--source", SOURCES, _sources, "copy messages of this stream too", edit=False),
+    Flag("--allow-batch", SWITCH, "allow_atomic", "allow atomic batches of publishes"),
+    Flag("--allow-fast", SWITCH, "allow_batched", "allow fast batches of publishes"),
+    Flag("--allow-counter", SWITCH, "allow_msg_counter", "let subjects be counters"),
+    Flag("--allow-rollup", SWITCH, "allow_rollup_hdrs", "allow messages that replace the ones before them"),
+    Flag("--deny-delete", SWITCH, "deny_delete", "refuse to delete single messages"),
+    Flag("--deny-purge", SWITCH, "deny_purge", "refuse to purge"),
+    Flag("--allow-direct", SWITCH, "allow_direct", "allow direct gets"),
+    Flag("--allow-mirror-direct", SWITCH, "mirror_direct", "let a mirror answer direct gets of its origin"),
+    Flag("--allow-msg-ttl", SWITCH, "allow_msg_ttl", "allow a time to live on each message"),
+    Flag("--allow-schedules", SWITCH, "allow_msg_schedules", "allow scheduled messages"),
+    Flag("--subject-del-markers-ttl", DURATION, "subject_delete_marker_ttl", "how long deletion markers are kept"),
+    Flag("--transform-source", TEXT, "subject_transform.src", "subjects to rename while storing"),
+    Flag("--transform-destination", TEXT, "subject_transform.dest", "what those subjects become"),
+    Flag("--no-transform", SWITCH, removed("subject_transform"), "stop renaming subjects", add=False),
+    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
+    Flag("--republish-source", TEXT, "republish.src", "subjects to publish again after storing"),
+    Flag("--republish-destination", TEXT, "republish.dest", "where they are published"),
+    Flag("--republish-headers", SWITCH, "republish.headers_only", "publish again without bodies"),
+    Flag("--no-republish", SWITCH, removed("republish"), "stop publishing again", add=False),
+    Flag(
+        "--limit-consumer-inactive",
+        DURATION,
+        "consumer_limits.inactive_threshold",
+        "longest inactivity that consumers may ask for",
+    ),
+    Flag(
+        "--limit-consumer-max-pending",
+        WHOLE,
+        "consumer_limits.max_ack_pending",
+        "most outstanding acks that consumers may ask for",
+    ),
+    Flag("--persist-mode", choice("default", "async"), "persist_mode", "when publishes are flushed", edit=False),
+)
+
+STREAM_ADD = tuple(flag for flag in STREAM_FLAGS if flag.add)
+STREAM_EDIT = tuple(flag for flag in STREAM_FLAGS if flag.edit)
