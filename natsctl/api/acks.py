@@ -47,8 +47,8 @@ def encode(
 def parse(subject: bytes) -> AckSubject | None:
     """Return what an ack subject says, or None when it is none.
 
-    Takes v1 (nine tokens), v2 (eleven or twelve, with domain and account hash) and the forms of 2020 (seven tokens without
-    time and pending, eight without pending; those read as 0).
+    Takes v1 (nine tokens), v2 (eleven or twelve, with domain and account hash) and the forms of 2020 (seven tokens
+    without time and pending, eight without pending; what is missing reads as 0).
     """
     tokens = subject.split(b".")
     if len(tokens) < 7 or tokens[0] != b"$JS" or tokens[1] != b"ACK":
@@ -64,7 +64,8 @@ def parse(subject: bytes) -> AckSubject | None:
     if not stream or not consumer or not all(n.isdigit() and len(n) <= _INT64_DIGITS + 1 for n in numbers):
         return None
     values = [int(n) for n in numbers] + [_NO_PENDING] * (5 - len(numbers))
-    return AckSubject(stream, consumer, *values, domain=domain, account_hash=account_hash)
+    delivered, stream_seq, consumer_seq, ts_ns, pending = values
+    return AckSubject(stream, consumer, delivered, stream_seq, consumer_seq, ts_ns, pending, domain, account_hash)
 
 
 class AckKind(Enum):
@@ -100,7 +101,7 @@ _nak_options = msgspec.json.Decoder(_NakOptions)
 
 
 def parse_ack_payload(payload: bytes) -> AckPayload:
-    """Return what an ack asks for; a payload of no known kind is IGNORED, a NAK with an unreadable delay is a plain one."""
+    """Return what an ack asks for: IGNORED when of no known kind; a NAK with an unreadable delay is a plain one."""
     if not payload or payload in (ACK, b"+OK"):
         return _PLAIN_ACK
     if payload.startswith(NAK):

@@ -1,7 +1,7 @@
-"""One struct per answer of the API. `type` is the struct's tag, written first; errors are answered by `error_answer`.
+"""One struct per answer of the API. `type` is the struct's tag, written first; errors are made by `as_error`.
 
-With an error the reference still writes the plain values of the body as zeros and leaves its objects out; what is written
-is the `error_body` of the endpoint.
+With an error the reference still writes the plain values of the body as zeros and leaves its objects out: those zeros
+are the `error_body` of the endpoint.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from natsctl.api.account import AccountInfo
 from natsctl.api.catalogue import ApiError
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.messages import StoredMsg
-from natsctl.api.model import Duration, Int, Model, Time, Uint64, blank, empty_list, off, zero, zero_time
+from natsctl.api.model import Duration, Int, Model, Time, Uint64, blank, new_list, off, zero, zero_time
 from natsctl.api.requests import StreamTemplateConfig
 from natsctl.api.stream import (
     ClusterInfo,
@@ -77,7 +77,7 @@ class StreamNamesAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_names
 class StreamListAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_list_response"):
     """STREAM.LIST."""
 
-    streams: list[StreamInfo] = field(default_factory=lambda: [])
+    streams: list[StreamInfo] = field(default_factory=new_list)
     missing: list[str] = field(default_factory=list)
     offline: dict[str, str] = field(default_factory=dict)
 
@@ -125,7 +125,7 @@ class StreamTemplateInfo(Model):
     """A template and the streams it has made."""
 
     config: StreamTemplateConfig = field(default_factory=lambda: StreamTemplateConfig())
-    streams: list[str] = field(default_factory=empty_list)
+    streams: list[str] = field(default_factory=new_list)
 
 
 class StreamTemplateCreateAnswer(
@@ -167,13 +167,13 @@ class ConsumerInfoAnswer(ConsumerInfo, tag_field="type", tag=TYPE_PREFIX + "cons
 class ConsumerNamesAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "consumer_names_response"):
     """CONSUMER.NAMES."""
 
-    consumers: list[str] = field(default_factory=empty_list)
+    consumers: list[str] = field(default_factory=new_list)
 
 
 class ConsumerListAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "consumer_list_response"):
     """CONSUMER.LIST."""
 
-    consumers: list[ConsumerInfo] = field(default_factory=lambda: [])
+    consumers: list[ConsumerInfo] = field(default_factory=new_list)
     missing: list[str] = field(default_factory=list)
     offline: dict[str, str] = field(default_factory=dict)
 

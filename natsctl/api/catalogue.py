@@ -1,7 +1,7 @@
 """The error catalogue: every `err_code` a JetStream API answers, with its HTTP-like code and text.
 
-The texts are data (`errors.json` beside this module): `{"<err_code>": [code, constant, description]}`, where the description
-may hold placeholders such as `{err}`.
+The texts are data (`errors.json` beside this module): `{"<err_code>": [code, constant, description]}`, where the
+description may hold placeholders such as `{err}`.
 """
 
 from functools import cache

@@ -1,15 +1,14 @@
 """JSON on the wire as the reference writes and reads it, and documents that people write.
 
-`encode` escapes like Go; `decode(strict=True)` refuses what the reference's strict API refuses, with its texts; `load` takes
-the parsed content of a file and tells what is wrong in it by path.
+`encode` escapes like Go; `decode(strict=True)` refuses what the reference's strict API refuses, with its texts; `load`
+takes the parsed content of a file and tells what is wrong in it by path. Both are imported on first use.
 """
 
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.errors import NatsctlError
 from natsctl.api.model import Model
 
 T = TypeVar("T")
@@ -23,7 +22,7 @@ class InvalidJSON(NatsctlError):
 
 
 def encode(value: object) -> bytes:
-    """Return the JSON of a model (or builtins) in Go's spelling: fields in order, no blanks, `<`, `>` and `&` escaped."""
+    """Return the JSON of a model or of builtins in Go's spelling: fields in order, no blanks, `<`, `>`, `&` escaped."""
     raw = _encoder.encode(value)
     if b"<" in raw or b">" in raw or b"&" in raw:
         raw = raw.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
@@ -32,30 +31,45 @@ def encode(value: object) -> bytes:
     return raw
 
 
-@cache
-def _decoder(wanted: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(wanted)
+class _Decoders(dict[Any, Any]):
+    """One compiled decoder per type, made when first asked for."""
+
+    def __missing__(self, wanted: Any) -> Any:
+        decoder = self[wanted] = msgspec.json.Decoder(wanted)
+        return decoder
+
+
+_decoder_of = _Decoders()
 
 
 def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
-    """Return the value of a JSON text; `strict` refuses unknown keys as the reference's API does. Raises InvalidJSON."""
-    if not strict:
+    """Return the value of a JSON text. Raises InvalidJSON.
+
+    `strict` (for models) refuses unknown keys and wrong types with the reference's texts, takes an empty text as the
+    zero value, and reads null as absent; else unknown keys are ignored.
+    """
+    if strict and issubclass(wanted, Model):
+        from natsctl.api.strict import Fault, read_strict
+
         try:
-            return _decoder(wanted).decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return msgspec.convert(read_strict(raw, wanted), wanted)
+        except (Fault, msgspec.MsgspecError) as error:
             raise InvalidJSON(str(error)) from error
     try:
-        return _decoder(wanted).decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        value: T = _decoder_of[wanted].decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidJSON(str(error)) from error
+    return value
 
 
-def load(builtins: Any, wanted: type[M], origin: str) -> M:
-    """Return the model that a document of builtins (parsed JSON or YAML) describes. Raises UsageError by path and reason."""
-    try:
-        return msgspec.convert(builtins, wanted)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{origin}: {error}") from error
+def load(document: Any, wanted: type[M], origin: str) -> M:
+    """Return the model that a document (parsed JSON or YAML) describes. Raises UsageError `ORIGIN: $.path: expected …`.
+
+    Durations, sizes and times may be words ("1y", "10GiB"); a whole info document counts as its `config`.
+    """
+    from natsctl.api.documents import load_document
+
+    return load_document(document, wanted, origin)
 
 
 def recast(value: Model, wanted: type[M]) -> M:

@@ -48,14 +48,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return ".".join([*required, ">"] if self.tail and not self.optional_args else required)
 
     def subject(self, *tokens: str, prefix: str = API_PREFIX) -> str:
-        """Return the request subject for `tokens` (names, then with `tail` a subject). Raises UsageError for a bad name."""
+        """Return the request subject for `tokens`: names, then with `tail` a subject. UsageError for bad ones."""
         names, tail = tokens[: len(self.args)], tokens[len(self.args) :]
         if len(names) < len(self.args) - self.optional_args or len(tail) > int(self.tail):
             raise UsageError(f"{self.name} takes {', '.join(self.args) or 'no name'}, got {len(tokens)} tokens")
         for noun, name in zip(self.args, names, strict=False):
             if not is_valid_name(name):
                 raise UsageError(
-                    f"{noun} name {name!r} is not valid: 1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /"
+                    f"{noun} name {name!r} is not valid: "
+                    f"1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /"
                 )
         return ".".join((prefix, self.name, *tokens))
 
@@ -87,12 +88,12 @@ STREAM_UPDATE: Final = _e(
 )
 STREAM_NAMES: Final = _e(
     "STREAM.NAMES",
-    request=_r.StreamsRequest,
+    request=_r.StreamNamesRequest,
     answer=_a.StreamNamesAnswer,
     error_body={**_PAGE, "streams": None},
 )
 STREAM_LIST: Final = _e(
-    "STREAM.LIST", request=_r.StreamsRequest, answer=_a.StreamListAnswer, error_body={**_PAGE, "streams": []}
+    "STREAM.LIST", request=_r.StreamListRequest, answer=_a.StreamListAnswer, error_body={**_PAGE, "streams": []}
 )
 STREAM_INFO: Final = _e(
     "STREAM.INFO", args=_S, request=_r.StreamInfoRequest, answer=_a.StreamInfoAnswer, error_body=_PAGE
@@ -178,14 +179,14 @@ CONSUMER_DURABLE_CREATE: Final = _e(
 CONSUMER_NAMES: Final = _e(
     "CONSUMER.NAMES",
     args=_S,
-    request=_r.PagedRequest,
+    request=_r.ConsumersRequest,
     answer=_a.ConsumerNamesAnswer,
     error_body={**_PAGE, "consumers": []},
 )
 CONSUMER_LIST: Final = _e(
     "CONSUMER.LIST",
     args=_S,
-    request=_r.PagedRequest,
+    request=_r.ConsumersRequest,
     answer=_a.ConsumerListAnswer,
     error_body={**_PAGE, "consumers": []},
 )
@@ -221,7 +222,7 @@ _DEEPEST: Final = max(name.count(".") for name in ENDPOINTS) + 1
 def find(subject: str) -> tuple[Endpoint, list[str]] | None:
     """Return the verb of a request subject and the tokens after it, or None when it is none of ours.
 
-    Takes `$JS.API.…`, `$JS.<domain>.API.…` (the caller checks which domain is its own) and the 2020 form `$JS.NEXT.<s>.<c>`.
+    Takes `$JS.API.…`, `$JS.<domain>.API.…` (the caller checks which domain is its own) and `$JS.NEXT.<s>.<c>` of 2020.
     """
     tokens = subject.split(".")
     if subject.startswith(LEGACY_NEXT_PREFIX + ".") and len(tokens) == 4:

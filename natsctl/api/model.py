@@ -1,13 +1,13 @@
 """What every model of the contract is made of: the base struct, Go's number types, and fields that are never left out.
 
-A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like Go's
-`omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those.
+A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like
+Go's `omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those.
 The aliases carry in `extra` what the bare Python type cannot say: Go's type name (error texts quote it), and whether a
 document for people may spell the value as a duration or a size.
 """
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -57,6 +57,6 @@ def zero_time() -> str:
     return ZERO_TIME
 
 
-def empty_list() -> list[str]:
-    """Return a new empty list of texts, for a list that is always written."""
+def new_list() -> list[Any]:
+    """Return a new empty list, for a list that is always written (`list` itself would mean omitempty)."""
     return []

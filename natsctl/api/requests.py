@@ -4,22 +4,26 @@ from msgspec import field
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.messages import PullRequest
-from natsctl.api.model import Int, Model, SizeInt, Time, Uint64, blank, zero
+from natsctl.api.model import Int, Model, SizeInt, Time, Uint64, WireEnum, blank, zero
 from natsctl.api.stream import Placement, StreamConfig, StreamState
 
 __all__ = [
+    "ConsumerAction",
     "ConsumerCreateRequest",
     "ConsumerPauseRequest",
     "ConsumerResetRequest",
     "ConsumerUnpinRequest",
+    "ConsumersRequest",
     "DirectGetRequest",
     "LeaderStepdownRequest",
     "PagedRequest",
     "PullRequest",
     "StreamCreateRequest",
     "StreamInfoRequest",
+    "StreamListRequest",
     "StreamMsgDeleteRequest",
     "StreamMsgGetRequest",
+    "StreamNamesRequest",
     "StreamPurgeRequest",
     "StreamRemovePeerRequest",
     "StreamRestoreRequest",
@@ -36,8 +40,10 @@ class StreamCreateRequest(StreamConfig):
     pedantic: bool = False
 
 
-class StreamUpdateRequest(StreamCreateRequest):
+class StreamUpdateRequest(StreamConfig):
     """STREAM.UPDATE: the whole new configuration."""
+
+    pedantic: bool = False
 
 
 class PagedRequest(Model):
@@ -50,6 +56,18 @@ class StreamsRequest(PagedRequest):
     """STREAM.NAMES and STREAM.LIST: only streams with a subject that collides with `subject`."""
 
     subject: str = ""
+
+
+class StreamNamesRequest(StreamsRequest):
+    """STREAM.NAMES."""
+
+
+class StreamListRequest(StreamsRequest):
+    """STREAM.LIST."""
+
+
+class ConsumersRequest(PagedRequest):
+    """CONSUMER.NAMES and CONSUMER.LIST."""
 
 
 class StreamInfoRequest(PagedRequest):
@@ -118,12 +136,20 @@ class StreamTemplateConfig(Model):
     max_streams: Int = field(default_factory=zero)
 
 
+class ConsumerAction(WireEnum):
+    """What a create request may do: both, only create, or only update."""
+
+    CREATE_OR_UPDATE = ""
+    CREATE = "create"
+    UPDATE = "update"
+
+
 class ConsumerCreateRequest(Model):
-    """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: `action` is "", "create" or "update"."""
+    """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
 
     stream_name: str = field(default_factory=blank)
     config: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
-    action: str = ""
+    action: ConsumerAction = ConsumerAction.CREATE_OR_UPDATE
     pedantic: bool = False
 
 

@@ -64,7 +64,7 @@ def is_literal(subject: AnyStr) -> bool:
 
 
 def matches(pattern: AnyStr, subject: AnyStr) -> bool:
-    """Tell whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain text."""
+    """Tell whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain."""
     if pattern == subject:
         return True
     dot, star, gt = _marks(pattern)

@@ -1,4 +1,7 @@
-"""RFC 3339 times with nanoseconds, as Go writes them. Models carry times as wire text; here they become ns since the epoch."""
+"""RFC 3339 times with nanoseconds, as Go writes them.
+
+Models carry times as wire text; here they become ns since the epoch and back.
+"""
 
 import re
 from datetime import date
@@ -40,7 +43,7 @@ def parse_time(text: str) -> int:
 
 
 def format_time(ns: int) -> str:
-    """Return the UTC text of `ns` since the epoch with up to nine digits, trailing zeros trimmed: 2026-01-31T12:00:00.5Z."""
+    """Return the UTC text of `ns` since the epoch, up to nine digits without trailing zeros: 2026-01-31T12:00:00.5Z."""
     seconds, fraction = divmod(ns, _SECOND_NS)
     days, rest = divmod(seconds, _DAY_S)
     day = date.fromordinal(days + _EPOCH_DAY)
