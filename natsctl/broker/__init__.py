@@ -1,1 +1,1 @@
-"""natsctl."""
+"""Core NATS without I/O: accounts, subject routing and client sessions."""

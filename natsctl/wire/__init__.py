@@ -1,1 +1,1 @@
-"""natsctl."""
+"""The NATS client protocol without I/O: bytes in, operations out, and back."""

@@ -1,0 +1,215 @@
+"""A subject space of its own: who publishes and subscribes in it, and the hot path from one to the other.
+
+Theory of operation. `publish` looks the subject up once; the route (routes.py) names plain clients, queue groups and
+handlers. The part of the message that all clients share is built once, each client's copy is the cached head and that,
+and goes into the session's output list at once. Handlers run last, inside the call; they may publish, subscribe and
+unsubscribe, because a route is a tuple that changes never alter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.routes import Route, Routes, Taker
+from natsctl.broker.subscription import Handler, Subscription, not_mine
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.session import Session
+
+GLOBAL_ACCOUNT: Final = "$G"
+SYSTEM_ACCOUNT: Final = "$SYS"
+SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
+"""Ends of message heads that are looked up instead of formatted."""
+COPY_LIMIT: Final = 4096
+"""Bytes of payload above which head and body are written as two pieces, to save the copy."""
+
+
+class Watch:
+    """A standing question about the interest in one literal subject."""
+
+    __slots__ = ("_watches", "callback", "subject")
+
+    def __init__(self, watches: dict[bytes, list[Watch]], subject: bytes, callback: Callable[[], None]) -> None:
+        self._watches = watches
+        self.subject = subject
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """End the watch; harmless when it has ended."""
+        watches = self._watches.get(self.subject, [])
+        if self in watches:
+            watches.remove(self)
+            if not watches:
+                del self._watches[self.subject]
+
+
+class Account:
+    """One account of the broker."""
+
+    __slots__ = ("_broker", "_exact", "_rng", "_watches", "name", "routes", "sessions")
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.name = name
+        self.routes = Routes()
+        self.sessions: set[Session] = set()
+        self._broker = broker
+        self._rng = broker.rng
+        self._exact = self.routes.exact
+        self._watches: dict[bytes, list[Watch]] = {}
+
+    @property
+    def subscriptions(self) -> int:
+        """Number of subscriptions, handlers included."""
+        return self.routes.subs.count
+
+    def subscribe(self, subject: bytes, handler: Handler, queue: bytes = b"") -> Subscription:
+        """Add a handler inside the server and return its subscription."""
+        sub = Subscription(self, subject, queue, handler=handler)
+        self.insert(sub)
+        return sub
+
+    def unsubscribe(self, sub: Subscription) -> None:
+        """End a subscription, also for a message that is being delivered; harmless when it has ended."""
+        sub.handler = not_mine
+        if self.routes.remove(sub):
+            self._interest_changed(sub.subject)
+
+    def insert(self, sub: Subscription) -> None:
+        """Add a subscription made elsewhere; its subject is a valid pattern."""
+        self.routes.insert(sub)
+        self._interest_changed(sub.subject)
+
+    def publish(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
+    ) -> int:
+        """Deliver one message and return the number of takers."""
+        route = self._exact.get(subject) or self.routes.find(subject)
+        return self._deliver(route, subject, reply, header, payload, origin)
+
+    def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
+        """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
+        clients, queues, handlers = self._exact.get(to) or self.routes.find(to)
+        if to != subject:
+            clients = tuple((session, sub, b"") for session, sub, _ in clients)
+            queues = tuple(tuple((session, sub, b"") for session, sub, _ in members) for members in queues)
+        return self._deliver((clients, queues, handlers), subject, reply, header, payload, None)
+
+    def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        """Deliver one message to one client's subscription."""
+        self._deliver((((sub.session, sub, b""),), (), ()), subject, reply, header, payload, None)
+
+    def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
+        """True where a message on `subject` has a taker; with `queue`, where that group has a member."""
+        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
+        if queue is None:
+            return bool(clients or queues or handlers)
+        return any(members[0][1].queue == queue for members in queues)
+
+    def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
+        """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""
+        watch = Watch(self._watches, subject, callback)
+        self._watches.setdefault(subject, []).append(watch)
+        return watch
+
+    def _interest_changed(self, pattern: bytes) -> None:
+        if not self._watches:
+            return
+        if pattern in self._watches:
+            touched = [pattern]
+        else:
+            touched = [subject for subject in self._watches if pattern_matches(pattern, subject)]
+        for subject in touched:
+            for watch in tuple(self._watches.get(subject, ())):
+                watch.callback()
+
+    def _deliver(
+        self, route: Route, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> int:
+        clients, queues, handlers = route
+        takers = 0
+        if queues:
+            chosen, takers = self._choose(queues, subject, reply, header, payload, origin)
+            clients = clients + chosen
+        if clients:
+            size = len(payload)
+            tail = (SIZE_LINES[size] if size < 8192 else b"%d\r\n" % size) + payload + b"\r\n"
+            if reply:
+                tail = reply + b" " + tail
+            with_header = _header_tail(reply, header, payload) if header else b""
+            for session, sub, head in clients:
+                assert session is not None
+                if session is origin and not session.echo:
+                    continue
+                takers += 1
+                if not head:
+                    head = b"MSG " + subject + sub.sid_field
+                out = session.out
+                if not out:
+                    self._broker.dirty.append(session)
+                if with_header and session.headers:
+                    frame = b"H" + head + with_header
+                    session.out_bytes += size + len(header)
+                else:
+                    frame = head + tail
+                    session.out_bytes += size
+                out.append(frame)
+                session.pending_bytes += len(frame)
+                session.out_msgs += 1
+                sub.delivered += 1
+                if sub.max and sub.delivered >= sub.max:
+                    session.end_subscription(sub)
+                if session.pending_bytes > session.max_pending:
+                    session.cut_slow_consumer()
+        for sub in handlers:
+            if sub.handler(subject, reply, header, payload, origin) is not False:
+                takers += 1
+        return takers
+
+    def _choose(
+        self,
+        queues: tuple[tuple[Taker, ...], ...],
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+    ) -> tuple[tuple[Taker, ...], int]:
+        """Return one client of each group, and how many groups were served by a handler instead."""
+        chosen: list[Taker] = []
+        served = 0
+        for members in queues:
+            count = len(members)
+            start = int(self._rng.random() * count) if count > 1 else 0
+            for index in range(start, start + count):
+                taker = members[index % count]
+                session = taker[0]
+                if session is None:
+                    if taker[1].handler(subject, reply, header, payload, origin) is False:
+                        continue
+                    served += 1
+                elif session is origin and not session.echo:
+                    continue
+                else:
+                    chosen.append(taker)
+                break
+        return tuple(chosen), served
+
+
+def _header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
+    size = len(header)
+    tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
+    return reply + b" " + tail if reply else tail
+
+
+def pattern_matches(pattern: bytes, subject: bytes) -> bool:
+    """True where a subscription to `pattern` takes the literal `subject`."""
+    wanted = pattern.split(b".")
+    tokens = subject.split(b".")
+    if wanted[-1] == b">":
+        wanted.pop()
+        if len(tokens) <= len(wanted):
+            return False
+        tokens = tokens[: len(wanted)]
+    return len(wanted) == len(tokens) and all(want in (token, b"*") for want, token in zip(wanted, tokens, strict=True))

@@ -1,0 +1,99 @@
+"""Core NATS: the accounts, the sessions, and what the shell must look after.
+
+Theory of operation. The shell makes a `Session` per connection with `connect`, gives it what arrives (`receive`) and
+tells it when the transport is gone (`closed`). Whatever has output or wants to be closed is in `dirty`, possibly more
+than once; the shell empties that list once per loop turn, takes each session's output and writes it, and closes the
+transport where `close_reason` is set. While a transport is paused the shell leaves the output where it is, so that
+`pending_bytes` grows and a slow consumer is found; it takes it when the transport resumes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from natsctl.broker.info import make_server_id
+from natsctl.broker.options import BrokerOptions, Clock, Rng
+from natsctl.broker.session import Session
+
+
+class Broker:
+    """The state of one server's core."""
+
+    __slots__ = (
+        "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes",
+        "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
+        "stale_connections", "start_ns", "system_account", "total_connections",
+    )  # fmt: skip
+
+    def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
+        self.clock = clock
+        self.rng = rng
+        self.options = options or BrokerOptions()
+        self.server_id = self.options.server_id or make_server_id(rng)
+        self.server_name = self.options.server_name or self.server_id
+        self.start_ns = clock.now_ns()
+        self.dirty: list[Session] = []
+        self.sessions: dict[int, Session] = {}
+        self.closed: deque[Session] = deque(maxlen=self.options.max_closed_clients)
+        self.slow_consumers = 0
+        self.stale_connections = 0
+        self.total_connections = 0
+        self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self._last_cid = 3  # the reference's small ids are taken by its own internal clients
+        self.accounts: dict[str, Account] = {}
+        self.account(GLOBAL_ACCOUNT)
+        self.system_account = self.account(SYSTEM_ACCOUNT)
+
+    def account(self, name: str) -> Account:
+        """Return the account of that name; it is made where it is new."""
+        account = self.accounts.get(name)
+        if account is None:
+            account = self.accounts[name] = Account(self, name)
+        return account
+
+    def connect(self, host: str, port: int, kind: str = "tcp") -> Session:
+        """Return the session of a new connection from `host`:`port`; its INFO waits to be written."""
+        self._last_cid += 1
+        self.total_connections += 1
+        session = Session(self, self._last_cid, host, port, kind)
+        full = len(self.sessions) >= self.options.max_connections
+        self.sessions[session.cid] = session
+        session.open(full=full)
+        return session
+
+    def take_dirty(self) -> list[Session]:
+        """Return the sessions that have output or want to be closed, and start a new list."""
+        dirty = self.dirty
+        self.dirty = []
+        return dirty
+
+    def tick(self) -> None:
+        """Run every session's timers."""
+        for session in tuple(self.sessions.values()):
+            session.tick()
+
+    @property
+    def in_msgs(self) -> int:
+        """Messages from clients since the start."""
+        return self.gone_in_msgs + sum(session.in_msgs for session in self.sessions.values())
+
+    @property
+    def in_bytes(self) -> int:
+        """Bytes of header and payload from clients since the start."""
+        return self.gone_in_bytes + sum(session.in_bytes for session in self.sessions.values())
+
+    @property
+    def out_msgs(self) -> int:
+        """Messages to clients since the start."""
+        return self.gone_out_msgs + sum(session.out_msgs for session in self.sessions.values())
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of header and payload to clients since the start."""
+        return self.gone_out_bytes + sum(session.out_bytes for session in self.sessions.values())
+
+    @property
+    def subscriptions(self) -> int:
+        """Subscriptions of all accounts."""
+        return sum(account.subscriptions for account in self.accounts.values())

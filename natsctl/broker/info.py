@@ -1,0 +1,65 @@
+"""What the server says about itself: INFO, and the answer to `$SYS.REQ.USER.INFO`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.options import Rng
+    from natsctl.broker.session import Session
+
+SERVER_PREFIX = 13 << 3
+"""First byte of a server's public nkey: makes its text begin with N."""
+
+
+def make_server_id(rng: Rng) -> str:
+    """Return a well-formed public server nkey of random bits."""
+    raw = bytes([SERVER_PREFIX]) + rng.getrandbits(256).to_bytes(32, "big")
+    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).decode()
+
+
+def info_json(broker: Broker, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
+    """Return INFO's body for one session, keys in the reference's order."""
+    options = broker.options
+    info: dict[str, object] = {
+        "server_id": broker.server_id,
+        "server_name": broker.server_name,
+        "version": options.version,
+        "proto": 1,
+        "go": options.go,
+        "host": options.host,
+        "port": options.port,
+        "headers": True,
+    }
+    auth = options.auth
+    flags = {
+        "auth_required": auth is not None and auth.required,
+        "tls_required": options.tls_required,
+        "tls_verify": options.tls_verify,
+        "tls_available": options.tls_available,
+    }
+    info.update((key, True) for key, value in flags.items() if value)
+    info["max_payload"] = options.limits.max_payload
+    if options.jetstream:
+        info["jetstream"] = True
+    info["client_id"] = session.cid
+    info["client_ip"] = session.host
+    if options.domain:
+        info["domain"] = options.domain
+    if options.connect_urls:
+        info["connect_urls"] = options.connect_urls
+    if options.ws_connect_urls:
+        info["ws_connect_urls"] = options.ws_connect_urls
+    if lame_duck:
+        info["ldm"] = True
+    if connect_info:
+        info["connect_info"] = True
+        info["remote_account"] = session.account.name
+        if session.account is broker.system_account:
+            info["acc_is_sys"] = True
+    return msgspec.json.encode(info)

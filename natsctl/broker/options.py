@@ -1,0 +1,65 @@
+"""What the shell tells the broker about itself, and the limits of core NATS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from natsctl.broker.auth import Authenticator
+from natsctl.wire.faults import Limits
+
+SECOND_NS = 1_000_000_000
+
+
+class Clock(Protocol):
+    """Two times in nanoseconds."""
+
+    def now_ns(self) -> int:
+        """Wall clock, since the epoch."""
+
+    def monotonic_ns(self) -> int:
+        """A clock that never goes back."""
+
+
+class Rng(Protocol):
+    """The part of random.Random that the broker draws from."""
+
+    def random(self) -> float:
+        """A number from 0 up to, not including, 1."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` random bits."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerOptions:
+    """Options of a broker; the defaults are the reference server's."""
+
+    server_id: str = ""
+    """56 characters that begin with N; made from the random source where empty."""
+    server_name: str = ""
+    """The server id where empty."""
+    version: str = "2.10.29"
+    go: str = "natsctl"
+    """INFO's field for the implementation's tool chain; clients only show it."""
+    host: str = "0.0.0.0"
+    port: int = 4222
+    jetstream: bool = False
+    domain: str = ""
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    connect_urls: list[str] = field(default_factory=list)
+    ws_connect_urls: list[str] = field(default_factory=list)
+    limits: Limits = field(default_factory=Limits)
+    auth: Authenticator | None = None
+    auth_timeout_ns: int = 2 * SECOND_NS
+    ping_interval_ns: int = 120 * SECOND_NS
+    ping_max: int = 2
+    first_ping_ns: int = 2 * SECOND_NS
+    max_pending: int = 64 << 20
+    """Bytes that may wait for one client before it is cut off."""
+    max_connections: int = 65536
+    max_subscriptions: int = 0
+    """Per connection; 0: no limit."""
+    max_closed_clients: int = 10000

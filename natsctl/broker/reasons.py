@@ -1,0 +1,34 @@
+"""Why a connection ended, in the words of the monitoring endpoint connz."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class CloseReason(Enum):
+    """Value: the text that connz shows."""
+
+    CLIENT_CLOSED = "Client Closed"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    AUTHENTICATION_VIOLATION = "Authentication Failure"
+    TLS_HANDSHAKE_ERROR = "TLS Handshake Failure"
+    SLOW_CONSUMER_PENDING_BYTES = "Slow Consumer (Pending Bytes)"
+    SLOW_CONSUMER_WRITE_DEADLINE = "Slow Consumer (Write Deadline)"
+    WRITE_ERROR = "Write Error"
+    READ_ERROR = "Read Error"
+    PARSE_ERROR = "Parse Error"
+    STALE_CONNECTION = "Stale Connection"
+    PROTOCOL_VIOLATION = "Protocol Violation"
+    BAD_CLIENT_PROTOCOL_VERSION = "Bad Client Protocol Version"
+    MAX_CONNECTIONS_EXCEEDED = "Maximum Connections Exceeded"
+    MAX_ACCOUNT_CONNECTIONS_EXCEEDED = "Maximum Account Connections Exceeded"
+    MAX_PAYLOAD_EXCEEDED = "Maximum Message Payload Exceeded"
+    MAX_CONTROL_LINE_EXCEEDED = "Maximum Control Line Exceeded"
+    MAX_SUBSCRIPTIONS_EXCEEDED = "Maximum Subscriptions Exceeded"
+    SERVER_SHUTDOWN = "Server Shutdown"
+    AUTHENTICATION_EXPIRED = "Authentication Expired"
+    MISSING_ACCOUNT = "Missing Account"
+    REVOKED = "Credentials Revoked"
+    MESSAGE_HEADER_VIOLATION = "Message Header Violation"
+    NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
+    KICKED = "Kicked"

@@ -1,0 +1,130 @@
+"""One cached route per subject, and one per prefix for subjects that are used once.
+
+Theory of operation. `exact` maps a subject to its route and is what the hot path looks into; `find` is the miss. Inbox
+replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
+(sublist.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
+(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. A change of a literal subscription drops the at most
+three entries that could cover it; a change of a wildcard drops all. Sizes are bounded by the number of takers kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from natsctl.broker.sublist import SubList, is_literal
+from natsctl.broker.subscription import Subscription
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+
+Taker: TypeAlias = "tuple[Session | None, Subscription, bytes]"
+"""(session, subscription, `MSG subject sid ` where the route is of one subject, else empty); no session: a handler."""
+Route: TypeAlias = "tuple[tuple[Taker, ...], tuple[tuple[Taker, ...], ...], tuple[Subscription, ...]]"
+"""(plain clients, queue groups, plain handlers)"""
+
+NO_ROUTE: Final[Route] = ((), (), ())
+MAX_CACHED_TAKERS: Final = 65536
+"""Takers, plus one per route, in all cached routes of one account (about 150 bytes each)."""
+MAX_CACHED_HEADS: Final = 8
+"""Clients of one route up to which their message heads are kept ready."""
+ACK_TAIL: Final = 5
+"""Tokens of an ack subject that differ per delivery."""
+
+
+class Routes:
+    """The routing table of one account."""
+
+    __slots__ = ("_by_ack_prefix", "_by_prefix", "_cost", "exact", "subs")
+
+    def __init__(self) -> None:
+        self.subs = SubList()
+        self.exact: dict[bytes, Route] = {}
+        self._by_prefix: dict[bytes, Route] = {}
+        self._by_ack_prefix: dict[bytes, Route] = {}
+        self._cost = 0
+
+    @property
+    def cached(self) -> int:
+        """Number of cached routes."""
+        return len(self.exact) + len(self._by_prefix) + len(self._by_ack_prefix)
+
+    def insert(self, sub: Subscription) -> None:
+        """Add a subscription and forget the routes that it changes."""
+        self.subs.insert(sub)
+        self._forget(sub.subject)
+
+    def remove(self, sub: Subscription) -> bool:
+        """Take a subscription out and forget the routes that it changes; False where it was not in."""
+        if not self.subs.remove(sub):
+            return False
+        self._forget(sub.subject)
+        return True
+
+    def _forget(self, pattern: bytes) -> None:
+        if is_literal(pattern):
+            self.exact.pop(pattern, None)
+            self._by_prefix.pop(pattern.rpartition(b".")[0], None)
+            self._by_ack_prefix.pop(pattern.rsplit(b".", ACK_TAIL)[0], None)
+        else:
+            self.exact.clear()
+            self._by_prefix.clear()
+            self._by_ack_prefix.clear()
+            self._cost = 0
+
+    def find(self, subject: bytes) -> Route:
+        """Return the route of a subject that `exact` does not hold."""
+        prefix, _, last = subject.rpartition(b".")
+        if last:
+            route = self._by_prefix.get(prefix)
+            if route is not None:
+                return route
+        if subject.startswith(b"$JS.ACK."):
+            route = self._by_ack_prefix.get(subject.rsplit(b".", ACK_TAIL)[0])
+            if route is not None:
+                return route
+        return self._match(subject, prefix)
+
+    def _match(self, subject: bytes, prefix: bytes) -> Route:
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return NO_ROUTE
+        nodes, decided = self.subs.match(tokens)
+        plain = [sub for node in nodes for sub in node.plain]
+        clients = [sub for sub in plain if sub.session is not None]
+        queues: dict[bytes, list[Subscription]] = {}
+        for node in nodes:
+            for name, members in node.queues.items():
+                queues.setdefault(name, []).extend(members)
+        handlers = tuple(sub for sub in plain if sub.session is None)
+        cost = 1 + len(plain) + sum(len(members) for members in queues.values())
+        heads = cost <= MAX_CACHED_HEADS
+        route = _route(clients, queues, handlers, subject if heads else b"")
+        shared = _route(clients, queues, handlers, b"") if heads else route
+        if self._cost + 2 * cost > MAX_CACHED_TAKERS:
+            self._forget(b">")
+        self._cost += 2 * cost
+        depth = len(tokens)
+        if depth > 1 and decided < depth:
+            if tokens[:2] == [b"$JS", b"ACK"] and decided <= depth - ACK_TAIL:
+                self._by_ack_prefix[b".".join(tokens[:-ACK_TAIL])] = shared
+                return shared
+            self._by_prefix[prefix] = shared
+        self.exact[subject] = route
+        return route
+
+
+def _route(
+    clients: list[Subscription],
+    queues: dict[bytes, list[Subscription]],
+    handlers: tuple[Subscription, ...],
+    subject: bytes,
+) -> Route:
+    return (
+        tuple(_taker(sub, subject) for sub in clients),
+        tuple(tuple(_taker(sub, subject) for sub in members) for members in queues.values()),
+        handlers,
+    )
+
+
+def _taker(sub: Subscription, subject: bytes) -> Taker:
+    return sub.session, sub, b"MSG " + subject + sub.sid_field if subject else b""

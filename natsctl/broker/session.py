@@ -1,0 +1,337 @@
+"""One client connection: from its operations to the account, and from the account to its output list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.auth import ConnectOptions, Grant, parse_connect
+from natsctl.broker.info import info_json
+from natsctl.broker.reasons import CloseReason
+from natsctl.broker.sublist import is_literal, is_valid_pattern
+from natsctl.broker.subscription import Subscription
+from natsctl.wire.encode import OK_LINE, PING_LINE, PONG_LINE, encode_err, encode_info
+from natsctl.wire.faults import FaultKind, ProtocolFault
+from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
+from natsctl.wire.parser import Parser
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+
+RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
+"""Reply prefixes that belong to the server."""
+FAULT_REASONS: Final = {
+    FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
+    FaultKind.MALFORMED: CloseReason.PROTOCOL_VIOLATION,
+    FaultKind.MAX_PAYLOAD: CloseReason.MAX_PAYLOAD_EXCEEDED,
+    FaultKind.MAX_CONTROL_LINE: CloseReason.MAX_CONTROL_LINE_EXCEEDED,
+}
+
+
+class Session:
+    """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
+
+    __slots__ = (
+        "_broker", "_connected", "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "account", "authenticated",
+        "cid", "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
+        "max_pending", "name", "next_tick_ns", "no_responders", "out", "out_bytes", "out_msgs", "pedantic",
+        "pending_bytes", "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "user", "verbose", "version",
+    )  # fmt: skip
+
+    def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
+        self._broker = broker
+        self.cid = cid
+        self.host = host
+        self.port = port
+        self.kind = kind
+        self.name = self.lang = self.version = self.user = ""
+        self.verbose = self.pedantic = self.echo = True
+        self.headers = self.no_responders = False
+        self.protocol = 0
+        self.account = broker.accounts[GLOBAL_ACCOUNT]
+        self.subs: dict[bytes, Subscription] = {}
+        self.out: list[bytes] = []
+        self.pending_bytes = 0
+        self.max_pending = broker.options.max_pending
+        self.in_msgs = self.in_bytes = self.out_msgs = self.out_bytes = 0
+        self.close_reason: CloseReason | None = None
+        self.start_ns = broker.clock.now_ns()
+        self.stop_ns = 0
+        self.rtt_ns = 0
+        self._parser = Parser(broker.options.limits)
+        self._connected = False
+        self._info_again = True
+        self._pings_out = 0
+        self._ping_sent_ns = 0
+        auth = broker.options.auth
+        self.authenticated = auth is None
+        self.last_active_ns = broker.clock.monotonic_ns()
+        first = broker.options.first_ping_ns if self.authenticated else broker.options.auth_timeout_ns
+        self.next_tick_ns = self.last_active_ns + first
+        if auth is not None and auth.default is not None:
+            self._admit(auth.default)
+
+    def open(self, *, full: bool) -> None:
+        """Write INFO; where the server is `full`, refuse the connection after it."""
+        self.write(encode_info(info_json(self._broker, self)))
+        if full:
+            self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
+        elif self.authenticated:
+            self.account.sessions.add(self)
+
+    # --- output
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes that are not a message."""
+        if not self.out:
+            self._broker.dirty.append(self)
+        self.out.append(data)
+        self.pending_bytes += len(data)
+
+    def take_output(self) -> list[bytes]:
+        """Return what waits to be written, in order; it is no longer pending here."""
+        out = self.out
+        self.out = []
+        self.pending_bytes = 0
+        return out
+
+    def err(self, text: str) -> None:
+        """Queue `-ERR` without closing."""
+        self.write(encode_err(text))
+
+    # --- the end
+
+    def close(self, reason: CloseReason, text: str = "") -> None:
+        """Ask the shell to close after writing `-ERR 'text'`; only the first reason counts."""
+        if self.close_reason is not None:
+            return
+        if text:
+            self.err(text)
+        self.close_reason = reason
+        self._broker.dirty.append(self)
+        self._leave()
+
+    def cut_slow_consumer(self) -> None:
+        """Close a client that does not read; what it has not been sent is dropped."""
+        if self.close_reason is None:
+            self.take_output()
+            self._broker.slow_consumers += 1
+            self.close(CloseReason.SLOW_CONSUMER_PENDING_BYTES, "Slow Consumer")
+
+    def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
+        """The transport is gone: forget the session; `reason` counts where the broker had none."""
+        broker = self._broker
+        if broker.sessions.pop(self.cid, None) is None:
+            return
+        if self.close_reason is None:
+            self.close_reason = reason
+        self._leave()
+        self.stop_ns = broker.clock.now_ns()
+        self.take_output()
+        self._parser = Parser(broker.options.limits)
+        broker.gone_in_msgs += self.in_msgs
+        broker.gone_in_bytes += self.in_bytes
+        broker.gone_out_msgs += self.out_msgs
+        broker.gone_out_bytes += self.out_bytes
+        broker.closed.append(self)
+
+    def _leave(self) -> None:
+        subs = self.subs
+        self.subs = {}
+        for sub in subs.values():
+            self.account.unsubscribe(sub)
+        self.account.sessions.discard(self)
+
+    # --- timers
+
+    def tick(self) -> None:
+        """Do what is due: authentication timeout, PING, stale connection. `next_tick_ns` says when to come again."""
+        now = self._broker.clock.monotonic_ns()
+        if now < self.next_tick_ns or self.close_reason is not None:
+            return
+        options = self._broker.options
+        if not self.authenticated:
+            self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+            return
+        interval = options.ping_interval_ns
+        if self.rtt_ns and self.last_active_ns + interval > now:
+            self.next_tick_ns = self.last_active_ns + interval
+            return
+        if self._pings_out >= options.ping_max:
+            self._broker.stale_connections += 1
+            self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
+            return
+        self._pings_out += 1
+        self._ping_sent_ns = now
+        self.write(PING_LINE)
+        self.next_tick_ns = now + interval
+
+    # --- input
+
+    def receive(self, chunk: bytes) -> None:
+        """Carry out every operation that `chunk` completes."""
+        if self.close_reason is not None:
+            return
+        self.last_active_ns = self._broker.clock.monotonic_ns()
+        self._pings_out = 0
+        parser = self._parser
+        if not self.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
+            self._refuse()
+            return
+        publish = self.account.publish
+        msgs = size = 0
+        for op in parser.feed(chunk):
+            if op[0] != PUB:
+                self._operate(op)
+                if self.close_reason is not None:
+                    break
+                publish = self.account.publish
+                continue
+            _, subject, reply, header, payload = op
+            msgs += 1
+            size += len(header) + len(payload)
+            if (
+                (header and not self.headers) or self.pedantic or reply[:4] == b"_R_." or reply[:4] == b"_GR_"
+            ) and not self._may_publish(subject, reply, header):
+                if self.close_reason is not None:
+                    break
+            elif not publish(subject, reply, header, payload, self) and reply and self.no_responders:
+                self._answer_no_responders(subject, reply)
+            if self.verbose:
+                self.write(OK_LINE)
+        self.in_msgs += msgs
+        self.in_bytes += size
+        if parser.fault is not None:
+            self._fail(parser.fault)
+
+    def _fail(self, fault: ProtocolFault) -> None:
+        if self.authenticated or self._connected:
+            self.close(FAULT_REASONS[fault.kind], fault.text)
+        elif fault.kind is FaultKind.UNKNOWN_OPERATION:
+            self._refuse()
+        else:
+            self.close(FAULT_REASONS[fault.kind], fault.text)
+
+    def _operate(self, op: Op) -> None:
+        kind = op[0]
+        if kind == CONNECT:
+            self._connect(op[1])
+        elif not self.authenticated:
+            self._refuse()
+        elif kind == SUB:
+            self._subscribe(op[1], op[2], op[3])
+        elif kind == UNSUB:
+            self._unsubscribe(op[1], op[2])
+        elif kind == PING:
+            self._answer_ping()
+        elif kind == PONG and self._ping_sent_ns:
+            self.rtt_ns = max(self._broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
+            self._ping_sent_ns = 0
+
+    def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
+        if header and not self.headers:
+            self.close(CloseReason.MESSAGE_HEADER_VIOLATION)
+            return False
+        if reply.startswith(RESERVED_REPLIES):
+            text = reply.decode("utf-8", "replace")
+            self.err(f'Permissions Violation for Publish with Reply of "{text}"')
+            return False
+        if self.pedantic and not (is_valid_pattern(subject) and is_literal(subject)):
+            self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
+        return True
+
+    def _refuse(self) -> None:
+        self.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
+
+    def _connect(self, body: bytes) -> None:
+        options = parse_connect(body)
+        if options is None:
+            self.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        if not self._connected:
+            auth = self._broker.options.auth
+            grant = auth.authenticate(options) if auth is not None else Grant("", GLOBAL_ACCOUNT)
+            if grant is None or options.account:
+                self._refuse()
+                return
+            self._admit(grant)
+        if options.protocol not in (0, 1):
+            self.close(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
+            return
+        if options.no_responders and not options.headers:
+            reason = CloseReason.NO_RESPONDERS_REQUIRES_HEADERS
+            self.close(reason, "no responders requires headers support")
+            return
+        self._apply(options)
+        if self.verbose:
+            self.write(OK_LINE)
+
+    def _apply(self, options: ConnectOptions) -> None:
+        self._connected = True
+        self.verbose = options.verbose
+        self.pedantic = options.pedantic
+        self.echo = options.echo
+        self.headers = options.headers
+        self.no_responders = options.no_responders
+        self.protocol = options.protocol
+        self.name, self.lang, self.version = options.name, options.lang, options.version
+
+    def _admit(self, grant: Grant) -> None:
+        """Move into the account; what was subscribed before moves along."""
+        subs = self.subs
+        self._leave()
+        self.account = self._broker.account(grant.account)
+        self.account.sessions.add(self)
+        self.user = grant.user
+        self.subs = subs
+        for sub in subs.values():
+            sub.account = self.account
+            self.account.insert(sub)
+        if not self.authenticated:
+            self.authenticated = True
+            self.next_tick_ns = self._broker.clock.monotonic_ns() + self._broker.options.first_ping_ns
+
+    def _answer_ping(self) -> None:
+        self.write(PONG_LINE)
+        if self._info_again and self.protocol >= 1:
+            self._info_again = False
+            self.write(encode_info(info_json(self._broker, self, connect_info=True)))
+
+    def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> None:
+        most = self._broker.options.max_subscriptions
+        if most and len(self.subs) >= most:
+            self.err("maximum subscriptions exceeded")
+            return
+        if not is_valid_pattern(subject):
+            self.err("Invalid Subject")
+            return
+        if sid not in self.subs:
+            sub = Subscription(self.account, subject, queue, session=self, sid=sid)
+            self.subs[sid] = sub
+            self.account.insert(sub)
+        if self.verbose:
+            self.write(OK_LINE)
+
+    def _unsubscribe(self, sid: bytes, most: int) -> None:
+        sub = self.subs.get(sid)
+        if sub is not None:
+            sub.max = most
+            if sub.delivered >= most:
+                self.end_subscription(sub)
+        if self.verbose:
+            self.write(OK_LINE)
+
+    def end_subscription(self, sub: Subscription) -> None:
+        """Forget a subscription: unsubscribed, or its maximum was delivered."""
+        if self.subs.get(sub.sid) is sub:
+            del self.subs[sub.sid]
+        sub.account.unsubscribe(sub)
+
+    def _answer_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """Tell the publisher, on its own reply subscription, that nobody took its request."""
+        route = self.account.routes.exact.get(reply) or self.account.routes.find(reply)
+        for session, sub, _ in route[0]:
+            if session is self:
+                header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                self.account.deliver_to(sub, reply, b"", header, b"")
+                return

@@ -1,0 +1,128 @@
+"""Which subscriptions a subject reaches.
+
+Theory of operation. Subscriptions live in a trie of subject tokens, with `*` and `>` as ordinary children. A literal
+subject is matched by walking all nodes that its tokens can reach, one level at a time. The walk also tells on how many
+leading tokens the result depends: below the last level where a reached node has a literal child, every subject with the
+same number of tokens has the same result. routes.py caches by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from natsctl.broker.subscription import Subscription
+
+ANY = b"*"
+REST = b">"
+
+
+class Node:
+    """The subscriptions whose pattern ends here, and the tokens that lead on."""
+
+    __slots__ = ("children", "plain", "queues")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, Node] = {}
+        self.plain: dict[Subscription, None] = {}
+        self.queues: dict[bytes, dict[Subscription, None]] = {}
+
+
+def is_valid_pattern(pattern: bytes) -> bool:
+    """True where every token is filled and `>` stands only at the end."""
+    tokens = pattern.split(b".")
+    return b"" not in tokens and REST not in tokens[:-1]
+
+
+def is_literal(subject: bytes) -> bool:
+    """True where no token is a wildcard."""
+    if b"*" not in subject and b">" not in subject:
+        return True
+    tokens = subject.split(b".")
+    return ANY not in tokens and REST not in tokens
+
+
+class SubList:
+    """A set of subscriptions of one account."""
+
+    __slots__ = ("_root", "count")
+
+    def __init__(self) -> None:
+        self._root = Node()
+        self.count = 0
+
+    def insert(self, sub: Subscription) -> None:
+        """Add a subscription; its subject is a valid pattern."""
+        node = self._root
+        for token in sub.subject.split(b"."):
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = Node()
+            node = child
+        if sub.queue:
+            node.queues.setdefault(sub.queue, {})[sub] = None
+        else:
+            node.plain[sub] = None
+        self.count += 1
+
+    def remove(self, sub: Subscription) -> bool:
+        """Take a subscription out, and the nodes that only it needed; False where it was not in."""
+        node = self._root
+        path: list[tuple[Node, bytes]] = []
+        for token in sub.subject.split(b"."):
+            path.append((node, token))
+            child = node.children.get(token)
+            if child is None:
+                return False
+            node = child
+        members = node.queues.get(sub.queue, {}) if sub.queue else node.plain
+        if sub not in members:
+            return False
+        del members[sub]
+        if sub.queue and not members:
+            del node.queues[sub.queue]
+        for parent, token in reversed(path):
+            if node.children or node.plain or node.queues:
+                break
+            del parent.children[token]
+            node = parent
+        self.count -= 1
+        return True
+
+    def match(self, tokens: list[bytes]) -> tuple[list[Node], int]:
+        """Return the nodes whose patterns match, and the number of leading tokens that decided it."""
+        found: list[Node] = []
+        level = [self._root]
+        decided = 0
+        for index, token in enumerate(tokens, 1):
+            reached: list[Node] = []
+            for node in level:
+                children = node.children
+                known = 0
+                rest = children.get(REST)
+                if rest is not None:
+                    known = 1
+                    found.append(rest)
+                child = children.get(ANY)
+                if child is not None:
+                    known += 1
+                    reached.append(child)
+                if len(children) > known:
+                    decided = index
+                    child = children.get(token)
+                    if child is not None and token != ANY and token != REST:
+                        reached.append(child)
+            if not reached:
+                return found, decided
+            level = reached
+        return found + level, decided
+
+    def __iter__(self) -> Iterator[Subscription]:
+        waiting = [self._root]
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            yield from node.plain
+            for members in node.queues.values():
+                yield from members

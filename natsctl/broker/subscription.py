@@ -1,0 +1,45 @@
+"""One taker of messages: a client's subscription, or a handler inside the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.session import Session
+
+Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
+"""Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
+
+
+def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+    """Refuse a message: the handler of a subscription that has ended."""
+    return False
+
+
+class Subscription:
+    """A subject pattern with its taker: `session` for clients, `handler` inside the server."""
+
+    __slots__ = ("account", "delivered", "handler", "max", "queue", "session", "sid", "sid_field", "subject")
+
+    def __init__(
+        self,
+        account: Account,
+        subject: bytes,
+        queue: bytes = b"",
+        *,
+        handler: Handler = not_mine,
+        session: Session | None = None,
+        sid: bytes = b"",
+    ) -> None:
+        self.account = account
+        self.subject = subject
+        self.queue = queue
+        self.handler = handler
+        self.session = session
+        self.sid = sid
+        self.sid_field = b" " + sid + b" "
+        self.delivered = 0
+        self.max = 0
+        """Deliveries after which the subscription ends, counted from its creation; 0: none."""

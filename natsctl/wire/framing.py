@@ -1,0 +1,184 @@
+"""Cutting a byte stream into operations, for both directions of the protocol.
+
+Theory of operation. A chunk is split at every CRLF in one call. A message whose body holds no CRLF is then two
+neighbouring pieces, so that the common case needs neither a search nor a slice per operation, and a piece that has
+exactly the promised length proves its own CRLF. `Parser.feed` (parser.py) has that case inline; everything else comes
+here, one operation at a time: other verbs, lone line feeds, bodies that hold CRLF, and what is cut off at the end.
+
+Only two things are kept between chunks: an unfinished line (`_tail`, bounded by `max_control_line`) or an unfinished
+message (`_body`, bounded by its announced size, which was checked against `max_payload` before the first byte was
+kept). The first fault is final: later bytes are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.ops import Op
+
+CRLF = b"\r\n"
+BLANKS = b" \t"
+MAX_SIZE_DIGITS = 9
+"""Digits of a size in an argument line. Source: the reference refuses longer ones as malformed."""
+FAST_SIZES = {b"%d" % n: n for n in range(8192)}
+"""Sizes that are looked up instead of parsed; the look-up also proves that the text is a plain number."""
+
+
+def parse_size(text: bytes) -> int:
+    """Return the number in a size argument, or -1 where it is not one to nine digits."""
+    return int(text) if text.isdigit() and len(text) <= MAX_SIZE_DIGITS else -1
+
+
+class Framing:
+    """The state of one direction of one connection; subclasses know the verbs."""
+
+    __slots__ = ("_body", "_missing", "_pending", "_sizes", "_tail", "fault", "limits")
+
+    VERBS: ClassVar[tuple[bytes, ...]] = ()
+    LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG"})
+    """Verbs after which the rest of the line is ignored."""
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset()
+    """Verbs whose argument may follow without a blank."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.fault: ProtocolFault | None = None
+        self._tail = b""
+        self._pending: tuple[Op, int] | None = None
+        self._body = bytearray()
+        self._missing = 0
+        most = limits.max_payload
+        self._sizes = FAST_SIZES if most >= len(FAST_SIZES) else {t: n for t, n in FAST_SIZES.items() if n <= most}
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much of the stream is kept until more arrives."""
+        return len(self._tail) + len(self._body)
+
+    def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
+        """Return (operation, body size, header size) of one line; the size is -1 where no body follows.
+
+        The operation is None where the line is accepted and means nothing. Raises ProtocolFault.
+        """
+        raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, repr(verb[:16]))
+
+    def _message(self, head: Op, header: bytes, payload: bytes) -> Op:
+        """Return the finished operation of a message whose body has arrived."""
+        return (*head, header, payload)
+
+    def _split_verb(self, line: bytes, complete: bool) -> tuple[bytes, bytes]:
+        """Return (verb, the bytes after it) of a line or, where not `complete`, of the beginning of one.
+
+        Raises ProtocolFault as soon as no verb can begin so, like the reference, which reads byte by byte.
+        """
+        upper = line[:8].upper()
+        for verb in self.VERBS:
+            if upper.startswith(verb):
+                rest = line[len(verb) :]
+                if verb in self.LOOSE_VERBS or verb in self.GLUED_VERBS or rest[:1] in (b" ", b"\t"):
+                    return verb, rest
+                if not complete and rest in (b"", b"\r"):
+                    return verb, b""
+            elif not complete and verb.startswith(upper):
+                return verb, b""
+        raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, repr(line[:16]))
+
+    def _check_args(self, verb: bytes, args: bytes) -> None:
+        if len(args) > self.limits.max_control_line and verb not in self.LOOSE_VERBS:
+            raise ProtocolFault(FaultKind.MAX_CONTROL_LINE, f"{verb.decode()} with {len(args)} bytes of arguments")
+
+    def _feed_pieces(self, pieces: list[bytes], index: int, ops: list[Op]) -> None:
+        """Read every operation of `pieces[index:]`; the last piece is not ended by CRLF."""
+        last = len(pieces) - 1
+        try:
+            while index < last or (index == last and b"\n" in pieces[last]):
+                index = self._one(pieces, index, ops)
+            if index == last:
+                self._keep_tail(pieces[last])
+        except ProtocolFault as fault:
+            self._fail(fault)
+
+    def _fail(self, fault: ProtocolFault) -> None:
+        self.fault = fault
+        self._tail = b""
+        self._body = bytearray()
+        self._pending = None
+
+    def _one(self, pieces: list[bytes], index: int, ops: list[Op]) -> int:
+        """Read the operation at `pieces[index]` and return the index after it (past the end: its body is awaited)."""
+        line = pieces[index]
+        if b"\n" in line:
+            # A lone line feed ends a line too: what follows it is a piece of its own.
+            line, _, pieces[index] = line.partition(b"\n")
+            index -= 1
+        verb, rest = self._split_verb(line, complete=True)
+        args = rest.lstrip(BLANKS)
+        self._check_args(verb, args)
+        op, size, header_size = self._line(verb, args)
+        if size < 0:
+            if op is not None:
+                ops.append(op)
+            return index + 1
+        assert op is not None
+        return self._take_body(pieces, index + 1, ops, op, size, header_size)
+
+    def _take_body(self, pieces: list[bytes], index: int, ops: list[Op], head: Op, size: int, header_size: int) -> int:
+        last = len(pieces) - 1
+        have = len(pieces[index])
+        end = index
+        while have < size and end < last:
+            end += 1
+            have += 2 + len(pieces[end])
+        body = CRLF.join(pieces[index : end + 1]) if end > index else pieces[index]
+        if end < last:
+            if have != size:
+                raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
+            ops.append(self._message(head, body[:header_size], body[header_size:]))
+            return end + 1
+        self._pending = (head, header_size)
+        self._missing = size + 2
+        self._body = bytearray()
+        self._fill(body, ops)
+        return last + 1
+
+    def _fill(self, chunk: bytes, ops: list[Op]) -> bytes:
+        """Add `chunk` to the awaited body and return what comes after the message."""
+        assert self._pending is not None
+        body = self._body
+        room = self._missing - len(body)
+        body += chunk[:room]
+        size = self._missing - 2
+        if not CRLF.startswith(body[size:]):
+            raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
+        if len(body) < self._missing:
+            return b""
+        head, header_size = self._pending
+        ops.append(self._message(head, bytes(body[:header_size]), bytes(body[header_size:size])))
+        self._pending = None
+        self._body = bytearray()
+        return chunk[room:]
+
+    def _resume(self, chunk: bytes, ops: list[Op]) -> bytes:
+        """Join `chunk` to what was kept and return the bytes that begin with a line."""
+        if self._pending is None:
+            chunk = self._tail + chunk
+            self._tail = b""
+            return chunk
+        try:
+            return self._fill(chunk, ops)
+        except ProtocolFault as fault:
+            self._fail(fault)
+            return b""
+
+    def _keep_tail(self, tail: bytes) -> None:
+        if not tail:
+            return
+        verb, rest = self._split_verb(tail, complete=False)
+        if verb in self.LOOSE_VERBS and len(tail) > len(verb):
+            tail = verb + (b"\r" if tail.endswith(b"\r") else b" ")
+        elif rest:
+            args = rest.lstrip(BLANKS)
+            self._check_args(verb, args[:-1] if args.endswith(b"\r") else args)
+            tail = verb + rest[: len(rest) - len(args)][-1:] + args
+        self._tail = tail

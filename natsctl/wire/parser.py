@@ -1,0 +1,117 @@
+"""Reading what clients send."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.framing import CRLF, Framing, parse_size
+from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
+
+NO_BODY: Final = -1
+
+
+class Parser(Framing):
+    """The server's ear: feeds on chunks of any size and returns the complete operations in them."""
+
+    __slots__ = ()
+
+    VERBS: ClassVar[tuple[bytes, ...]] = (
+        b"PUB", b"HPUB", b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT", b"INFO", b"+OK", b"-ERR",
+    )  # fmt: skip
+    LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        super().__init__(limits or Limits())
+
+    def feed(self, chunk: bytes) -> list[Op]:
+        """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
+        ops: list[Op] = []
+        if self.fault is not None:
+            return ops
+        if self._tail or self._pending is not None:
+            chunk = self._resume(chunk, ops)
+            if not chunk:
+                return ops
+        pieces = chunk.split(CRLF)
+        last = len(pieces) - 1
+        lone_feeds = chunk.count(b"\n") != last
+        most_line = self.limits.max_control_line
+        sizes = self._sizes
+        append = ops.append
+        index = 0
+        while index < last:
+            # The hot case, PUB with its body in the next piece; whatever else it is, `_one` knows.
+            line = pieces[index]
+            fields = line.split()
+            if len(line) <= most_line and not (lone_feeds and b"\n" in line) and line[:4] == b"PUB ":
+                body = pieces[index + 1]
+                if len(fields) == 4:
+                    _, subject, reply, size = fields
+                elif len(fields) == 3:
+                    _, subject, size = fields
+                    reply = b""
+                else:
+                    size = b""
+                if sizes.get(size) == len(body) and index + 1 < last:
+                    append((PUB, subject, reply, b"", body))
+                    index += 2
+                    continue
+            try:
+                index = self._one(pieces, index, ops)
+            except ProtocolFault as fault:
+                self._fail(fault)
+                return ops
+        if index == last:
+            self._feed_pieces(pieces, index, ops)
+        return ops
+
+    def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
+        if verb == b"PUB" or verb == b"HPUB":
+            return self._publish(args.split(), with_header=verb == b"HPUB")
+        if verb == b"PING":
+            return (PING,), NO_BODY, 0
+        if verb == b"PONG":
+            return (PONG,), NO_BODY, 0
+        if verb == b"SUB":
+            return _subscribe(args.split()), NO_BODY, 0
+        if verb == b"UNSUB":
+            return _unsubscribe(args.split()), NO_BODY, 0
+        if verb == b"CONNECT":
+            return (CONNECT, args), NO_BODY, 0
+        if verb == b"-ERR":
+            raise ProtocolFault(FaultKind.MALFORMED, "an error from a client")
+        return None, NO_BODY, 0  # INFO and +OK mean nothing from a client
+
+    def _publish(self, fields: list[bytes], with_header: bool) -> tuple[Op, int, int]:
+        sizes = 2 if with_header else 1
+        if not 1 + sizes <= len(fields) <= 2 + sizes:
+            raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to publish")
+        size = parse_size(fields[-1])
+        header_size = parse_size(fields[-2]) if with_header else 0
+        if size < 0 or header_size < 0:
+            raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number")
+        if header_size > size:
+            raise ProtocolFault(FaultKind.MALFORMED, "header longer than the message")
+        if size > self.limits.max_payload:
+            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+        reply = fields[1] if len(fields) == 2 + sizes else b""
+        return (PUB, fields[0], reply), size, header_size
+
+
+def _subscribe(fields: list[bytes]) -> Op:
+    if len(fields) == 2:
+        return (SUB, fields[0], b"", fields[1])
+    if len(fields) == 3:
+        return (SUB, *fields)
+    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to SUB")
+
+
+def _unsubscribe(fields: list[bytes]) -> Op:
+    if len(fields) == 1:
+        return (UNSUB, fields[0], 0)
+    if len(fields) == 2:
+        # What is not a number counts as not given. Source: seen on the reference.
+        return (UNSUB, fields[0], max(parse_size(fields[1]), 0))
+    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to UNSUB")
