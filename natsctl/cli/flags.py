@@ -2,7 +2,7 @@
 
 A table (stream_flags.py, consumer_flags.py) says for each flag which field it sets. Commands take all flags of a table
 with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that were on the
-command line, in wire values, and only those. So "not given" and "given as zero" never mix, and prompts and `--help` come
+command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and `--help` come
 from the same rows.
 """
 

@@ -1,0 +1,132 @@
+"""How a question is asked: on stderr, `?` explains it, enter takes the default, Ctrl-C interrupts the command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from questionary import Question as Asked
+
+HELP_KEY = "?"
+_HELP = object()
+"""What a list or a yes/no question gives when the person pressed the help key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question: what it asks, what an empty answer means, and how an answer is read.
+
+    `read` turns the words into a value and raises ValueError with the reason when it can not.
+    `choices` are (what is shown, what it stands for); they make it a list to pick from.
+    """
+
+    text: str
+    help: str = ""
+    default: str = ""
+    read: Callable[[str], Any] = str
+    required: bool = False
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+def prompt(question: Question) -> Any:
+    """The value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C."""
+    if question.choices:
+        return question.read(_choose(question))
+    return question.read(_write(question))
+
+
+def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
+    """Whether the person says yes."""
+    import questionary
+
+    while True:
+        asked = questionary.confirm(safe(text), default=default, **_terminal())
+        answer = _answer(asked, help)
+        if answer is not _HELP:
+            return bool(answer)
+
+
+def prompt_name(text: str, names: Sequence[str]) -> str:
+    """The name that the person picks from those there are."""
+    return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))
+
+
+def _write(question: Question) -> str:
+    import questionary
+
+    hint = f" [{HELP_KEY} for help]" if question.help else ""
+    shown = f"{safe(question.text)}{hint}{f' ({question.default})' if question.default else ''}"
+    while True:
+        asked = questionary.text(shown, validate=lambda text: _judge(question, text), **_terminal())
+        answer = str(asked.unsafe_ask()).strip()
+        if answer != HELP_KEY or not question.help:
+            return answer or question.default
+        _explain(question.help)
+
+
+def _judge(question: Question, text: str) -> bool | str:
+    """Whether the answer will do, or why not."""
+    words = text.strip() or question.default
+    if words == HELP_KEY and question.help:
+        return True
+    if question.required and not words:
+        return "An answer is required"
+    try:
+        question.read(words)
+    except (ValueError, UsageError) as error:
+        return str(error)
+    return True
+
+
+def _choose(question: Question) -> str:
+    import questionary
+
+    options = [questionary.Choice(shown, value) for shown, value in question.choices]
+    default = next((option for option in options if option.value == question.default), None)
+    hint = f"[Use arrows to move, type to filter{', ? for more help' if question.help else ''}]"
+    while True:
+        asked = questionary.select(
+            safe(question.text),
+            options,
+            default=default,
+            instruction=hint,
+            use_search_filter=True,
+            use_jk_keys=False,
+            **_terminal(),
+        )
+        answer = _answer(asked, question.help)
+        if answer is not _HELP:
+            return str(answer)
+
+
+def _answer(asked: Asked, help: str) -> Any:
+    """What a question that takes single keys was answered, or `_HELP` after the help was shown."""
+    if help:
+        keys = asked.application.key_bindings
+
+        def show_help(event: Any) -> None:
+            event.app.exit(result=_HELP)
+
+        keys.add(HELP_KEY, eager=True)(show_help)  # type: ignore[union-attr]  # questionary always gives its bindings
+    answer = asked.unsafe_ask()
+    if answer is _HELP:
+        _explain(help)
+    return answer
+
+
+def _explain(help: str) -> None:
+    sys.stderr.write(f"  {help}\n")
+    sys.stderr.flush()
+
+
+def _terminal() -> dict[str, Any]:
+    """Where questions appear: stderr, without asking the terminal where its cursor stands (not every one answers)."""
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    return {"output": Vt100_Output.from_pty(sys.stderr, enable_cpr=False)}
