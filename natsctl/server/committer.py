@@ -6,19 +6,24 @@ run the disk part (the system calls release the GIL); finished commits come back
 acks leave. A stream whose disk is slow holds one worker; the streams of other disks go on with the rest.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from natsctl.store.store import Store
-from natsctl.store.stream import Commit, StreamStore
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.store.commit import Commit, Committable
+    from natsctl.store.store import Store
 
 WORKERS: Final = 4
 """Threads that may wait for a disk at the same time."""
 
-_Job = tuple[StreamStore, Commit]
-_Done = tuple[StreamStore, Commit, OSError | None]
+_Job: TypeAlias = "tuple[Committable, Commit]"
+_Done: TypeAlias = "tuple[Committable, Commit, StoreError | None]"
 
 
 class Committer:
@@ -38,7 +43,7 @@ class Committer:
         self._done: list[_Done] = []
         self._posted = False
         self._threads: list[threading.Thread] = []
-        self.in_flight = 0
+        self.in_flight: dict[Committable, None] = {}
         self.syncs = 0
 
     def start(self) -> None:
@@ -62,13 +67,16 @@ class Committer:
         return not self.in_flight and not self._store.dirty
 
     def kick(self) -> None:
-        """Begin a commit for every stream that has something to write and none in flight."""
-        for stream in tuple(self._store.dirty):
+        """Begin a commit for everything that has something to write and none in flight."""
+        dirty = self._store.dirty
+        if not dirty:
+            return
+        for stream in tuple(dirty):
             commit = stream.begin_commit()
             if commit is None:
                 continue
             if commit.io:
-                self.in_flight += 1
+                self.in_flight[stream] = None
                 self._jobs.put((stream, commit))
             else:
                 stream.finish_commit(commit, run(commit))
@@ -88,16 +96,18 @@ class Committer:
         with self._lock:
             done, self._done, self._posted = self._done, [], False
         for stream, commit, error in done:
-            self.in_flight -= 1
+            del self.in_flight[stream]
             self.syncs += 1
             stream.finish_commit(commit, error)
         self._finished()
 
 
-def run(commit: Commit) -> OSError | None:
-    """Do the disk part of a commit and return what went wrong."""
+def run(commit: Commit) -> StoreError | None:
+    """Do the disk part of a commit and return what went wrong; a fault in our own code counts as a failed write."""
     try:
         commit.run()
-    except OSError as error:
+    except StoreError as error:
         return error
+    except Exception as error:  # the outermost call of a worker thread: nothing may be left waiting for this commit
+        return StoreError(f"internal fault in a commit: {type(error).__name__}: {error}")
     return None

@@ -20,9 +20,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from natsctl.api.errors import StorageError from natsctl.server.instance import StoreInUse from natsctl.server.options
-import ServerOptions from natsctl.server.shared import GUEST_NAME, GuestConnection, SharedServer, join, load_shared,
-remove_shared, save_shared from natsctl.server.thread import ServerThread
+from natsctl.api.errors import StorageError
+from natsctl.server.instance import StoreInUse
+from natsctl.server.options import ServerOptions
+from natsctl.server.shared import (
+    GUEST_NAME,
+    GuestConnection,
+    SharedServer,
+    join,
+    load_shared,
+    remove_shared,
+    save_shared,
+)
+from natsctl.server.thread import ServerThread
 
 START_WAIT_S: Final = 10.0
 """How long a command waits for a locked store to be shared or released."""

@@ -5,6 +5,8 @@ the session's own pending bytes tell a slow consumer; reading stops while too mu
 sync.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ssl
 from typing import TYPE_CHECKING, Final, cast
@@ -27,7 +29,7 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = ("_context", "_shell", "_upgrading", "blocked_since", "closing", "paused", "session", "transport")
 
-    def __init__(self, shell: "Shell", context: ssl.SSLContext | None) -> None:
+    def __init__(self, shell: Shell, context: ssl.SSLContext | None) -> None:
         self._shell = shell
         self._context = context
         self._upgrading: asyncio.Task[None] | None = None

@@ -64,7 +64,7 @@ def remove_shared(data_dir: Path, shared: SharedServer) -> None:
 
 
 class GuestConnection:
-    """An idle connection to a shared server: the owner sees a guest by it, the guest sees by its end that it is gone."""
+    """An idle connection to a shared server: by it the owner sees its guest, and the guest the owner's end."""
 
     __slots__ = ("_socket",)
 

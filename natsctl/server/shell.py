@@ -9,6 +9,8 @@ Back-pressure: a stream with too much waiting for its sync makes the connections
 being read until it has caught up; others are not touched.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 import traceback
@@ -49,9 +51,9 @@ class Shell:
         self,
         loop: asyncio.AbstractEventLoop,
         log: Log,
-        broker: "Broker",
-        engine: "Engine | None",
-        store: "Store | None",
+        broker: Broker,
+        engine: Engine | None,
+        store: Store | None,
         write_deadline_s: float,
     ) -> None:
         """Bind the parts; engine and store are None without JetStream."""
@@ -86,14 +88,14 @@ class Shell:
 
     # Connections
 
-    def opened(self, connection: "ClientConnection", host: str, port: int, kind: str) -> "Session":
+    def opened(self, connection: ClientConnection, host: str, port: int, kind: str) -> Session:
         """Return the session of a new connection."""
         session = self.broker.connect(host, port, kind)
         self.connections[session] = connection
         self.log.debug(f"{host}:{port} - cid:{session.cid} - Client connection created")
         return session
 
-    def received(self, connection: "ClientConnection", data: bytes) -> None:
+    def received(self, connection: ClientConnection, data: bytes) -> None:
         """Let the session take a chunk, and take the turn at once when much was read."""
         before = [(store, store.last_seq) for store in self._overloaded] if self._overloaded else ()
         try:
@@ -114,7 +116,7 @@ class Shell:
             self._wanted = True
             self.loop.call_soon(self.turn)
 
-    def closed(self, connection: "ClientConnection") -> None:
+    def closed(self, connection: ClientConnection) -> None:
         """Forget a connection whose transport is gone."""
         session = connection.session
         if self.connections.pop(session, None) is None:
@@ -166,14 +168,14 @@ class Shell:
         self.turn()
 
     def _watch_load(self) -> None:
-        assert self.store is not None
-        for stream in self.store.dirty:
+        assert self.committer is not None
+        for stream in self.committer.in_flight:
             if stream not in self._overloaded and overloaded(stream):
                 self._overloaded[stream] = []
 
     # Timers
 
-    def _arm_timer(self, engine: "Engine") -> None:
+    def _arm_timer(self, engine: Engine) -> None:
         deadline_ns = engine.next_deadline_ns() or 0
         if deadline_ns == self._timer_ns:
             return
@@ -185,7 +187,7 @@ class Shell:
             delay_s = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
             self._timer = self.loop.call_later(delay_s, self._run_timers, engine)
 
-    def _run_timers(self, engine: "Engine") -> None:
+    def _run_timers(self, engine: Engine) -> None:
         self._timer, self._timer_ns = None, 0
         try:
             engine.run_timers()
@@ -228,6 +230,6 @@ class Shell:
         self.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())
 
 
-def overloaded(stream: "StreamStore") -> bool:
+def overloaded(stream: StreamStore) -> bool:
     """Whether so much awaits the stream's sync that its publishers must wait."""
     return stream.last_seq - stream.durable_seq > WAITING_ACKS or stream.pending_bytes > WAITING_BYTES

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+from natsctl.server.committer import Committer
+from natsctl.store.errors import StoreError
+
+
+class FakeCommit:
+    def __init__(self, stream: FakeStream, upto: int) -> None:
+        self.stream, self.upto, self.io = stream, upto, stream.io
+
+    def run(self) -> None:
+        self.stream.runs.append(threading.current_thread().name)
+        self.stream.gate.wait(5)
+        if self.stream.error is not None:
+            raise self.stream.error
+
+
+class FakeStream:
+    """What the committer needs of a stream store: a counter that a commit makes durable, behind a gate."""
+
+    def __init__(
+        self, store: FakeStore, *, io: bool = True, error: StoreError | None = None, opened: bool = True
+    ) -> None:
+        self.store, self.io, self.error = store, io, error
+        self.gate = threading.Event()
+        if opened:
+            self.gate.set()
+        self.last_seq = self.durable_seq = 0
+        self.in_flight: FakeCommit | None = None
+        self.errors: list[StoreError | None] = []
+        self.runs: list[str] = []
+
+    def append(self) -> None:
+        self.last_seq += 1
+        self.store.dirty[self] = None
+
+    def begin_commit(self) -> FakeCommit | None:
+        if self.in_flight is not None:
+            return None
+        self.store.dirty.pop(self)
+        self.in_flight = FakeCommit(self, self.last_seq)
+        return self.in_flight
+
+    def finish_commit(self, commit: FakeCommit, error: StoreError | None) -> None:
+        assert commit is self.in_flight
+        self.in_flight = None
+        self.errors.append(error)
+        self.durable_seq = commit.upto
+        if self.last_seq > commit.upto:
+            self.store.dirty[self] = None
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.dirty: dict[FakeStream, None] = {}
+
+
+class Rig:
+    """A store, a committer on the running loop, and a count of its calls back."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        self.calls = 0
+        self.changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self.committer = Committer(cast(Any, self.store), loop.call_soon_threadsafe, self._finished)
+        self.committer.start()
+
+    def _finished(self) -> None:
+        self.calls += 1
+        self.changed.set()
+
+    async def until(self, stream: FakeStream, seq: int) -> None:
+        async with asyncio.timeout(5):
+            while stream.durable_seq < seq:
+                await self.changed.wait()
+                self.changed.clear()
+                self.committer.kick()
+
+
+async def test_what_gathers_during_a_sync_is_covered_by_the_next_one() -> None:
+    rig = Rig()
+    stream = FakeStream(rig.store, opened=False)
+    stream.append()
+    rig.committer.kick()
+    for _ in range(100):
+        stream.append()
+        rig.committer.kick()
+    assert len(rig.committer.in_flight) == 1
+    stream.gate.set()
+    await rig.until(stream, 101)
+    assert len(stream.runs) == 2
+    assert rig.committer.idle
+    rig.committer.stop()
+
+
+async def test_a_slow_sync_of_one_stream_does_not_delay_another() -> None:
+    rig = Rig()
+    slow, quick = FakeStream(rig.store, opened=False), FakeStream(rig.store)
+    slow.append()
+    quick.append()
+    rig.committer.kick()
+    await rig.until(quick, 1)
+    assert slow.durable_seq == 0
+    assert not rig.committer.idle
+    slow.gate.set()
+    await rig.until(slow, 1)
+    rig.committer.stop()
+
+
+async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not() -> None:
+    rig = Rig()
+    disk, memory = FakeStream(rig.store), FakeStream(rig.store, io=False)
+    disk.append()
+    memory.append()
+    rig.committer.kick()
+    assert memory.durable_seq == 1
+    await rig.until(disk, 1)
+    assert disk.runs[0].startswith("natsctl-commit")
+    assert memory.runs == [threading.current_thread().name]
+    rig.committer.stop()
+
+
+async def test_a_failed_sync_is_told_to_its_stream_once() -> None:
+    rig = Rig()
+    stream = FakeStream(rig.store, error=StoreError("Input/output error"))
+    stream.append()
+    rig.committer.kick()
+    await rig.until(stream, 1)
+    assert [type(error) for error in stream.errors] == [StoreError]
+    rig.committer.stop()
+
+
+async def test_many_streams_finish_whatever_the_workers_race_does() -> None:
+    rig = Rig()
+    streams = [FakeStream(rig.store) for _ in range(200)]
+    for round_number in range(1, 6):
+        for stream in streams:
+            stream.append()
+        rig.committer.kick()
+        for stream in streams:
+            await rig.until(stream, round_number)
+    assert rig.committer.syncs == 1000
+    assert rig.committer.idle
+    rig.committer.stop()
+
+
+async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive() -> None:
+    rig = Rig()
+    stream, other = FakeStream(rig.store, error=cast(Any, ValueError("a bug"))), FakeStream(rig.store)
+    for _ in range(8):
+        stream.append()
+        rig.committer.kick()
+        await rig.until(stream, stream.last_seq)
+    other.append()
+    rig.committer.kick()
+    await rig.until(other, 1)
+    assert all("a bug" in str(error) for error in stream.errors)
+    rig.committer.stop()
