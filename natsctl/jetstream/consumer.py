@@ -1,0 +1,360 @@
+"""A consumer: a durable position in a stream, and the delivery of what lies behind it.
+
+Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal record),
+`undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again), `delivery` (pull
+or push) and `acks`. Whatever could let a message go out (messages became durable, a request or interest came, an ack made
+room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`, which the engine calls at most
+once per turn, delivers a bounded number of messages, then writes one journal record for everything that changed in the
+turn. Double acks are answered by the commit that makes that record durable.
+
+Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has counted
+since, so that a jump of the wall clock neither holds back nor hastens redelivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from natsctl.api import acks as ack_subjects
+from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, ReplayPolicy, SequenceInfo
+from natsctl.api.subjects import API_PREFIX, FC_PREFIX, LEGACY_NEXT_PREFIX
+from natsctl.api.times import format_time
+from natsctl.jetstream import consumer_config as rules
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.consumer_acks import Acks
+from natsctl.jetstream.consumer_events import ConsumerEvents, nuid
+from natsctl.jetstream.consumer_log import ChangeLog
+from natsctl.jetstream.consumer_start import first_state
+from natsctl.jetstream.consumer_state import ConsumerState
+from natsctl.jetstream.flow import Replay
+from natsctl.jetstream.lifetime import Lifetime
+from natsctl.jetstream.pending import Undelivered
+from natsctl.jetstream.pull import PullDelivery
+from natsctl.jetstream.push import PushDelivery
+from natsctl.jetstream.retry import GONE, GONE_BY_LIMITS, Retry
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.errors import StoreError
+    from natsctl.store.message import StoredMessage
+
+RUN_MESSAGES: Final = 512
+"""Messages one consumer may deliver per turn, so that none starves the others."""
+
+UNLIMITED: Final = 1 << 62
+
+_FC_NAME: Final = 8
+
+
+class Journal(Protocol):
+    """Where a consumer's changes are written."""
+
+    def changed(self, consumer: Consumer) -> None:
+        """Write one record for what `consumer.log` gathered, if anything."""
+
+    def durable(self, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
+        """Call back when everything written so far survives a crash, or with the error that prevented it."""
+
+    def expired(self, consumer: Consumer) -> None:
+        """Delete a consumer that nobody used for its inactive threshold."""
+
+
+class Consumer:
+    """One consumer of one stream."""
+
+    __slots__ = (
+        "_offset_ns",
+        "_pace",
+        "_replay",
+        "_subscriptions",
+        "account",
+        "ack_form",
+        "acks",
+        "answers",
+        "config",
+        "created_ns",
+        "delivery",
+        "engine",
+        "events",
+        "journal",
+        "lifetime",
+        "log",
+        "name",
+        "needs_ack",
+        "number",
+        "redelivery",
+        "retry",
+        "scheduled",
+        "state",
+        "stopped",
+        "stream",
+        "undelivered",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
+        journal: Journal,
+        state: ConsumerState | None = None,
+        number: int = 0,
+    ) -> None:
+        """Make a consumer that does nothing before `start`; without a state it begins where its config says."""
+        self.stream, self.engine, self.account = stream, stream.engine, stream.account
+        self.name, self.config, self.created_ns, self.number = name, config, created_ns, number
+        self.journal = journal
+        clock = self.engine.clock
+        self._offset_ns = clock.now_ns() - clock.monotonic_ns()
+        self.state = state if state is not None else first_state(stream.store, config)
+        self.log = ChangeLog()
+        self.answers: list[bytes] = []
+        self.events = ConsumerEvents(self)
+        prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
+        self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
+        self.needs_ack = rules.needs_ack(config)
+        self.scheduled = self.stopped = False
+        self._pace = Alarm(self.engine.timers, self.schedule)
+        self._replay = Replay(stream.store.last_seq) if config.replay_policy is ReplayPolicy.ORIGINAL else None
+        self._subscriptions: list[Subscription] = []
+        self.retry = Retry(self, self._offset_ns)
+        self.redelivery = self.retry.redelivery
+        filters = self._filters()
+        self.undelivered = Undelivered(stream.store, filters, filters.everything, self.state)
+        self.acks = Acks(self)
+        self.lifetime = Lifetime(self)
+        self.delivery: PullDelivery | PushDelivery
+        self.delivery = PushDelivery(self) if config.deliver_subject else PullDelivery(self)
+
+    def _filters(self) -> Filters:
+        return Filters([subject.encode() for subject in rules.filters_of(self.config)])
+
+    # Life
+
+    def start(self) -> None:
+        """Take acks and requests, continue the timers of what is pending, and deliver."""
+        names = f"{self.stream.name}.{self.name}"
+        handlers = [
+            (ack_subjects.prefix(self.stream.name.encode(), self.name.encode()) + b">", self.acks.handle),
+            (f"{API_PREFIX}.CONSUMER.MSG.NEXT.{names}".encode(), self._on_request),
+            (f"{LEGACY_NEXT_PREFIX}.{names}".encode(), self._on_request),
+        ]
+        if self.config.flow_control and isinstance(self.delivery, PushDelivery):
+            handlers.append((f"{FC_PREFIX}.{names}.*".encode(), self._on_flow_answer))
+        self._subscriptions = [self.account.subscribe(subject, handler) for subject, handler in handlers]
+        self._forget_missing()
+        self.retry.configure()
+        self.delivery.start()
+        self.lifetime.configure()
+        self.schedule()
+
+    def stop(self, deleted: bool) -> None:
+        """Stop delivering; with `deleted`, waiting clients are told and nothing is journaled any more."""
+        if self.stopped:
+            return
+        self.delivery.stop(deleted)
+        if not deleted:
+            self.flush()
+        self.stopped = True
+        self.retry.stop()
+        self.lifetime.stop()
+        self._pace.cancel()
+        for subscription in self._subscriptions:
+            self.account.unsubscribe(subscription)
+        self._subscriptions.clear()
+
+    def update(self, config: ConsumerConfig) -> None:
+        """Take a configuration that was checked against the present one."""
+        old, self.config = self.config, config
+        self.needs_ack = rules.needs_ack(config)
+        self.acks.configure()
+        self.retry.configure()
+        if rules.filters_of(old) != rules.filters_of(config):
+            filters = self._filters()
+            self.undelivered.refilter(filters, filters.everything)
+        if isinstance(self.delivery, PushDelivery):
+            if (old.deliver_subject, old.deliver_group) != (config.deliver_subject, config.deliver_group):
+                self.delivery.stop(deleted=False)
+                self.delivery = PushDelivery(self)
+                self.delivery.start()
+            elif old.rate_limit_bps != config.rate_limit_bps:
+                self.delivery.limit_rate()
+        self.lifetime.configure()
+        self.schedule()
+
+    def reset(self, next_seq: int) -> None:
+        """Start over at `next_seq`: nothing is pending, consumer sequences begin at 1."""
+        self.state.reset(next_seq)
+        self.log.reset(next_seq)
+        self.retry.stop()
+        self.undelivered.reset(next_seq)
+        self.schedule()
+
+    # Turns
+
+    def schedule(self) -> None:
+        """Ask the engine for a turn, once."""
+        if not self.scheduled and not self.stopped:
+            self.scheduled = True
+            self.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
+        self.scheduled = False
+        if self.stopped:
+            return 0
+        sent = 0
+        if not self.lifetime.paused and self.delivery.ready():
+            limit = min(budget, RUN_MESSAGES)
+            sent = self.delivery.run(limit)
+            if sent >= limit and self.delivery.ready():
+                self.schedule()
+        elif self.lifetime.paused and isinstance(self.delivery, PullDelivery):
+            self.delivery.run(0)
+        self.flush()
+        return sent
+
+    def flush(self) -> None:
+        """Journal what changed, and answer double acks once it is durable."""
+        if self.log.acked:
+            self.state.last_ack_ns = self.now_ns()
+        self.journal.changed(self)
+        if self.answers:
+            answers, self.answers = self.answers, []
+            self.journal.durable(self, partial(self._answer, answers))
+
+    def _answer(self, replies: Sequence[bytes], fault: StoreError | None) -> None:
+        """Answer double acks; after a fault their state is not durable and they stay unanswered."""
+        if fault is None:
+            for reply in replies:
+                self.account.publish(reply, b"", b"", b"")
+
+    def now_ns(self) -> int:
+        """Return the time to store: ns since the epoch, advancing with the monotonic clock."""
+        return self.engine.clock.monotonic_ns() + self._offset_ns
+
+    # What delivery asks
+
+    def room(self) -> int:
+        """Return how many more messages may wait for acks."""
+        if not self.needs_ack or self.config.max_ack_pending <= 0:
+            return UNLIMITED
+        return max(self.config.max_ack_pending - len(self.state.pending), 0)
+
+    def available(self) -> int:
+        """Return how many messages could go out, were it not for max_ack_pending."""
+        return 0 if self.lifetime.paused else max(self.undelivered.count, 0) + len(self.redelivery.queued)
+
+    def take(self, limit: int) -> Sequence[StoredMessage]:
+        """Return up to `limit` new messages to deliver now."""
+        replay = self._replay
+        if replay is None or limit <= 0:
+            return self.undelivered.take(limit)
+        messages = self.undelivered.take(1)
+        if messages:
+            now_ns = self.engine.clock.monotonic_ns()
+            wait_ns = replay.wait_ns(messages[0].seq, messages[0].ts_ns, now_ns)
+            if wait_ns:
+                self._pace.no_later_than(now_ns + wait_ns)
+                return ()
+            replay.sent(messages[0].ts_ns, now_ns)
+        return messages
+
+    def book_first(self, sseqs: list[int]) -> None:
+        """Book first deliveries, ascending."""
+        now_ns = self.now_ns()
+        self.undelivered.delivered(len(sseqs), sseqs[-1])
+        if not self.needs_ack:
+            self.state.first_unacked(len(sseqs), sseqs[-1], now_ns)
+            self.log.first_unacked(len(sseqs), sseqs[-1], now_ns)
+            return
+        self.state.first(sseqs, now_ns)
+        self.log.first(sseqs, now_ns)
+        self.retry.watch_first(sseqs, now_ns)
+
+    def flow_reply(self) -> bytes:
+        """Return a new flow control reply subject."""
+        return f"{FC_PREFIX}.{self.stream.name}.{self.name}.{nuid(self.engine.rng, _FC_NAME)}".encode()
+
+    # What the stream tells
+
+    def on_messages(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Take note of messages that became durable: (sequence, subject), ascending."""
+        if self.undelivered.arrived(messages) and not self.scheduled and self.delivery.ready():
+            self.schedule()
+
+    def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
+        """Take note of a message that left the stream; `reason` "limits" means that no one asked for it."""
+        self.undelivered.removed(seq, subject)
+        state = self.state
+        if seq in state.pending or seq in state.redelivered:
+            self.retry.message_gone(seq, GONE_BY_LIMITS if reason == "limits" else GONE)
+
+    def on_purged(self) -> None:
+        """Take note that many messages left the stream at once."""
+        self._forget_missing()
+        self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
+        self.schedule()
+
+    def on_stream_deleted(self) -> None:
+        """End with the stream; waiting clients are told."""
+        self.stop(deleted=True)
+
+    def _forget_missing(self) -> None:
+        """Drop pending entries whose messages are gone, and skip what lies before the stream's first message."""
+        store, state = self.stream.store, self.state
+        first_seq = store.first_seq
+        gone = [seq for seq in {*state.pending, *state.redelivered} if seq < first_seq or store.get(seq) is None]
+        for seq in gone:
+            state.forget(seq)
+            self.redelivery.forget(seq)
+        if gone:
+            self.log.forgotten(gone)
+        if first_seq - 1 > state.delivered_sseq:
+            state.skip_to(first_seq - 1)
+            self.log.skipped(first_seq - 1)
+
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        self.delivery.on_request(subject, reply, header, payload, origin)
+
+    def _on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        if isinstance(self.delivery, PushDelivery):
+            self.delivery.on_flow_answer(subject, reply, header, payload, origin)
+
+    # What others see
+
+    def to_state(self) -> ConsumerState:
+        """Return a copy of the durable state, for snapshots; give it to the constructor to continue from it."""
+        return self.state.copy()
+
+    def info(self) -> ConsumerInfo:
+        """Return what CONSUMER.INFO shows."""
+        state, clock = self.state, self.engine.clock
+        floor = state.floor()
+        info = ConsumerInfo(
+            stream_name=self.stream.name,
+            name=self.name,
+            created=format_time(self.created_ns),
+            config=self.config,
+            delivered=_sequence_info(state.delivered_cseq, state.delivered_sseq, state.last_delivered_ns),
+            ack_floor=_sequence_info(floor.consumer_seq, floor.stream_seq, state.last_ack_ns),
+            num_ack_pending=len(state.pending),
+            num_redelivered=len(state.redelivered),
+            num_waiting=self.delivery.num_waiting(),
+            num_pending=max(self.undelivered.count, 0),
+            push_bound=self.delivery.bound(),
+            ts=format_time(clock.now_ns()),
+        )
+        if self.lifetime.paused:
+            info.paused, info.pause_remaining = True, self.lifetime.pause_remaining_ns()
+        return info
+
+
+def _sequence_info(consumer_seq: int, stream_seq: int, last_ns: int) -> SequenceInfo:
+    active = format_time(last_ns) if last_ns else None
+    return SequenceInfo(consumer_seq=consumer_seq, stream_seq=stream_seq, last_active=active)

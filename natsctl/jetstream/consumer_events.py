@@ -1,0 +1,104 @@
+"""Advisories and metrics of one consumer: published only if somebody subscribes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from natsctl.api.advisories import (
+    ActionType,
+    ConsumerAckMetric,
+    ConsumerAction,
+    ConsumerPause,
+    Event,
+    MaxDeliver,
+    Nak,
+    Terminated,
+)
+from natsctl.api.codec import encode
+from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+from natsctl.api.times import format_time
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumer import Consumer
+
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NUID_LENGTH: Final = 22
+
+
+class Rng(Protocol):
+    """The part of a random source that names need."""
+
+    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
+        """Return `k` of `population`, each time any of them."""
+
+
+class ConsumerEvents:
+    """What one consumer tells the world."""
+
+    __slots__ = ("_consumer", "_legacy_max_deliver", "_legacy_metric", "_max_deliver", "_metric", "_nak", "_terminated")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        names = f"{consumer.stream.name}.{consumer.name}"
+        self._nak = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED.{names}".encode()
+        self._terminated = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED.{names}".encode()
+        self._max_deliver = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES.{names}".encode()
+        self._legacy_max_deliver = f"{ADVISORY_PREFIX}.MAX_DELIVERIES.{names}".encode()
+        self._metric = f"{METRIC_PREFIX}.CONSUMER.ACK.{names}".encode()
+        self._legacy_metric = f"{METRIC_PREFIX}.CONSUMER_ACK.{names}".encode()
+
+    def action(self, action: ActionType) -> None:
+        """Tell that the consumer was created or deleted."""
+        event = ConsumerAction(stream=self._consumer.stream.name, consumer=self._consumer.name, action=action)
+        self._publish(event, event.subject().encode())
+
+    def paused(self, paused: bool) -> None:
+        """Tell that the consumer was paused or goes on."""
+        event = ConsumerPause(stream=self._consumer.stream.name, consumer=self._consumer.name, paused=paused)
+        event.pause_until = self._consumer.config.pause_until
+        self._publish(event, event.subject().encode())
+
+    def max_deliver(self, sseq: int, deliveries: int) -> None:
+        """Tell that a message reached max_deliver."""
+        event = MaxDeliver(
+            stream=self._consumer.stream.name, consumer=self._consumer.name, stream_seq=sseq, deliveries=deliveries
+        )
+        self._publish(event, self._max_deliver, self._legacy_max_deliver)
+
+    def nak(self, sseq: int, cseq: int, deliveries: int) -> None:
+        """Tell that a message was refused for now."""
+        event = Nak(stream=self._consumer.stream.name, consumer=self._consumer.name)
+        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
+        self._publish(event, self._nak)
+
+    def terminated(self, sseq: int, cseq: int, deliveries: int, reason: str) -> None:
+        """Tell that a message will not be delivered again."""
+        event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
+        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
+        self._publish(event, self._terminated)
+
+    def sample(self, sseq: int, cseq: int, deliveries: int, ack_time_ns: int) -> None:
+        """Publish the metric of one ack, on today's subject and on that of 2020."""
+        event = ConsumerAckMetric(stream=self._consumer.stream.name, consumer=self._consumer.name)
+        event.stream_seq, event.consumer_seq = sseq, cseq
+        event.deliveries, event.ack_time = deliveries, ack_time_ns
+        self._publish(event, self._metric, self._legacy_metric)
+
+    def _publish(self, event: Event, *subjects: bytes) -> None:
+        """Publish `event` on those of `subjects` that have a subscriber."""
+        consumer = self._consumer
+        account = consumer.account
+        listened = [subject for subject in subjects if account.has_interest(subject)]
+        if not listened:
+            return
+        event.id = nuid(consumer.engine.rng)
+        event.timestamp = format_time(consumer.engine.clock.now_ns())
+        body = encode(event)
+        for subject in listened:
+            account.publish(subject, b"", b"", body)
+
+
+def nuid(rng: Rng, length: int = _NUID_LENGTH) -> str:
+    """Return a random name of base62 digits."""
+    return "".join(rng.choices(_DIGITS, k=length))

@@ -1,0 +1,206 @@
+"""Push delivery: messages go to the deliver subject while somebody listens there.
+
+Theory of operation. The account tells when interest in the deliver subject appears or vanishes; `active` is what it said
+last. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control window or
+the rate limit says stop; the latter two name the moment, or the answer, that lets delivery go on. The idle heartbeat is an
+alarm that looks at the time of the last message and sends only when that is long enough ago.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.flow import FlowControl, RateLimit, headers_only
+from natsctl.jetstream.pull import PUSH_BASED, READ_BATCH
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Watch
+    from natsctl.jetstream.consumer import Consumer
+
+FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+_HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n"
+
+DEFAULT_BURST_BYTES: Final = 1 << 20
+"""The burst of a rate limit where the stream has no max_msg_size: the default max_payload."""
+
+
+class PushDelivery:
+    """Sends the messages of one consumer to its deliver subject."""
+
+    __slots__ = ("_beat", "_consumer", "_flow", "_group", "_rate", "_resume", "_subject", "_watch", "idle_since_ns", "is_active", "last_ns")
+
+    def __init__(self, consumer: Consumer) -> None:
+        config, timers = consumer.config, consumer.engine.timers
+        self._consumer = consumer
+        self._subject = config.deliver_subject.encode()
+        self._group = config.deliver_group.encode() if config.deliver_group else None
+        self._flow = FlowControl() if config.flow_control else None
+        self._rate: RateLimit | None = None
+        self._resume = Alarm(timers, consumer.schedule)
+        self._beat = Alarm(timers, self._heartbeat)
+        self._watch: Watch | None = None
+        self.is_active = False
+        self.last_ns = self.idle_since_ns = consumer.engine.clock.monotonic_ns()
+        self.limit_rate()
+
+    def limit_rate(self) -> None:
+        """Take the rate limit from the configuration."""
+        config = self._consumer.config
+        self._rate = None
+        if config.rate_limit_bps > 0:
+            max_msg_size = self._consumer.stream.config.max_msg_size
+            burst = max_msg_size if max_msg_size > 0 else DEFAULT_BURST_BYTES
+            self._rate = RateLimit(config.rate_limit_bps, burst, self.last_ns)
+
+    # What the consumer asks
+
+    def start(self) -> None:
+        """Begin to watch for interest."""
+        self._watch = self._consumer.account.watch_interest(self._subject, self._interest_changed)
+        self._interest_changed()
+        if self._consumer.config.idle_heartbeat:
+            self._beat.set(self.last_ns + self._consumer.config.idle_heartbeat)
+
+    def stop(self, deleted: bool) -> None:
+        """End delivery."""
+        self._resume.cancel()
+        self._beat.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self.is_active = False
+
+    def ready(self) -> bool:
+        """Whether somebody would take a message now."""
+        return self.is_active
+
+    def bound(self) -> bool:
+        """Whether the deliver subject has its subscriber."""
+        return self.is_active
+
+    def active(self) -> bool:
+        """Whether somebody uses the consumer, for the inactive threshold."""
+        return self.is_active
+
+    def num_waiting(self) -> int:
+        """Return how many pull requests are open: none, ever."""
+        return 0
+
+    def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        """Refuse a pull request."""
+        if reply:
+            self._consumer.account.publish(reply, b"", PUSH_BASED, b"")
+
+    def on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        """Open the flow control window."""
+        if self._flow is not None and self._flow.answered(subject):
+            self._consumer.schedule()
+
+    def _interest_changed(self) -> None:
+        active = self._consumer.account.has_interest(self._subject, self._group)
+        if active == self.is_active:
+            return
+        self.is_active = active
+        if self._flow is not None:
+            self._flow.forget()
+        if active:
+            self._consumer.schedule()
+        else:
+            self._lost_interest()
+
+    def _lost_interest(self) -> None:
+        self.is_active = False
+        self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
+        self._consumer.lifetime.watch()
+
+    # Delivery
+
+    def run(self, budget: int) -> int:
+        """Send up to `budget` messages, redeliveries first, and return how many went."""
+        consumer = self._consumer
+        sent = 0
+        while sent < budget and self.is_active and not (self._flow is not None and self._flow.stalled()):
+            number = self._redeliver() if consumer.redelivery.queued else self._deliver(budget - sent)
+            if not number:
+                break
+            sent += number
+        return sent
+
+    def _redeliver(self) -> int:
+        """Send the head of the redelivery queue; 0 means that it can not go now."""
+        consumer = self._consumer
+        message, reply = consumer.retry.next()
+        if message is None:
+            return 1 if consumer.redelivery.queued else 0
+        _, _, subject, header, payload = message
+        if consumer.config.headers_only:
+            header, payload = headers_only(header, payload)
+        if not self._send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
+            return 0
+        consumer.retry.book(message[0])
+        return 1
+
+    def _deliver(self, budget: int) -> int:
+        """Send new messages, read in one batch, and return how many went."""
+        consumer = self._consumer
+        messages = consumer.take(min(budget, consumer.room(), READ_BATCH))
+        if not messages:
+            return 0
+        now_ns = consumer.engine.clock.monotonic_ns()
+        form, bare = consumer.ack_form, consumer.config.headers_only
+        account_send, to = consumer.account.send, self._subject
+        plain = self._flow is None and self._rate is None
+        cseq, left = consumer.state.delivered_cseq, consumer.undelivered.count
+        taken: list[int] = []
+        for seq, ts_ns, subject, header, payload in messages:
+            if bare:
+                header, payload = headers_only(header, payload)
+            cseq += 1
+            left -= 1
+            reply = form % (1, seq, cseq, ts_ns, left)
+            if plain:
+                if not account_send(to, subject, reply, header, payload):
+                    self._lost_interest()
+                    break
+            elif not self._send(subject, reply, header, payload, now_ns):
+                break
+            taken.append(seq)
+        if taken:
+            self.last_ns = now_ns
+            consumer.book_first(taken)
+        return len(taken)
+
+    def _send(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
+        """Send one message if window, rate and interest allow it."""
+        flow, size = self._flow, len(subject) + len(reply) + len(header) + len(payload)
+        if flow is not None and flow.stalled():
+            return False
+        if self._rate is not None:
+            wait_ns = self._rate.wait_ns(size, now_ns)
+            if wait_ns:
+                self._resume.no_later_than(now_ns + wait_ns)
+                return False
+        if not self._consumer.account.send(self._subject, subject, reply, header, payload):
+            self._lost_interest()
+            return False
+        self.last_ns = now_ns
+        if flow is not None and flow.sent(size):
+            flow.ask(self._consumer.flow_reply())
+            self._consumer.account.publish(self._subject, flow.asked, FLOW_REQUEST, b"")
+        return True
+
+    def _heartbeat(self) -> None:
+        """Send an idle heartbeat if nothing else went out for that long, and arm the next look."""
+        consumer = self._consumer
+        now_ns, interval = consumer.engine.clock.monotonic_ns(), consumer.config.idle_heartbeat
+        if now_ns - self.last_ns >= interval:
+            self.last_ns = now_ns
+            if self.is_active:
+                stalled = b""
+                if self._flow is not None and self._flow.asked:
+                    stalled = b"Nats-Consumer-Stalled: %b\r\n" % self._flow.asked
+                state = consumer.state
+                block = _HEARTBEAT % (state.delivered_cseq, state.delivered_sseq, stalled)
+                consumer.account.publish(self._subject, b"", block, b"")
+        self._beat.set(self.last_ns + interval)

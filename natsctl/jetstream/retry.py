@@ -1,0 +1,141 @@
+"""Delivering again: when a pending message is due, what goes out, and when it is given up.
+
+`Redelivery` keeps deadlines and order; this is what binds it to a consumer's clock, journal, store and events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.redelivery import Redelivery
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumer import Consumer
+    from natsctl.store.message import StoredMessage
+
+GONE: Final = "Unacknowledged message was deleted"
+GONE_BY_LIMITS: Final = "Message deleted by stream limits"
+
+
+class Retry:
+    """The redeliveries of one consumer."""
+
+    __slots__ = ("_alarm", "_consumer", "_offset_ns", "redelivery")
+
+    def __init__(self, consumer: Consumer, offset_ns: int) -> None:
+        """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
+        self._consumer = consumer
+        self._offset_ns = offset_ns
+        self._alarm = Alarm(consumer.engine.timers, self._on_deadline)
+        self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
+
+    def configure(self) -> None:
+        """Take ack wait and backoff from the configuration and set every deadline anew."""
+        config = self._consumer.config
+        self.redelivery.wait_ns, self.redelivery.backoff = config.ack_wait, tuple(config.backoff)
+        self.redelivery.rebuild()
+        self._alarm.cancel()
+        self._arm()
+
+    def stop(self) -> None:
+        """Forget every deadline and what was to be redelivered."""
+        self._alarm.cancel()
+        self.redelivery.clear()
+
+    def watch_first(self, sseqs: list[int], now_ns: int) -> None:
+        """Watch the ack wait of first deliveries."""
+        self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
+
+    def next(self) -> tuple[StoredMessage | None, bytes]:
+        """Return the message to redeliver next and its ack subject; one that is gone is dropped: (None, b"")."""
+        consumer = self._consumer
+        sseq = self.redelivery.head()
+        if not sseq:
+            return None, b""
+        message = consumer.stream.store.get(sseq)
+        if message is None:
+            self.redelivery.take()
+            self.message_gone(sseq, GONE)
+            return None, b""
+        state = consumer.state
+        numbers = (
+            state.deliveries(sseq) + 1,
+            sseq,
+            state.delivered_cseq + 1,
+            message.ts_ns,
+            max(consumer.undelivered.count, 0),
+        )
+        return message, consumer.ack_form % numbers
+
+    def book(self, sseq: int) -> None:
+        """Book the redelivery of `sseq`, the head of the queue."""
+        consumer = self._consumer
+        now_ns = consumer.now_ns()
+        self.redelivery.take()
+        consumer.state.again(sseq, now_ns)
+        consumer.log.again(sseq, now_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def delay(self, sseq: int, delay_ns: int) -> None:
+        """Let the ack wait of a pending message count from now plus `delay_ns`."""
+        consumer = self._consumer
+        ts_ns = consumer.now_ns() + delay_ns
+        consumer.state.touch(sseq, ts_ns)
+        consumer.log.touched(sseq, ts_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def nak(self, sseq: int, cseq: int, delay_ns: int) -> None:
+        """Redeliver a pending message now or after the delay, or give it up after its last delivery."""
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        consumer.events.nak(sseq, cseq, deliveries)
+        if self._given_up(sseq):
+            return
+        wait_ns = self.redelivery.wait_after(deliveries)
+        if delay_ns:
+            self.redelivery.forget(sseq)
+            self.delay(sseq, delay_ns - wait_ns)
+        else:
+            consumer.log.touched(sseq, consumer.now_ns() - wait_ns)
+            self.redelivery.enqueue(sseq)
+
+    def message_gone(self, sseq: int, reason: str) -> None:
+        """Drop a pending entry whose message left the stream."""
+        consumer = self._consumer
+        entry = consumer.state.pending.get(sseq)
+        self.redelivery.forget(sseq)
+        if entry is not None:
+            consumer.events.terminated(sseq, entry[0], consumer.state.deliveries(sseq), reason)
+        if entry is not None or sseq in consumer.state.redelivered:
+            consumer.state.forget(sseq)
+            consumer.log.forgotten((sseq,))
+            consumer.schedule()
+
+    def _given_up(self, sseq: int) -> bool:
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        if not 0 < consumer.config.max_deliver <= deliveries:
+            return False
+        consumer.state.give_up(sseq)
+        consumer.log.given_up(sseq)
+        self.redelivery.forget(sseq)
+        consumer.events.max_deliver(sseq, deliveries)
+        return True
+
+    def _watch(self, sseqs: list[int] | tuple[int], deadline_ns: int) -> None:
+        self.redelivery.watch(sseqs, deadline_ns)
+        self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _arm(self) -> None:
+        deadline_ns = self.redelivery.next_deadline()
+        if deadline_ns is not None:
+            self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _on_deadline(self) -> None:
+        """Queue what is due, or give it up; what more is due comes with the next call."""
+        for sseq in self.redelivery.expired(self._consumer.now_ns()):
+            if not self._given_up(sseq):
+                self.redelivery.enqueue(sseq)
+        self._consumer.schedule()
+        self._arm()
