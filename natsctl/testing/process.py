@@ -1,7 +1,8 @@
 """A NATS server as a child process: natsctl's own or the reference `nats-server`, started and stopped the same way.
 
-Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one it talks to
-except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a true kill -9.
+Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one it
+talks to except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a true
+kill -9.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class ServerProcess:
             start = [binary]
         else:
             start = [sys.executable, "-m", "natsctl", "server", "run"]
-        ports = str(self.store_dir)
-        return [*start, "-js", "-sd", str(self.store_dir), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", ports, *self.flags]
+        folder = str(self.store_dir)
+        listen = ["-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
+        return [*start, "-js", "-sd", folder, *listen, *self.flags]
 
     @property
     def pid(self) -> int:
