@@ -1,8 +1,8 @@
 """A NATS server as a child process: natsctl's own or the reference `nats-server`, started and stopped the same way.
 
-Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one it
-talks to except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a true
-kill -9.
+Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one
+it talks to except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a
+true kill -9.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A simulated disk: the `Disk` protocol of the store over two images, what the process sees and what the platter holds.
 
 Theory of operation. Every file has a *cache* (what reads return) and a *durable* image; `pwrite` changes the cache and
-marks 512-byte sectors dirty, `sync` copies the dirty sectors. Every folder has cached names, and name changes stand in one
-ordered list until `fsync_dir` makes them durable. Three things can happen to the process and the machine:
+marks 512-byte sectors dirty, `sync` copies the dirty sectors. Every folder has cached names, and name changes stand in
+one ordered list until `fsync_dir` makes them durable. Three things can happen to the process and the machine:
 
 * `kill`: the process is gone, open files and locks with it; the cache stays (kill -9).
-* `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage) and the
-  waiting name changes survive as the `personality` says.
+* `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage) and
+  the waiting name changes survive as the `personality` says.
 * a fault that the `plan` draws for one call: an error, a short write, or the end of the machine in the middle of it. A
   sync that fails marks its sectors clean without writing them, as Linux does: they stay readable, and are lost with the
   power.
@@ -110,7 +110,7 @@ class _FileNode:
         self.dirty.clear()
 
     def _fate(self, rng: random.Random, start: int) -> bytes:
-        """What a dirty sector holds afterwards: a sector is written whole or not at all; one that never was may hold anything."""
+        """What a dirty sector holds afterwards: written whole or not at all; one that never was may hold anything."""
         old = bytes(self.durable[start : start + SECTOR_BYTES])
         new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
         draw = rng.random()
