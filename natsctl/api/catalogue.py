@@ -5,7 +5,6 @@ description may hold placeholders such as `{err}`.
 """
 
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +33,8 @@ class CatalogueEntry(NamedTuple):
 @cache
 def entries() -> dict[int, CatalogueEntry]:
     """Return the whole catalogue by `err_code`."""
+    from pathlib import Path
+
     raw = msgspec.json.decode(
         Path(__file__).with_name("errors.json").read_bytes(), type=dict[int, tuple[int, str, str]], strict=False
     )

@@ -104,16 +104,20 @@ class _DocumentReader:
 
     def _scalar(self, value: Any, shape: Shape, path: str, noun: str = "") -> Any:
         noun = noun or _NOUNS[shape.kind]
-        if shape.kind == "int" and isinstance(value, float) and value.is_integer():
-            value = int(value)
-        wanted = {"int": int, "bool": bool}.get(shape.kind, str)
-        if type(value) is not wanted and not (wanted is str and isinstance(value, str)):
-            self._fail(path, f"expected {noun}, got {_say(value)}")
         if shape.kind == "int":
-            low, high = _RANGES.get(shape.go, (INT64_MIN, INT64_MAX))
-            if not low <= value <= high:
-                self._fail(path, f"expected {noun} from {low} to {high}, got {value}")
+            return self._int(value, shape, path, noun)
+        if not isinstance(value, bool if shape.kind == "bool" else str):
+            self._fail(path, f"expected {noun}, got {_say(value)}")
         return value
+
+    def _int(self, value: Any, shape: Shape, path: str, noun: str) -> int:
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if not whole or isinstance(value, bool):
+            self._fail(path, f"expected {noun}, got {_say(value)}")
+        low, high = _RANGES.get(shape.go, (INT64_MIN, INT64_MAX))
+        if not low <= value <= high:
+            self._fail(path, f"expected {noun} from {low} to {high}, got {value}")
+        return int(value)
 
 
 def _did_you_mean(key: str, shape: Shape) -> str:
@@ -132,5 +136,7 @@ def _say(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, float):
+        return str(value)
     text = msgspec.json.encode(value, enc_hook=str).decode()
     return text if len(text) <= 60 else text[:57] + "…"

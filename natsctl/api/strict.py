@@ -1,5 +1,6 @@
 """Strict reading of requests: every fault the reference's JSON decoder finds, in document order and with its text."""
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,11 @@ _RANGES: Final = {
 }
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _ABSENT: Final = object()
+_SURROGATES: Final = re.compile(
+    r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ZEROS: Final = {"int": 0, "bool": False, "str": "", "bytes": ""}
+"""What null leaves in a list or map of these kinds."""
 
 
 class _Float:
@@ -61,13 +67,20 @@ def _values(raw: bytes) -> list[Any]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return [_decoder.decode(part.decode("utf-8", "replace")) for part in split_values(raw)]
+        return [_decoder.decode(_repaired(part)) for part in split_values(raw)]
     except SyntaxFault as fault:
         raise Fault(str(fault)) from fault
     except RecursionError as fault:
         raise Fault("exceeded max depth") from fault
     except msgspec.MsgspecError as fault:
         raise Fault(str(fault)) from fault
+
+
+def _repaired(value: bytes) -> str:
+    """Return a value with broken UTF-8 and lone surrogates replaced by U+FFFD, as Go reads it."""
+    return _SURROGATES.sub(
+        lambda match: match[0] if match[1] or match[0] == "\\\\" else "\\ufffd", value.decode("utf-8", "replace")
+    )
 
 
 class _Reader:
@@ -93,12 +106,15 @@ class _Reader:
         if shape.kind == "struct" and isinstance(value, dict):
             return self._struct(value, shape, path)
         if shape.kind == "list" and isinstance(value, list):
-            items = [self.value(item, shape.elements(), owner, path) for item in value]
+            items = (self._element(item, shape.elements(), owner, path) for item in value)
             return [item for item in items if item is not _ABSENT]
         if shape.kind == "dict" and isinstance(value, dict):
-            pairs = ((key, self.value(item, shape.elements(), owner, path)) for key, item in value.items())
+            pairs = ((key, self._element(item, shape.elements(), owner, path)) for key, item in value.items())
             return {key: item for key, item in pairs if item is not _ABSENT}
         return self._scalar(value, shape, owner, path)
+
+    def _element(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
+        return _ZEROS.get(shape.kind, _ABSENT) if value is None else self.value(value, shape, owner, path)
 
     def _struct(self, value: dict[str, Any], shape: Shape, path: str) -> Any:
         """Read an object key by key; keys match without regard to case when they do not match exactly."""

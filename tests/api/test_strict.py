@@ -1,0 +1,105 @@
+"""Strict reading of requests. reference_faults.json is what nats-server 2.15.2 answered to malformed bodies (10025)."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.endpoints import ENDPOINTS
+from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest, StreamCreateRequest, StreamPurgeRequest
+from natsctl.api.stream import DiscardPolicy
+from natsctl.api.syntax import SyntaxFault, go_quote, split_values
+
+FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
+    Path(__file__).with_name("reference_faults.json").read_bytes(), type=list[tuple[str, str, str]]
+)
+
+
+@pytest.mark.parametrize(("verb", "body", "text"), FAULTS)
+def test_a_fault_is_told_in_the_words_of_the_reference(verb: str, body: str, text: str) -> None:
+    request = ENDPOINTS[verb].request
+    assert request is not None
+    with pytest.raises(InvalidJSON) as caught:
+        decode(body.encode(), request, strict=True)
+    assert str(caught.value) == text
+
+
+def test_keys_match_without_regard_to_case_and_null_is_absent() -> None:
+    body = b'{"NAME":"A","Max_Msgs":5,"subjects":null,"discard":"NEW","metadata":{"a":null},"sources":[null]}'
+    expected = StreamCreateRequest(name="A", max_msgs=5, discard=DiscardPolicy.NEW, metadata={"a": ""})
+    assert decode(body, StreamCreateRequest, strict=True) == expected
+
+
+def test_null_in_a_list_is_the_zero_value() -> None:
+    assert decode(b'{"subjects":["x",null]}', StreamCreateRequest, strict=True).subjects == ["x", ""]
+
+
+def test_an_empty_body_is_the_zero_value_and_values_in_a_row_lie_over_each_other() -> None:
+    assert decode(b"", StreamPurgeRequest, strict=True) == StreamPurgeRequest()
+    assert decode(b" \r\n", StreamPurgeRequest, strict=True) == StreamPurgeRequest()
+    assert decode(b'{"seq":1} {"keep":2}null', StreamPurgeRequest, strict=True) == StreamPurgeRequest(seq=1, keep=2)
+
+
+def test_broken_text_is_repaired_as_go_repairs_it() -> None:
+    body = b'{"name":"\xff\\ud800x\\\\ud800\\ud83d\\ude00","description":"\\udc00"}'
+    request = decode(body, StreamCreateRequest, strict=True)
+    assert (request.name, request.description) == ("\ufffd\ufffdx\\ud800\U0001f600", "\ufffd")
+
+
+def test_deep_nesting_is_refused() -> None:
+    for depth in (5_000, 20_000):
+        with pytest.raises(InvalidJSON, match=r"depth|cannot unmarshal array"):
+            decode(b"[" * depth + b"]" * depth, StreamPurgeRequest, strict=True)
+
+
+def test_the_action_of_a_create_request_is_read() -> None:
+    request = decode(b'{"stream_name":"S","action":"update"}', ConsumerCreateRequest, strict=True)
+    assert request.action is ConsumerAction.UPDATE
+
+
+def test_lenient_reading_ignores_unknown_keys_and_refuses_wrong_types() -> None:
+    assert decode(b'{"seq":1,"new":2}', StreamPurgeRequest) == StreamPurgeRequest(seq=1)
+    with pytest.raises(InvalidJSON):
+        decode(b'{"seq":"x"}', StreamPurgeRequest)
+    with pytest.raises(InvalidJSON):
+        decode(b"[" * 20_000, StreamPurgeRequest)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=3))
+def test_the_scanner_finds_every_value_of_a_text(values: list[object]) -> None:
+    parts = [msgspec.json.format(msgspec.json.encode(value)) for value in values]
+    assert split_values(b" \n".join(parts)) == parts
+
+
+@given(JSON, st.data())
+def test_a_cut_text_is_never_read_as_a_whole_one(value: object, data: st.DataObject) -> None:
+    raw = msgspec.json.encode([value])
+    cut = raw[: data.draw(st.integers(1, len(raw) - 1))]
+    with pytest.raises(SyntaxFault, match="unexpected EOF"):
+        split_values(cut)
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    try:
+        decode(raw, StreamCreateRequest, strict=True)
+    except InvalidJSON as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [("a", '"a"'), ('"', '"\\""'), ("\n\x01\x7f", '"\\n\\x01\\x7f"'), ("é\u200b\U000e0001", '"é\\u200b\\U000e0001"')],
+)
+def test_quoting_is_gos(text: str, quoted: str) -> None:
+    assert go_quote(text) == quoted
