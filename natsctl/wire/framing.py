@@ -72,6 +72,9 @@ class Framing:
 
         Raises ProtocolFault as soon as no verb can begin so, like the reference, which reads byte by byte.
         """
+        verb = line.partition(b" ")[0]
+        if verb in self.VERBS and (len(verb) < len(line) or verb in self.LOOSE_VERBS):
+            return verb, line[len(verb) :]
         upper = line[:8].upper()
         for verb in self.VERBS:
             if upper.startswith(verb):

@@ -36,36 +36,52 @@ class Parser(Framing):
                 return ops
         pieces = chunk.split(CRLF)
         last = len(pieces) - 1
-        lone_feeds = chunk.count(b"\n") != last
         most_line = self.limits.max_control_line
-        sizes = self._sizes
+        size_of = self._sizes.get
         append = ops.append
         index = 0
-        while index < last:
-            # The hot case, PUB with its body in the next piece; whatever else it is, `_one` knows.
-            line = pieces[index]
-            fields = line.split()
-            if len(line) <= most_line and not (lone_feeds and b"\n" in line) and line[:4] == b"PUB ":
-                body = pieces[index + 1]
-                if len(fields) == 4:
-                    _, subject, reply, size = fields
-                elif len(fields) == 3:
-                    _, subject, size = fields
-                    reply = b""
-                else:
-                    size = b""
-                if sizes.get(size) == len(body) and index + 1 < last:
-                    append((PUB, subject, reply, b"", body))
-                    index += 2
-                    continue
-            try:
+        try:
+            while index + 1 < last:
+                # The hot case, PUB with its whole body in the next piece; whatever else it is, `_one` knows.
+                line = pieces[index]
+                fields = line.split()
+                count = len(fields)
+                if 3 <= count <= 4 and line[:4] == b"PUB ":
+                    body = pieces[index + 1]
+                    if size_of(fields[-1]) == len(body) and len(line) <= most_line and b"\n" not in line:
+                        append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body))
+                        index += 2
+                        continue
+                elif 4 <= count <= 5 and line[:5] == b"HPUB ":
+                    after = self._header_publish(pieces, index, fields, ops)
+                    if after:
+                        index = after
+                        continue
                 index = self._one(pieces, index, ops)
-            except ProtocolFault as fault:
-                self._fail(fault)
-                return ops
-        if index == last:
-            self._feed_pieces(pieces, index, ops)
+        except ProtocolFault as fault:
+            self._fail(fault)
+            return ops
+        self._feed_pieces(pieces, index, ops)
         return ops
+
+    def _header_publish(self, pieces: list[bytes], index: int, fields: list[bytes], ops: list[Op]) -> int:
+        """Read a HPUB whose body is complete and return the index after it; 0 where it needs a closer look."""
+        size = self._sizes.get(fields[-1], -1)
+        header_size = self._sizes.get(fields[-2], -1)
+        line = pieces[index]
+        if not 0 <= header_size <= size or len(line) > self.limits.max_control_line or b"\n" in line:
+            return 0
+        last = len(pieces) - 1
+        end = index + 1
+        have = len(pieces[end])
+        while have < size and end < last:
+            end += 1
+            have += 2 + len(pieces[end])
+        if have != size or end >= last:
+            return 0
+        body = CRLF.join(pieces[index + 1 : end + 1])
+        ops.append((PUB, fields[1], fields[2] if len(fields) == 5 else b"", body[:header_size], body[header_size:]))
+        return end + 1
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"PUB" or verb == b"HPUB":

@@ -1,0 +1,106 @@
+"""Any split of the bytes gives the same operations, and no bytes can do more than raise a ProtocolFault."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natsctl.wire.faults import FaultKind, Limits
+from natsctl.wire.ops import Op
+from natsctl.wire.parser import Parser
+
+SMALL = Limits(max_control_line=64, max_payload=200)
+SEEDS = [
+    b'CONNECT {"verbose":false}\r\n',
+    b"PING\r\n",
+    b"PONG\n",
+    b"SUB foo.* q 1\r\n",
+    b"SUB foo.> 2\r\n",
+    b"UNSUB 1 5\r\n",
+    b"UNSUB 2\n",
+    b"PUB foo.bar _INBOX.abc.def 11\r\nhello\r\nworl\r\n",
+    b"PUB foo 0\r\n\r\n",
+    b"PUB foo 5\n\r\n\r\n\r\r\n",
+    b"HPUB foo r 22 27\r\nNATS/1.0\r\nA: bcdefgh\r\n\r\nhello\r\n"[:-2] + b"\r\n",
+    b"HPUB foo 12 17\r\nNATS/1.0\r\n\r\nhello\r\n",
+    b"PUB foo 150\r\n" + b"0123456789" * 15 + b"\r\n",
+    b"INFO {}\r\n",
+    b"+OK\r\n",
+]
+TOKENS = [b"PUB", b"HPUB", b"SUB", b" ", b"\t", b"\r\n", b"\n", b"\r", b"0", b"5", b"-1", b"foo", b">", b"*", b"\x00", b"\xff", b"999999999", b"'"]  # fmt: skip
+
+
+def whole(data: bytes) -> tuple[list[Op], FaultKind | None]:
+    parser = Parser(SMALL)
+    ops = parser.feed(data)
+    return ops, parser.fault.kind if parser.fault else None
+
+
+def in_chunks(data: bytes, cuts: list[int]) -> tuple[list[Op], FaultKind | None]:
+    parser = Parser(SMALL)
+    ops: list[Op] = []
+    start = 0
+    for cut in [*sorted(cuts), len(data)]:
+        ops += parser.feed(data[start:cut])
+        start = cut
+        assert parser.buffered_bytes <= SMALL.max_payload + 2 + 16
+    return ops, parser.fault.kind if parser.fault else None
+
+
+def mutate(rng: random.Random) -> bytes:
+    data = bytearray(b"".join(rng.choices(SEEDS, k=rng.randint(1, 4))))
+    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+        at = rng.randrange(len(data) + 1)
+        how = rng.randrange(4)
+        if how == 0:
+            data[at : at + rng.randrange(4)] = b""
+        elif how == 1:
+            data[at:at] = rng.choice(TOKENS)
+        elif how == 2 and at < len(data):
+            data[at] = rng.randrange(256)
+        else:
+            data[at : at + 2] = rng.choice(TOKENS) * rng.choice((1, 1, 1, 40))
+    return bytes(data)
+
+
+def test_mutated_streams_read_the_same_whole_in_chunks_and_byte_by_byte() -> None:
+    rng = random.Random(7)
+    faults = set()
+    for _ in range(6_000):
+        data = mutate(rng)
+        expected = whole(data)
+        faults.add(expected[1])
+        assert in_chunks(data, list(range(len(data)))) == expected, data
+        assert in_chunks(data, [rng.randrange(len(data) + 1) for _ in range(3)] if data else []) == expected, data
+    assert faults == {None, *FaultKind}
+
+
+def test_a_hundred_thousand_mutated_streams_raise_nothing() -> None:
+    rng = random.Random(11)
+    began = time.perf_counter()
+    streams = [mutate(rng) for _ in range(2_000)]
+    for _ in range(50):
+        parser = Parser(SMALL)
+        for data in rng.sample(streams, k=2_000):
+            cut = rng.randrange(len(data) + 1)
+            parser.feed(data[:cut])
+            parser.feed(data[cut:])
+            if parser.fault is not None:
+                parser = Parser(SMALL)
+            assert parser.buffered_bytes <= SMALL.max_payload + 2 + 16
+    assert time.perf_counter() - began < 60
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(SEEDS), st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=8).map(
+        b"".join
+    ),
+    st.data(),
+)
+def test_any_split_gives_the_same_operations(data: bytes, draw: st.DataObject) -> None:
+    cuts = draw.draw(st.lists(st.integers(0, len(data)), max_size=6))
+    assert in_chunks(data, cuts) == whole(data)
