@@ -1,0 +1,38 @@
+"""A clock that only moves when it is told to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from natsctl.api.times import parse_time
+
+EPOCH_NS: Final = parse_time("2026-01-01T00:00:00Z")
+
+
+class VirtualClock:
+    """Wall and monotonic time under the test's control; implements `api.clock.Clock`."""
+
+    __slots__ = ("_monotonic_ns", "_wall_ns")
+
+    def __init__(self, wall_ns: int = EPOCH_NS, monotonic_ns: int = 1_000_000_000) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+
+    def now_ns(self) -> int:
+        """Return the wall clock, ns since the Unix epoch."""
+        return self._wall_ns
+
+    def monotonic_ns(self) -> int:
+        """Return the monotonic clock, ns."""
+        return self._monotonic_ns
+
+    def advance(self, ns: int) -> None:
+        """Let time pass on both clocks."""
+        if ns < 0:
+            raise ValueError("time does not go back; use set_wall for a clock that was put back")
+        self._wall_ns += ns
+        self._monotonic_ns += ns
+
+    def set_wall(self, wall_ns: int) -> None:
+        """Let the wall clock jump, as an administrator or NTP does; the monotonic clock goes on."""
+        self._wall_ns = wall_ns

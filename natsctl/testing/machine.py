@@ -1,0 +1,214 @@
+"""A whole server in memory, without sockets, threads or waiting: broker, store and JetStream engine on a virtual clock.
+
+Theory of operation. `Machine` does what the server's shell does, one step at a time: it lets consumers run, commits
+what is dirty, and moves clients' output. `settle` repeats that until nothing is left to do; `advance` moves the clock
+from deadline to deadline and settles at each. Clients speak the wire protocol in bytes, so that what a test sees is
+what a client library would see.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from natsctl.broker.broker import Broker
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.session import Session
+from natsctl.jetstream.engine import Engine, JetStreamOptions
+from natsctl.store.errors import StoreError
+from natsctl.store.options import StoreOptions
+from natsctl.store.store import Store
+from natsctl.testing.clock import VirtualClock
+from natsctl.testing.simdisk import SimDisk
+from natsctl.wire import ops
+from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.server_parser import ServerParser
+
+TURN_BUDGET: Final = 2048
+MAX_TURNS: Final = 10_000
+"""Turns after which a machine that does not come to rest is called broken."""
+
+
+class Message(NamedTuple):
+    """A message as a client received it."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    header: bytes
+    payload: bytes
+
+    @property
+    def status(self) -> bytes:
+        """Return the status line of the header block without its version, b"" when there is none."""
+        return self.header.split(b"\r\n", 1)[0].removeprefix(b"NATS/1.0").strip()
+
+    def json(self) -> Any:
+        """Return the payload's JSON."""
+        return msgspec.json.decode(self.payload)
+
+
+class Wire:
+    """One client: bytes in, messages out."""
+
+    def __init__(self, machine: Machine, session: Session) -> None:
+        self._machine = machine
+        self.session = session
+        self._parser = ServerParser()
+        self._inbox: list[Message] = []
+        self._sids = 0
+        self.errors: list[bytes] = []
+        self.raw: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        """Hand bytes to the server and let it come to rest."""
+        self.session.receive(data)
+        self._machine.settle()
+
+    def publish(self, subject: str, payload: bytes = b"", reply: str = "", header: bytes = b"") -> None:
+        """Publish one message."""
+        self.send(encode_pub(subject.encode(), reply.encode(), header, payload))
+
+    def subscribe(self, subject: str, queue: str = "") -> bytes:
+        """Subscribe and return the sid."""
+        self._sids += 1
+        sid = b"%d" % self._sids
+        self.send(encode_sub(subject.encode(), queue.encode(), sid))
+        return sid
+
+    def unsubscribe(self, sid: bytes) -> None:
+        """End a subscription."""
+        self.send(encode_unsub(sid, 0))
+
+    def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
+        """Send a request and return the JSON of its answer (the raw Message where it is no JSON)."""
+        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        inbox = f"_INBOX.{self.session.cid}.{self._sids + 1}"
+        sid = self.subscribe(inbox)
+        self.publish(subject, payload, inbox, header)
+        self.unsubscribe(sid)
+        answers = [m for m in self._inbox if m.sid == sid]
+        self._inbox = [m for m in self._inbox if m.sid != sid]
+        assert len(answers) == 1, f"{subject}: {len(answers)} answers"
+        return answers[0].json() if answers[0].payload else answers[0]
+
+    def take(self, sid: bytes | None = None) -> list[Message]:
+        """Return what arrived since the last call, in order; with `sid`, of one subscription."""
+        taken = [m for m in self._inbox if sid in (None, m.sid)]
+        self._inbox = [m for m in self._inbox if sid not in (None, m.sid)]
+        return taken
+
+    def drain(self, chunks: Iterable[bytes]) -> None:
+        """Read what the server wrote."""
+        for chunk in chunks:
+            for op in self._parser.feed(chunk):
+                if op[0] == ops.MSG:
+                    self._inbox.append(Message(*op[1:]))
+                elif op[0] == ops.ERR:
+                    self.errors.append(op[1])
+
+    def close(self) -> None:
+        """Vanish, as a client whose connection broke."""
+        self.session.closed()
+        self._machine.settle()
+
+
+class Machine:
+    """Broker, store and engine on one virtual clock and one simulated disk."""
+
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        clock: VirtualClock | None = None,
+        seed: int = 0,
+        store_options: StoreOptions | None = None,
+        options: JetStreamOptions | None = None,
+    ) -> None:
+        """Start; with the disk of an earlier machine, recover what it left."""
+        self.rng = random.Random(seed)
+        self.disk = disk or SimDisk(self.rng)
+        self.clock = clock or VirtualClock()
+        self.log: list[str] = []
+        self.broker = Broker(self.clock, self.rng, BrokerOptions())
+        self._options = options
+        self._store_options = store_options or StoreOptions()
+        self.store = Store(
+            self.disk, self._store_options, self._salt, self.clock.monotonic_ns, self.log.append
+        )
+        self.report = self.store.open()
+        self.engine = Engine(self.store, self.broker, self.clock, self.rng, options)
+        self.engine.recover()
+        self._wires: dict[Session, Wire] = {}
+        self.hold_commits = False
+        self.settle()
+
+    def _salt(self) -> int:
+        return self.rng.getrandbits(32) | 1
+
+    def connect(self, name: str = "test", **options: Any) -> Wire:
+        """Return a client that has said CONNECT."""
+        session = self.broker.connect("127.0.0.1", 40000)
+        wire = self._wires[session] = Wire(self, session)
+        connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": name}
+        connect |= {"lang": "raw", "version": "0", "protocol": 1, **options}
+        wire.send(b"CONNECT " + msgspec.json.encode(connect) + b"\r\n")
+        return wire
+
+    def turn(self) -> bool:
+        """Do what the shell does once per loop turn, and tell whether there may be more to do."""
+        more = self.engine.run_ready(TURN_BUDGET)
+        worked = self.commit() if not self.hold_commits else False
+        self._drain()
+        return more or worked
+
+    def commit(self) -> bool:
+        """Commit every dirty stream once and tell whether there was one."""
+        worked = False
+        for stream in tuple(self.store.dirty):
+            commit = stream.begin_commit()
+            if commit is None:
+                continue
+            worked = True
+            fault: StoreError | None = None
+            try:
+                commit.run()
+            except StoreError as error:
+                fault = error
+            stream.finish_commit(commit, fault)
+        return worked
+
+    def settle(self) -> None:
+        """Take turns until nothing is left to do at this moment."""
+        for _ in range(MAX_TURNS):
+            if not self.turn():
+                self._drain()
+                return
+        raise AssertionError(f"not at rest after {MAX_TURNS} turns")
+
+    def advance(self, ns: int) -> None:
+        """Let time pass, stopping at every deadline on the way."""
+        end = self.clock.monotonic_ns() + ns
+        while True:
+            deadline = self.engine.next_deadline_ns()
+            if deadline is None or deadline > end:
+                break
+            self.clock.advance(max(deadline - self.clock.monotonic_ns(), 0))
+            self.engine.run_timers()
+            self.settle()
+        self.clock.advance(end - self.clock.monotonic_ns())
+        self.settle()
+
+    def restarted(self, crash: Callable[[SimDisk], None] = SimDisk.kill) -> Machine:
+        """Return a machine that starts on what this one left on disk, after `kill` or `power_loss`."""
+        crash(self.disk)
+        return Machine(self.disk, self.clock, self.rng.getrandbits(32), self._store_options, self._options)
+
+    def _drain(self) -> None:
+        for session in self.broker.take_dirty():
+            chunks = session.take_output()
+            wire = self._wires.get(session)
+            if wire is not None:
+                wire.drain(chunks)
