@@ -66,11 +66,14 @@ class Committer:
         """Whether everything appended so far is durable (or refused)."""
         return not self.in_flight and not self._store.dirty
 
-    def kick(self) -> None:
-        """Begin a commit for everything that has something to write and none in flight."""
-        dirty = self._store.dirty
+    def kick(self) -> bool:
+        """Begin a commit for everything that has something to write and none in flight.
+
+        Returns whether one needed no disk and has ended here, so that there may be something to deliver.
+        """
+        dirty, ended = self._store.dirty, False
         if not dirty:
-            return
+            return False
         for stream in tuple(dirty):
             commit = stream.begin_commit()
             if commit is None:
@@ -80,6 +83,8 @@ class Committer:
                 self._jobs.put((stream, commit))
             else:
                 stream.finish_commit(commit, run(commit))
+                ended = True
+        return ended
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -78,6 +78,11 @@ class EmbeddedServer:
         """Whether the server runs in this process."""
         return self._server is not None
 
+    @property
+    def joined(self) -> bool:
+        """Whether this is a guest of a server that is there."""
+        return self._guest is not None
+
     def start(self) -> str:
         """Start the folder's server or join the running one; return `url`.
 

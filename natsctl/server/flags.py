@@ -192,8 +192,10 @@ def _check_credentials(given: Given) -> None:
 
 
 def _sync(text: str) -> SyncPolicy:
-    if text == "always" or text == "never":
-        return text
+    if text == "always":
+        return "always"
+    if text == "never":
+        return "never"
     try:
         interval_ns = parse_duration(text)
     except ValueError:

@@ -7,29 +7,37 @@ synced and answered, clients are closed, the store is closed and unlocked.
 `ServerInstance` lives on the caller's event loop; `ServerThread` runs one on a loop of its own for plain callers.
 """
 
+from __future__ import annotations
+
 import asyncio
+import os
 import random
 import secrets
 import socket
 import ssl
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import StorageError
-from natsctl.broker.broker import Broker, BrokerOptions
-from natsctl.jetstream.engine import Engine, JetStreamOptions
+from natsctl.broker.auth import Authenticator, User
+from natsctl.broker.broker import Broker
+from natsctl.broker.info import make_server_id
+from natsctl.broker.options import BrokerOptions
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.clock import SystemClock
-from natsctl.server.identity import server_id
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
 from natsctl.server.shell import Shell
 from natsctl.server.tls import server_context
 from natsctl.server.version import PROTOCOL_VERSION
-from natsctl.store.disk import PosixDisk
-from natsctl.store.store import Store, StoreOptions
+from natsctl.wire.faults import Limits
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.engine import Engine
+    from natsctl.store.store import RecoveryReport, Store
 
 CLOSE_CLIENTS_S: Final = 3.0
 """How long a stopping server waits for its clients' transports to close."""
@@ -49,7 +57,7 @@ class ServerInstance:
         """Prepare a server; without `log` it is silent."""
         self.options = options
         self.log = log or Log(quiet=True)
-        self.server_id = server_id(secrets.token_bytes(32))
+        self.server_id = make_server_id(random.SystemRandom())
         self.host = options.host
         self.port = 0
         self.store: Store | None = None
@@ -90,15 +98,10 @@ class ServerInstance:
 
     def _build(self) -> None:
         clock, rng = SystemClock(), random.Random(secrets.randbits(128))
-        options = self.options
         self._broker = Broker(clock, rng, self._broker_options())
-        engine = None
-        if options.jetstream:
-            self.store = self._open_store(rng)
-            engine = Engine(self.store, self._broker, clock, rng, self._jetstream_options())
-            engine.recover()
+        engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
         self._shell = Shell(
-            asyncio.get_running_loop(), self.log, self._broker, engine, self.store, options.write_deadline_s
+            asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
         self._shell.start()
 
@@ -106,30 +109,38 @@ class ServerInstance:
         options = self.options
         return BrokerOptions(
             server_id=self.server_id,
-            server_name=options.server_name or self.server_id,
+            server_name=options.server_name,
             version=PROTOCOL_VERSION,
             host=options.host,
             port=self.port,
             jetstream=options.jetstream,
-            max_payload=options.max_payload,
-            max_pending=options.max_pending,
-            user=options.user,
-            password=options.password,
-            token=options.token,
             tls_required=options.tls is not None,
             tls_verify=options.tls is not None and options.tls.verify,
+            limits=Limits(max_payload=options.max_payload),
+            auth=_authenticator(options),
+            max_pending=options.max_pending,
         )
 
-    def _jetstream_options(self) -> JetStreamOptions:
+    def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
+        from natsctl.jetstream.engine import Engine, JetStreamOptions
+
         path = self.options.store_path
-        return JetStreamOptions(
+        self.store = self._open_store(path, rng)
+        limits = JetStreamOptions(
             max_memory=self.options.max_memory or default_max_memory(),
             max_storage=self.options.max_storage or default_max_storage(path),
         )
+        engine = Engine(self.store, broker, clock, rng, limits)
+        engine.recover()
+        return engine
 
-    def _open_store(self, rng: random.Random) -> Store:
-        path = self.options.store_path
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def _open_store(self, path: Path, rng: random.Random) -> Store:
+        from natsctl.store.disk import PosixDisk
+        from natsctl.store.errors import StoreError, StoreLocked
+        from natsctl.store.options import StoreOptions
+        from natsctl.store.store import Store
+
+        make_durable_folder(path)
         store = Store(
             PosixDisk(path),
             StoreOptions(sync=self.options.sync),
@@ -137,10 +148,22 @@ class ServerInstance:
             monotonic_ns=time.monotonic_ns,
             log=self.log.warn,
         )
-        report = store.open()
-        for line in report.lines():
-            self.log.info(line)
+        try:
+            report = store.open()
+        except StoreLocked as error:
+            raise StoreInUse(f"storage directory is in use: {error}") from error
+        except StoreError as error:
+            raise StorageError(f"cannot open the store in {path}: {error}") from error
+        self._log_recovery(report)
         return store
+
+    def _log_recovery(self, report: RecoveryReport) -> None:
+        for note in report.notes:
+            self.log.warn(note)
+        for key, reason in report.damaged.items():
+            self.log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
+        if report.streams:
+            self.log.info(f"JetStream state recovered: {report.streams} streams")
 
     async def _listen(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
         loop, shell = asyncio.get_running_loop(), self._shell
@@ -159,7 +182,7 @@ class ServerInstance:
         if store is not None:
             store.close()
 
-    async def __aenter__(self) -> "ServerInstance":
+    async def __aenter__(self) -> ServerInstance:
         await self.start()
         return self
 
@@ -181,6 +204,34 @@ async def _quiet(shell: Shell) -> None:
         await asyncio.sleep(0.005)
 
 
+def _authenticator(options: ServerOptions) -> Authenticator | None:
+    if options.token:
+        return Authenticator(token=options.token)
+    if options.user:
+        return Authenticator(users=[User(options.user, options.password)])
+    return None
+
+
+def make_durable_folder(path: Path) -> None:
+    """Make a folder with its parents, so that it is still there after a power failure; raises StorageError."""
+    missing = []
+    while not path.is_dir():
+        if path.exists() or path.is_symlink():
+            raise StorageError(f"storage directory is not a directory: {path}")
+        missing.append(path)
+        path = path.parent
+    try:
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o750)
+            descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise StorageError(f"cannot create the storage directory: {error}") from error
+
+
 def _bind(host: str, port: int) -> socket.socket:
     """Return a socket bound to the address; raises OSError when it is in use or not this machine's."""
     family, kind, protocol, _, address = socket.getaddrinfo(
@@ -188,9 +239,11 @@ def _bind(host: str, port: int) -> socket.socket:
     )[0]
     sock = socket.socket(family, kind, protocol)
     try:
-        if port > 0:  # for "any free port" the kernel could otherwise choose one that is being taken by another
+        # Reuse lets a restart follow at once. Set before the bind, "any free port" could be one that another is taking.
+        if port > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
     except OSError:
         sock.close()

@@ -16,8 +16,10 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Final
 
+from natsctl.broker.reasons import CloseReason
 from natsctl.server.committer import Committer
 from natsctl.server.log import Log
+from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.listener import ClientConnection
     from natsctl.store.store import Store
-    from natsctl.store.stream import StreamStore
 
 READY_BUDGET: Final = 2048
 """Messages that consumers may deliver in one turn."""
@@ -122,7 +123,7 @@ class Shell:
         if self.connections.pop(session, None) is None:
             return
         reason = session.close_reason
-        self.log.debug(f"{connection.name} - Client connection closed: {reason or 'Client Closed'}")
+        self.log.debug(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
         session.closed()
         self.wake()
 
@@ -142,19 +143,17 @@ class Shell:
         if committer is not None and engine is not None:
             committer.kick()
             more = engine.run_ready(READY_BUDGET)
-            committer.kick()
-            self._watch_load()
+            ended = committer.kick()
+            self._watch_load(committer)
             self._arm_timer(engine)
-            if more:
+            if more or ended:
                 self.wake()
         self._drain()
 
     def _drain(self) -> None:
-        dirty, connections = self.broker.dirty, self.connections
-        while dirty:
-            sessions = dirty[:]
-            dirty.clear()
-            for session in sessions:
+        broker, connections = self.broker, self.connections
+        while broker.dirty:
+            for session in broker.take_dirty():
                 connection = connections.get(session)
                 if connection is not None:
                     connection.flush()
@@ -167,10 +166,9 @@ class Shell:
                     connection.resume()
         self.turn()
 
-    def _watch_load(self) -> None:
-        assert self.committer is not None
-        for stream in self.committer.in_flight:
-            if stream not in self._overloaded and overloaded(stream):
+    def _watch_load(self, committer: Committer) -> None:
+        for stream in committer.in_flight:
+            if isinstance(stream, StreamStore) and stream not in self._overloaded and overloaded(stream):
                 self._overloaded[stream] = []
 
     # Timers
@@ -197,11 +195,13 @@ class Shell:
 
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
+        self.broker.tick()
         late = self.loop.time() - self._write_deadline_s
         for session, connection in tuple(self.connections.items()):
-            session.tick()
             if 0 < connection.blocked_since < late:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
+                self.broker.slow_consumers += 1
+                session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
                 connection.transport.abort()
         self._ticker = self.loop.call_later(TICK_S, self._tick)
         self.wake()

@@ -64,6 +64,15 @@ class ServerThread:
         await self._stopping.wait()
         await self.instance.stop()
 
+    def clients_named(self, name: str) -> int:
+        """Return how many clients introduced themselves by that name; 0 when the server does not run."""
+        if self._loop is None or self._thread is None:
+            return 0
+        return asyncio.run_coroutine_threadsafe(self._count(name), self._loop).result()
+
+    async def _count(self, name: str) -> int:
+        return sum(session.name == name for session in self.instance.broker.sessions.values())
+
     def stop(self) -> None:
         """Stop the server with everything synced; safe to call twice."""
         thread, self._thread = self._thread, None

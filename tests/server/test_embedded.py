@@ -1,0 +1,210 @@
+"""The embedded server, with other processes as guests and owners."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from natsctl.api.errors import StorageError
+from natsctl.server import embedded
+from natsctl.server.embedded import EmbeddedServer, default_data_dir
+from natsctl.server.options import ServerOptions
+from natsctl.server.shared import SharedServer, load_shared, save_shared
+from natsctl.server.thread import ServerThread
+from natsctl.testing.rawclient import RawClient
+
+OTHER_COMMAND = """
+import sys
+from pathlib import Path
+from natsctl.server.embedded import EmbeddedServer
+server = EmbeddedServer(Path(sys.argv[1]), lambda text: print("notify", text, flush=True))
+server.start()
+print("owner" if server.owner else "guest", server.url, flush=True)
+sys.stdin.readline()
+server.stop()
+print("stopped", flush=True)
+"""
+
+
+class OtherCommand:
+    """Another process that uses the embedded server of a folder until it is told to end."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OTHER_COMMAND, str(data_dir)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.role, self.url = self.process.stdout.readline().split()
+
+    def end(self) -> str:
+        """End in good order and return what the command said."""
+        out, _ = self.process.communicate("\n", timeout=15)
+        return out
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Iterator[list[OtherCommand]]:
+    """A list that ends, at the end of the test, every command put into it."""
+    commands: list[OtherCommand] = []
+    yield commands
+    for command in commands:
+        if command.process.poll() is None:
+            command.kill()
+
+
+async def api(url: str, verb: str, body: object = None) -> dict[str, object]:
+    client = await RawClient.connect(url)
+    try:
+        _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"")
+        value: dict[str, object] = json.loads(answer)
+        return value
+    finally:
+        await client.close()
+
+
+def call(url: str, verb: str, body: object = None) -> dict[str, object]:
+    return asyncio.run(api(url, verb, body))
+
+
+STREAM = {"name": "S", "subjects": ["s.>"]}
+
+
+def until(condition: object, seconds: float = 10.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_the_data_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/x")
+    assert default_data_dir() == Path("/x/natsctl")
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", "/home/u")
+    assert default_data_dir() == Path("/home/u/.local/share/natsctl")
+
+
+def test_the_first_command_owns_the_server_and_publishes_it_to_its_user_only(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        assert server.owner
+        published = tmp_path / "server.json"
+        assert stat.S_IMODE(published.stat().st_mode) == 0o600
+        content = json.loads(published.read_text())
+        assert content["pid"] == os.getpid()
+        assert server.url == content["url"].replace("//", f"//{content['token']}@")
+        assert call(server.url, "STREAM.CREATE.S", STREAM)["config"]
+    assert not published.exists()
+
+
+def test_what_one_command_stored_the_next_one_finds(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        call(server.url, "STREAM.CREATE.S", STREAM)
+    with EmbeddedServer(tmp_path) as server:
+        assert call(server.url, "STREAM.INFO.S")["config"]
+
+
+def test_without_the_token_nobody_is_let_in(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server, pytest.raises(ConnectionError):
+        call(server.url.replace(server.url.split("//")[1].split("@")[0], "guess"), "INFO")
+
+
+def test_a_second_command_uses_the_first_ones_server(tmp_path: Path, others: list[OtherCommand]) -> None:
+    others.append(OtherCommand(tmp_path))
+    assert others[0].role == "owner"
+    with EmbeddedServer(tmp_path) as server:
+        assert not server.owner
+        assert server.url == others[0].url
+        assert call(server.url, "STREAM.CREATE.S", STREAM)["config"]
+    assert others[0].end() == "stopped\n"
+
+
+def test_a_guest_takes_over_at_the_same_address_when_the_owner_is_killed(
+    tmp_path: Path, others: list[OtherCommand]
+) -> None:
+    others.append(OtherCommand(tmp_path))
+    with EmbeddedServer(tmp_path) as server:
+        url = server.url
+        call(url, "STREAM.CREATE.S", STREAM)
+        others[0].kill()
+        until(lambda: server.owner)
+        assert server.url == url
+        assert call(url, "STREAM.INFO.S")["config"]
+
+
+def test_an_owner_that_ends_hands_over_to_its_guests(tmp_path: Path, others: list[OtherCommand]) -> None:
+    others.append(OtherCommand(tmp_path))
+    guests = [EmbeddedServer(tmp_path) for _ in range(3)]
+    for guest in guests:
+        guest.start()
+    url = guests[0].url
+    call(url, "STREAM.CREATE.S", STREAM)
+    said = others[0].end()
+    assert "waiting for it to end or to take over" in said
+    assert "handing the embedded server over" in said
+    until(lambda: sum(guest.owner for guest in guests) == 1 and all(g.owner or g.joined for g in guests))
+    assert {guest.url for guest in guests} == {url}
+    assert call(url, "STREAM.INFO.S")["config"]
+    for guest in sorted(guests, key=lambda guest: guest.owner):
+        guest.stop()
+
+
+def test_an_owner_waits_for_a_guest_that_ends_soon(tmp_path: Path, others: list[OtherCommand]) -> None:
+    others.append(OtherCommand(tmp_path))
+    guest = EmbeddedServer(tmp_path)
+    guest.start()
+    threading.Timer(0.5, guest.stop).start()
+    said = others[0].end()
+    assert "waiting" in said
+    assert "handing" not in said
+
+
+def test_a_stale_file_is_not_believed(tmp_path: Path) -> None:
+    with ServerThread(ServerOptions(host="127.0.0.1", port=-1)) as stranger:
+        save_shared(tmp_path, SharedServer(stranger.url, "old", 1, "NOLD"))
+        with EmbeddedServer(tmp_path) as server:
+            assert server.owner
+            assert str(stranger.port) not in server.url
+    (tmp_path / "server.json").write_text("not json")
+    with EmbeddedServer(tmp_path) as server:
+        assert server.owner
+
+
+def test_a_store_held_by_a_server_that_shares_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "START_WAIT_S", 0.2)
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
+    with ServerThread(options), pytest.raises(StorageError, match="in use by another process"):
+        EmbeddedServer(tmp_path).start()
+
+
+def test_ten_commands_at_once_share_one_server(tmp_path: Path) -> None:
+    servers = [EmbeddedServer(tmp_path) for _ in range(10)]
+    threads = [threading.Thread(target=server.start) for server in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({server.url for server in servers}) == 1
+    assert sum(server.owner for server in servers) == 1
+    shared = load_shared(tmp_path)
+    assert shared is not None
+    assert shared.client_url == servers[0].url
+    for server in sorted(servers, key=lambda server: server.owner):
+        server.stop()

@@ -1,0 +1,152 @@
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from natsctl.api.errors import StorageError
+from natsctl.server.instance import ServerInstance, make_durable_folder
+from natsctl.server.options import ServerOptions
+from natsctl.server.thread import ServerThread
+from natsctl.testing.rawclient import RawClient
+
+ANY = ServerOptions(host="127.0.0.1", port=-1)
+
+
+async def test_a_client_that_was_accepted_is_served() -> None:
+    async with ServerInstance(ANY) as server:
+        client = await RawClient.connect(server.url)
+        got: list[tuple[bytes, bytes]] = []
+        client.subscribe(b"a.*", lambda subject, reply, header, payload: got.append((subject, payload)))
+        for number in range(500):
+            client.publish(b"a.%d" % number, b"x" * number)
+        await client.flush()
+        assert got == [(b"a.%d" % number, b"x" * number) for number in range(500)]
+        await client.close()
+
+
+async def test_a_request_without_taker_is_answered_at_once() -> None:
+    async with ServerInstance(ANY) as server:
+        client = await RawClient.connect(server.url)
+        header, payload = await client.request(b"nobody.here", timeout_s=2)
+        assert header.startswith(b"NATS/1.0 503")
+        assert payload == b""
+        await client.close()
+
+
+async def test_a_port_in_use_is_an_error_and_leaves_nothing_running() -> None:
+    async with ServerInstance(ANY) as first:
+        second = ServerInstance(ANY.at("127.0.0.1", first.port))
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        client = await RawClient.connect(first.url)
+        await client.close()
+
+
+async def test_stop_closes_clients_and_frees_the_port() -> None:
+    server = ServerInstance(ANY)
+    await server.start()
+    client = await RawClient.connect(server.url)
+    port = server.port
+    await server.stop()
+    await asyncio.wait_for(client.closed.wait(), 2)
+    async with ServerInstance(ANY.at("127.0.0.1", port)) as again:
+        assert again.port == port
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "accepted"),
+    [
+        (ServerOptions(host="127.0.0.1", port=-1, token="s3cret"), "nats://s3cret@127.0.0.1:{port}", True),
+        (ServerOptions(host="127.0.0.1", port=-1, token="s3cret"), "nats://wrong@127.0.0.1:{port}", False),
+        (ServerOptions(host="127.0.0.1", port=-1, user="u", password="p"), "nats://127.0.0.1:{port}", False),
+    ],
+)
+async def test_credentials(options: ServerOptions, url: str, accepted: bool) -> None:
+    async with ServerInstance(options) as server:
+        connecting = RawClient.connect(url.format(port=server.port))
+        if accepted:
+            await (await connecting).close()
+        else:
+            with pytest.raises(ConnectionError):
+                await connecting
+
+
+async def test_a_slow_consumer_is_cut_off_and_others_are_served() -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, max_pending=4 << 20)
+    async with ServerInstance(options) as server:
+        slow = socket.create_connection(("127.0.0.1", server.port))
+        slow.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
+        client = await RawClient.connect(server.url)
+        got: list[bytes] = []
+        client.subscribe(b"flood", lambda subject, reply, header, payload: got.append(subject))
+        await asyncio.sleep(0)
+        for _ in range(40):
+            client.publish(b"flood", b"x" * 500_000)
+            await client.flush()
+        assert len(got) == 40
+        assert server.broker.slow_consumers == 1
+        slow.close()
+        await client.close()
+
+
+async def test_a_client_that_takes_nothing_within_the_write_deadline_is_cut_off() -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, write_deadline_s=0.2)
+    async with ServerInstance(options) as server:
+        slow = socket.create_connection(("127.0.0.1", server.port))
+        slow.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
+        client = await RawClient.connect(server.url)
+        for _ in range(40):
+            client.publish(b"flood", b"x" * 500_000)
+            await client.flush()
+        async with asyncio.timeout(5):
+            while not server.broker.slow_consumers:
+                await asyncio.sleep(0.05)
+        slow.close()
+        await client.close()
+
+
+async def test_a_fault_of_one_connection_ends_that_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ServerInstance(ANY) as server:
+        good, bad = await RawClient.connect(server.url), await RawClient.connect(server.url)
+
+        def fail(*args: object) -> bool:
+            raise ZeroDivisionError("a bug")
+
+        server.broker.accounts["$G"].subscribe(b"boom", fail)
+        bad.publish(b"boom", b"")
+        await asyncio.wait_for(bad.closed.wait(), 2)
+        await good.flush()
+        await good.close()
+
+
+def test_a_server_on_a_thread_serves_plain_code() -> None:
+    with ServerThread(ANY) as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as sock:
+            assert sock.recv(5) == b"INFO "
+        assert server.url == f"nats://127.0.0.1:{server.port}"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port))
+
+
+def test_a_server_thread_that_cannot_start_raises_in_the_caller() -> None:
+    with ServerThread(ANY) as server, pytest.raises(OSError, match="in use"):
+        ServerThread(ANY.at("127.0.0.1", server.port)).start()
+
+
+def test_a_server_is_up_quickly() -> None:
+    begin = time.monotonic()
+    with ServerThread(ANY):
+        assert time.monotonic() - begin < 1.0
+
+
+def test_the_store_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+    make_durable_folder(tmp_path / "a" / "b" / "jetstream")
+    assert (tmp_path / "a" / "b" / "jetstream").is_dir()
+
+
+def test_a_file_in_place_of_the_store_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="storage directory is not a directory"):
+        make_durable_folder(tmp_path / "file" / "jetstream")

@@ -1,0 +1,148 @@
+"""`natsctl server run` as other programs meet it: lines on stderr, files, signals, exit status."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "natsctl.server"]
+
+
+class Running:
+    """A server process whose stderr goes to a file."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.log_path = folder / "stderr"
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen([*COMMAND, "-a", "127.0.0.1", "-p", "-1", *flags], stderr=log)
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if match := re.search(pattern, self.log, re.MULTILINE):
+                return match
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"no {pattern!r} in:\n{self.log}")
+
+    @property
+    def port(self) -> int:
+        return int(self.wait_for(r"Listening for client connections on 127\.0\.0\.1:(\d+)")[1])
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[list[Running]]:
+    """A list that ends, at the end of the test, every server put into it."""
+    servers: list[Running] = []
+    yield servers
+    for server in servers:
+        if server.process.poll() is None:
+            server.end(signal.SIGKILL)
+
+
+def run(*flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *flags], capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_the_version_line_begins_as_clients_parse_it() -> None:
+    for flag in ("-v", "--version"):
+        done = run(flag)
+        assert done.returncode == 0
+        assert re.match(r"nats-server: v2\.10\.29 \(natsctl [0-9.]+\)\n$", done.stdout)
+
+
+def test_help_goes_to_stdout() -> None:
+    done = run("-h")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--store_dir" in done.stdout
+
+
+@pytest.mark.parametrize("flags", [["--nonsense"], ["-m", "8222"], ["-c", "file"], ["--cluster", "nats://x:1"], ["-p"]])
+def test_a_wrong_command_line_is_a_usage_error(flags: list[str]) -> None:
+    done = run(*flags)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert flags[0].lstrip("-") in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_lines_and_a_clean_stop(tmp_path: Path, running: list[Running], number: signal.Signals) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    server.wait_for(r"^\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready$")
+    server.wait_for(r"\[INF\] Server id is N[A-Z2-7]{55}$")
+    assert server.log.startswith(f"[{server.process.pid}] ")
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        assert sock.recv(5) == b"INFO "
+        assert server.end(number) == 0
+        assert sock.recv(1 << 16).endswith(b"\r\n")
+        assert sock.recv(1) == b""
+
+
+def test_pid_and_ports_files_live_as_long_as_the_server(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path, "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path))
+    running.append(server)
+    server.wait_for("Server is ready")
+    ports = tmp_path / f"nats-server_{server.process.pid}.ports"
+    assert json.loads(ports.read_text()) == {"nats": [f"nats://127.0.0.1:{server.port}"]}
+    assert int((tmp_path / "pid").read_text()) == server.process.pid
+    assert server.end(signal.SIGTERM) == 0
+    assert not ports.exists()
+    assert not (tmp_path / "pid").exists()
+
+
+def test_a_port_in_use_is_a_fatal_line_and_status_1(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    done = run("-a", "127.0.0.1", "-p", str(server.port))
+    assert done.returncode == 1
+    assert re.search(rf"\[FTL\] .*127\.0\.0\.1:{server.port}.*address already in use", done.stderr)
+
+
+def test_a_store_folder_that_is_a_file_is_a_fatal_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert "[FTL] storage directory is not a directory" in done.stderr
+
+
+def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path, running: list[Running]) -> None:
+    path = tmp_path / "log"
+    server = Running(tmp_path, "-l", str(path))
+    running.append(server)
+    deadline = time.monotonic() + 10
+    while "Server is ready" not in (path.read_text() if path.exists() else "") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    path.rename(tmp_path / "old")
+    os.kill(server.process.pid, signal.SIGUSR1)
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.end(signal.SIGTERM) == 0
+    assert "Server Exiting" in path.read_text()
+    assert server.log == ""
+
+
+def test_hup_does_not_end_the_server(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    server.wait_for("Server is ready")
+    os.kill(server.process.pid, signal.SIGHUP)
+    server.wait_for("without a configuration file")
+    assert server.end(signal.SIGTERM) == 0
