@@ -12,6 +12,7 @@ kept). The first fault is final: later bytes are dropped.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
@@ -21,8 +22,14 @@ CRLF = b"\r\n"
 BLANKS = b" \t"
 MAX_SIZE_DIGITS = 9
 """Digits of a size in an argument line. Source: the reference refuses longer ones as malformed."""
-FAST_SIZES = {b"%d" % n: n for n in range(8192)}
-"""Sizes that are looked up instead of parsed; the look-up also proves that the text is a plain number."""
+MAX_FAST_SIZE = 8191
+"""Bytes of body up to which a size is looked up instead of parsed."""
+
+
+@lru_cache(maxsize=8)
+def fast_sizes(most: int) -> dict[bytes, int]:
+    """Return the sizes up to `most` by their text; finding one also proves that the text is a plain number."""
+    return {b"%d" % size: size for size in range(most + 1)}
 
 
 def parse_size(text: bytes) -> int:
@@ -48,8 +55,7 @@ class Framing:
         self._pending: tuple[Op, int] | None = None
         self._body = bytearray()
         self._missing = 0
-        most = limits.max_payload
-        self._sizes = FAST_SIZES if most >= len(FAST_SIZES) else {t: n for t, n in FAST_SIZES.items() if n <= most}
+        self._sizes = fast_sizes(min(limits.max_payload, MAX_FAST_SIZE))
 
     @property
     def buffered_bytes(self) -> int:

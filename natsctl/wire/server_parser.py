@@ -9,7 +9,7 @@ from natsctl.wire.framing import CRLF, Framing, parse_size
 from natsctl.wire.ops import ERR, INFO, MSG, OK, PING, PONG, Op
 
 CLIENT_LIMITS = Limits(max_control_line=1 << 20, max_payload=64 << 20)
-"""A server's INFO is longer than a control line, and its max_payload is its own affair; 64 MiB is the most it may set."""
+"""A server's INFO is longer than a control line, and 64 MiB is the most that it may set as its max_payload."""
 
 
 class ServerParser(Framing):

@@ -24,13 +24,15 @@ SEEDS = [
     b"PUB foo.bar _INBOX.abc.def 11\r\nhello\r\nworl\r\n",
     b"PUB foo 0\r\n\r\n",
     b"PUB foo 5\n\r\n\r\n\r\r\n",
-    b"HPUB foo r 22 27\r\nNATS/1.0\r\nA: bcdefgh\r\n\r\nhello\r\n"[:-2] + b"\r\n",
+    b"HPUB foo r 23 28\r\nNATS/1.0\r\nA: bcdefg\r\n\r\nhello\r\n",
     b"HPUB foo 12 17\r\nNATS/1.0\r\n\r\nhello\r\n",
     b"PUB foo 150\r\n" + b"0123456789" * 15 + b"\r\n",
     b"INFO {}\r\n",
     b"+OK\r\n",
 ]
-TOKENS = [b"PUB", b"HPUB", b"SUB", b" ", b"\t", b"\r\n", b"\n", b"\r", b"0", b"5", b"-1", b"foo", b">", b"*", b"\x00", b"\xff", b"999999999", b"'"]  # fmt: skip
+VERBS = [b"PUB", b"HPUB", b"SUB"]
+BYTES = [b" ", b"\t", b"\r\n", b"\n", b"\r", b"\x00", b"\xff", b"'"]
+TOKENS = [*VERBS, *BYTES, b"0", b"5", b"-1", b"999999999", b"foo", b">", b"*"]
 
 
 def whole(data: bytes) -> tuple[list[Op], FaultKind | None]:
