@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from natsctl.client.manager import Manager
+    from natsctl.client.servers import Target
+    from natsctl.client.settings import Settings
 
 T = TypeVar("T")
 
@@ -48,13 +50,33 @@ class GlobalOptions:
     trace: bool = False
     no_input: bool = False
 
+    def settings(self) -> Settings:
+        """What the flags say about the server and the login."""
+        from natsctl.client.settings import Settings
+
+        return Settings(
+            url=self.server or "",
+            user=self.user or "",
+            password=self.password or "",
+            token=self.token or "",
+            creds=self.creds or "",
+            nkey=self.nkey or "",
+            cert=self.tlscert or "",
+            key=self.tlskey or "",
+            ca=self.tlsca or "",
+            tls_first=self.tlsfirst,
+            jetstream_domain=self.js_domain or "",
+            jetstream_api_prefix=self.js_api_prefix or "",
+            inbox_prefix=self.inbox_prefix or "",
+            timeout_s=self.timeout,
+        )
+
 
 @dataclass(slots=True)
 class Session:
     """What a command function is given first: `run` its requests, look at `interactive` before asking anything."""
 
     options: GlobalOptions = field(default_factory=GlobalOptions)
-    json: bool = False
     _runner: asyncio.Runner | None = None
     _manager: Manager | None = None
     _embedded: Any = None
@@ -91,8 +113,48 @@ class Session:
         return await work(self._manager)
 
     async def _connect(self) -> Manager:
+        from natsctl import __version__
+        from natsctl.client.dial import NobodyListens, connect
+        from natsctl.client.manager import Manager
+        from natsctl.client.servers import TargetKind
 
-        raise NotImplementedError
+        target = self.target()
+        name = f"natsctl {__version__}"
+        try:
+            connection = await connect(target, name=name, trace=self.options.trace)
+        except NobodyListens:
+            if target.kind is not TargetKind.DEFAULT:
+                raise
+            connection = await connect(await self._embed(target), name=name, trace=self.options.trace)
+        return Manager(connection)
+
+    def target(self) -> Target:
+        """The server that options, environment and contexts choose; raises UsageError, or ContextNotFound with a hint."""
+        from natsctl.cli.suggest import did_you_mean
+        from natsctl.client.contexts import ContextNotFound
+        from natsctl.client.servers import resolve
+
+        options = self.options
+        try:
+            return resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
+        except ContextNotFound as failure:
+            asked = options.context or os.environ.get("NATS_CONTEXT", "")
+            failure.hint = did_you_mean(asked, failure.known) or failure.hint
+            raise
+
+    async def _embed(self, target: Target) -> Target:
+        """The same target at the embedded server, started here unless another command has one running on the folder."""
+        import asyncio
+        from dataclasses import replace
+
+        from natsctl.cli.output import note
+        from natsctl.server.embedded import EmbeddedServer
+
+        embedded = EmbeddedServer(data_folder())
+        url = await asyncio.to_thread(embedded.start)
+        self._embedded = embedded
+        note(f"using the embedded server on {data_folder()}")
+        return replace(target, urls=(url,), origin="embedded")
 
     def close(self) -> None:
         """End the connection, the loop and, if this command started it, the embedded server."""

@@ -22,22 +22,12 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
-class ExitWith(Exception):
-    """Ends a command early with that exit code and nothing to say, as when `--dry-run` found differences."""
-
-    def __init__(self, code: ExitCode) -> None:
-        super().__init__(code.name)
-        self.code = code
-
-
 def exit_code_of(failure: BaseException) -> ExitCode:
     """The one mapping from what went wrong to the exit code of the table."""
-    if isinstance(failure, ExitWith):
-        return failure.code
     if isinstance(failure, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    code = getattr(failure, "exit_code", None)
-    return ExitCode(code) if code in ExitCode.__members__.values() else ExitCode.FAILED
+    code = getattr(failure, "exit_code", ExitCode.FAILED)
+    return ExitCode(code) if code in {int(known) for known in ExitCode} else ExitCode.FAILED
 
 
 def error_object(failure: BaseException) -> dict[str, Any]:
@@ -59,5 +49,6 @@ def render_error(failure: BaseException, as_json: bool) -> str:
     if as_json:
         return json.dumps(error_object(failure), ensure_ascii=False)
     hint = getattr(failure, "hint", None)
-    text = f"natsctl: error: {str(failure) or type(failure).__name__}"
+    err_code = getattr(getattr(failure, "error", None), "err_code", 0)
+    text = f"natsctl: error: {str(failure) or type(failure).__name__}{f' ({err_code})' if err_code else ''}"
     return f"{text}\n  {hint}" if hint else text

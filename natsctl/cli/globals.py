@@ -1,14 +1,25 @@
-"""The options that every command takes, before or after its name."""
+"""The options that every command takes, before or after its name, and how they are taken out of the words of a command line.
+
+They are not Typer's: root help must not import it, and Typer knows options of a group only before the command. What a command
+declares under the same spelling is the command's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from natsctl.cli.app import Option, Parameter
-from natsctl.cli.context import GlobalOptions
+from natsctl.api.errors import UsageError
 
-_MARK = "@"
+
+class GlobalFlag(NamedTuple):
+    """One global option; a switch has no `metavar` and gives True."""
+
+    name: str
+    spellings: tuple[str, ...]
+    metavar: str
+    help: str
+    read: Callable[[str], Any] = str
 
 
 def _seconds(text: str) -> float:
@@ -24,43 +35,88 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _flag(
-    name: str, *flags: str, help: str, metavar: str = "", read: Callable[[str], Any] = str, hidden: bool = False
-) -> Parameter:
-    spec = Option(*flags, help=help, metavar=metavar, hidden=hidden)
-    return Parameter(_MARK + name, spec, read, default=None, switch=not metavar)
-
-
 GLOBAL_FLAGS = (
-    _flag("server", "-s", "--server", metavar="URL", help="server URL or host:port, several with commas (NATS_URL)"),
-    _flag("user", "--user", metavar="USER", help="user name, or without --password a token (NATS_USER)"),
-    _flag("password", "--password", metavar="PASSWORD", help="password (NATS_PASSWORD)"),
-    _flag("token", "--token", metavar="TOKEN", help="token (NATS_TOKEN)"),
-    _flag("creds", "--creds", metavar="FILE", help="user credentials (NATS_CREDS)"),
-    _flag("nkey", "--nkey", metavar="FILE", help="user NKey seed (NATS_NKEY)"),
-    _flag("tlscert", "--tlscert", metavar="FILE", help="TLS public certificate (NATS_CERT)"),
-    _flag("tlskey", "--tlskey", metavar="FILE", help="TLS private key (NATS_KEY)"),
-    _flag("tlsca", "--tlsca", metavar="FILE", help="TLS certificate authority chain (NATS_CA)"),
-    _flag("tlsfirst", "--tlsfirst", "--tls-first", help="TLS handshake before the server's INFO"),
-    _flag("timeout", "--timeout", metavar="DURATION", read=_seconds, help="time to wait for an answer [5s]"),
-    _flag("context", "--context", metavar="NAME", help="configuration context of the nats tool (NATS_CONTEXT)"),
-    _flag("no_context", "--no-context", help="ignore the selected context"),
-    _flag("js_domain", "--js-domain", "--domain", metavar="NAME", help="JetStream domain"),
-    _flag("js_api_prefix", "--js-api-prefix", metavar="PREFIX", help="subject prefix of the JetStream API"),
-    _flag("inbox_prefix", "--inbox-prefix", metavar="PREFIX", help="subject prefix of answers"),
-    _flag("trace", "--trace", help="show each JetStream API request and answer on stderr"),
-    _flag("no_input", "--no-input", help="never ask; what is not given takes its default (NATSCTL_NO_INPUT)"),
-    _flag("help", "-h", "--help", help="show help"),
-    _flag("version", "--version", help="show the version"),
+    GlobalFlag("server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)"),
+    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)"),
+    GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
+    GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
+    GlobalFlag("creds", ("--creds",), "FILE", "user credentials (NATS_CREDS)"),
+    GlobalFlag("nkey", ("--nkey",), "FILE", "user NKey seed (NATS_NKEY)"),
+    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)"),
+    GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
+    GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
+    GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),
+    GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
+    GlobalFlag("context", ("--context",), "NAME", "configuration context of the nats tool (NATS_CONTEXT)"),
+    GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
+    GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
+    GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
+    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
+    GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
+    GlobalFlag("no_input", ("--no-input",), "", "never ask; what is not given takes its default (NATSCTL_NO_INPUT)"),
+    GlobalFlag("help", ("-h", "--help"), "", "show help"),
+    GlobalFlag("version", ("--version",), "", "show the version"),
 )
 
-
-def given_globals(given: dict[str, Any]) -> dict[str, Any]:
-    """Of the values that were given, the global ones by their plain name."""
-    return {name[len(_MARK) :]: value for name, value in given.items() if name.startswith(_MARK)}
+_BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
 
 
-def global_options(given: dict[str, Any]) -> GlobalOptions:
-    """The session's options from the plain values that were given."""
-    known = GlobalOptions.__dataclass_fields__
-    return GlobalOptions(**{name: value for name, value in given.items() if name in known})
+def all_spellings() -> list[str]:
+    """Every global option as it may be written."""
+    return list(_BY_SPELLING)
+
+
+def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The global options before the first word that is none, and the words from there on."""
+    given: dict[str, Any] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        flag = _BY_SPELLING.get(left[0].partition("=")[0])
+        if flag is None:
+            from natsctl.cli.suggest import did_you_mean
+
+            raise UsageError(f"unknown flag {left[0]}", hint=did_you_mean(left[0], _BY_SPELLING))
+        _take(flag, left, given)
+    return given, left
+
+
+def take_out(words: Sequence[str], own: Mapping[str, bool]) -> tuple[dict[str, Any], list[str]]:
+    """The global options among a command's words, and the words without them.
+
+    `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after `--` stay.
+    """
+    given: dict[str, Any] = {}
+    kept: list[str] = []
+    left = list(words)
+    while left:
+        name, equals, _ = left[0].partition("=")
+        if left[0] == "--":
+            kept += left
+            break
+        if name in own:
+            kept.append(left.pop(0))
+            if own[name] and not equals and left:
+                kept.append(left.pop(0))
+        elif name in _BY_SPELLING:
+            _take(_BY_SPELLING[name], left, given)
+        else:
+            kept.append(left.pop(0))
+    return given, kept
+
+
+def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
+    """Move one option with its value from the words to what was given; raises UsageError."""
+    name, equals, value = left.pop(0).partition("=")
+    if not flag.metavar:
+        if equals:
+            raise UsageError(f"{name} takes no value")
+        given[flag.name] = True
+        return
+    if not equals:
+        if not left:
+            raise UsageError(f"{name} needs a value ({flag.metavar})")
+        value = left.pop(0)
+    try:
+        given[flag.name] = flag.read(value)
+    except ValueError as failure:
+        raise UsageError(f"{name}: {failure}") from failure

@@ -1,94 +1,176 @@
-"""The JetStream API as typed requests on one connection."""
+"""The JetStream API as typed requests on one connection.
+
+Every method raises ApiFailure for an error answer, Unreachable for no responders or no answer in time, NotAuthorised for a
+subject that the server refuses. A config may be a model, or the plain JSON object with fields that the model does not know.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiFailure
+from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
-    from natsctl.api.account import AccountInfo
     from natsctl.api.answers import (
+        AccountInfoAnswer,
+        ConsumerCreateAnswer,
         ConsumerDeleteAnswer,
+        ConsumerInfoAnswer,
         ConsumerPauseAnswer,
+        StreamCreateAnswer,
         StreamDeleteAnswer,
+        StreamInfoAnswer,
         StreamMsgDeleteAnswer,
         StreamMsgGetAnswer,
         StreamPurgeAnswer,
+        StreamUpdateAnswer,
     )
     from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
-    from natsctl.api.messages import PubAck
     from natsctl.api.stream import StreamConfig, StreamInfo
-    from natsctl.client.connection import Connection, Message
+    from natsctl.client.answer import Answer, Listing
+    from natsctl.client.connection import Connection
 
-T = TypeVar("T")
-
-
-class Answer(Generic[T]):
-    """A server's answer: `raw` is the JSON object exactly as sent, `value` the same as a typed model (decoded on first use)."""
-
-    body: bytes
-    subject: str
-
-    @property
-    def raw(self) -> dict[str, Any]: ...
-
-    @property
-    def value(self) -> T: ...
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
 
 
 class Manager:
-    """Typed JetStream requests.
+    """JetStream on one connection; messages are read and written by client/messages.py."""
 
-    Every method raises ApiFailure for an error answer, Unreachable for no responders, no JetStream or a timeout, NotAuthorised for a refused
-    subject. Requests wait `timeout_s` of the connection unless said otherwise.
-    """
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.requests = Requests(connection)
 
-    connection: Connection
+    # -- account
 
-    # account
-    async def account_info(self) -> Answer[AccountInfo]: ...
+    async def account_info(self) -> Answer[AccountInfoAnswer]:
+        """Use and limits of the account."""
+        return await self.requests.ask(endpoints.INFO)
 
-    # streams; `config` may be a StreamConfig or the plain JSON object, whose unknown fields are then sent too
-    async def stream_create(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamInfo]: ...
-    async def stream_update(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamInfo]: ...
+    # -- streams
+
+    async def stream_create(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamCreateAnswer]:
+        """Create the stream that `config` names; an equal one that exists is an answer too."""
+        return await self.requests.ask(endpoints.STREAM_CREATE, _field(config, "name"), body=config)
+
+    async def stream_update(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamUpdateAnswer]:
+        """Replace the whole configuration of the stream that `config` names."""
+        return await self.requests.ask(endpoints.STREAM_UPDATE, _field(config, "name"), body=config)
+
     async def stream_info(
         self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False
-    ) -> Answer[StreamInfo]: ...
-    async def stream_delete(self, stream: str) -> Answer[StreamDeleteAnswer]: ...
+    ) -> Answer[StreamInfoAnswer]:
+        """Configuration and state; `subjects_filter` counts messages by subject, over all pages."""
+        body: dict[str, Any] = {}
+        if deleted_details:
+            body["deleted_details"] = True
+        if not subjects_filter:
+            return await self.requests.ask(endpoints.STREAM_INFO, stream, body=body or None)
+        body["subjects_filter"] = subjects_filter
+        answer = await self.requests.ask(endpoints.STREAM_INFO, stream, body=body)
+        raw = answer.raw
+        offset = int(raw.get("limit") or 0)
+        while 0 < offset < int(raw.get("total") or 0):
+            page = (await self.requests.ask(endpoints.STREAM_INFO, stream, body={**body, "offset": offset})).raw
+            subjects = raw.setdefault("state", {}).setdefault("subjects", {})
+            subjects.update(page.get("state", {}).get("subjects") or {})
+            offset += int(page.get("limit") or 0) or int(raw["total"])
+        return answer
+
+    async def stream_delete(self, stream: str) -> Answer[StreamDeleteAnswer]:
+        """Delete a stream with its messages and consumers."""
+        return await self.requests.ask(endpoints.STREAM_DELETE, stream)
+
     async def stream_purge(
         self, stream: str, *, filter: str = "", seq: int = 0, keep: int = 0
-    ) -> Answer[StreamPurgeAnswer]: ...
-    async def stream_names(self, *, subject: str = "") -> list[str]: ...
-    async def stream_list(self, *, subject: str = "") -> list[Answer[StreamInfo]]: ...
-    async def message_get(self, stream: str, *, seq: int = 0, last_by_subj: str = "") -> Answer[StreamMsgGetAnswer]: ...
-    async def message_delete(
-        self, stream: str, seq: int, *, no_erase: bool = False
-    ) -> Answer[StreamMsgDeleteAnswer]: ...
+    ) -> Answer[StreamPurgeAnswer]:
+        """Remove messages: those on `filter`, below `seq` (exclusive), or all but the newest `keep`."""
+        said = {"filter": filter, "seq": seq, "keep": keep}
+        body = {name: value for name, value in said.items() if value}
+        return await self.requests.ask(endpoints.STREAM_PURGE, stream, body=body or None)
 
-    # consumers
+    async def stream_names(self, *, subject: str = "") -> Listing[str]:
+        """The names of all streams, or of those that take messages on `subject`."""
+        body = {"subject": subject} if subject else None
+        return await self.requests.names(endpoints.STREAM_NAMES, "streams", body=body)
+
+    async def stream_list(self, *, subject: str = "") -> Listing[Answer[StreamInfo]]:
+        """Configuration and state of all streams, or of those that take messages on `subject`."""
+        from natsctl.api.stream import StreamInfo
+
+        body = {"subject": subject} if subject else None
+        return await self.requests.entries(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
+
+    async def message_get(
+        self, stream: str, *, seq: int = 0, last_by_subj: str = "", next_by_subj: str = ""
+    ) -> Answer[StreamMsgGetAnswer]:
+        """One stored message: by sequence, the last on a subject, or the next on a subject from `seq` on."""
+        said = {"seq": seq, "last_by_subj": last_by_subj, "next_by_subj": next_by_subj}
+        body = {name: value for name, value in said.items() if value}
+        return await self.requests.ask(endpoints.STREAM_MSG_GET, stream, body=body)
+
+    async def message_delete(self, stream: str, seq: int, *, no_erase: bool = False) -> Answer[StreamMsgDeleteAnswer]:
+        """Remove one message; its bytes are overwritten unless `no_erase`."""
+        body: dict[str, Any] = {"seq": seq, **({"no_erase": True} if no_erase else {})}
+        return await self.requests.ask(endpoints.STREAM_MSG_DELETE, stream, body=body)
+
+    # -- consumers
+
     async def consumer_create(
         self, stream: str, config: ConsumerConfig | dict[str, Any], *, action: str = ""
-    ) -> Answer[ConsumerInfo]: ...
-    async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfo]: ...
-    async def consumer_delete(self, stream: str, consumer: str) -> Answer[ConsumerDeleteAnswer]: ...
-    async def consumer_names(self, stream: str) -> list[str]: ...
-    async def consumer_list(self, stream: str) -> list[Answer[ConsumerInfo]]: ...
-    async def consumer_pause(self, stream: str, consumer: str, until: str) -> Answer[ConsumerPauseAnswer]: ...
-    def consumer_next(
-        self, stream: str, consumer: str, *, batch: int = 1, expires_s: float | None = None, no_wait: bool = False
-    ) -> AsyncIterator[Message]: ...
+    ) -> Answer[ConsumerCreateAnswer]:
+        """Create or update a consumer; `action` "create" refuses one that exists otherwise, "update" one that does not exist.
 
-    # messages
-    async def publish(self, subject: str, body: bytes, headers: dict[str, str] | None = None) -> Answer[PubAck]: ...
+        The name is `durable_name` or `name` of the config; without either the server names an ephemeral one.
+        """
+        name = _field(config, "name") or _field(config, "durable_name")
+        body: dict[str, Any] = {"stream_name": stream, "config": config}
+        if action:
+            body["action"] = action
+        tokens = [stream]
+        if name:
+            tokens.append(name)
+            if (filtered := _field(config, "filter_subject")) and " " not in filtered:
+                tokens.append(filtered)
+        return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body)
+
+    async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer]:
+        """Configuration and state of a consumer."""
+        return await self.requests.ask(endpoints.CONSUMER_INFO, stream, consumer)
+
+    async def consumer_delete(self, stream: str, consumer: str) -> Answer[ConsumerDeleteAnswer]:
+        """Delete a consumer."""
+        return await self.requests.ask(endpoints.CONSUMER_DELETE, stream, consumer)
+
+    async def consumer_names(self, stream: str) -> Listing[str]:
+        """The names of a stream's consumers."""
+        return await self.requests.names(endpoints.CONSUMER_NAMES, "consumers", stream)
+
+    async def consumer_list(self, stream: str) -> Listing[Answer[ConsumerInfo]]:
+        """Configuration and state of a stream's consumers."""
+        from natsctl.api.consumer import ConsumerInfo
+
+        return await self.requests.entries(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
+
+    async def consumer_pause(self, stream: str, consumer: str, until: str = "") -> Answer[ConsumerPauseAnswer]:
+        """Pause deliveries until that time (RFC 3339), or resume them."""
+        body = {"pause_until": until} if until else None
+        return await self.requests.ask(endpoints.CONSUMER_PAUSE, stream, consumer, body=body)
+
+    async def stream_exists(self, stream: str) -> bool:
+        """Whether there is such a stream."""
+        try:
+            await self.stream_info(stream)
+        except ApiFailure as failure:
+            if failure.err_code == STREAM_NOT_FOUND:
+                return False
+            raise
+        return True
 
 
-class Subscription:
-    """A running subscription; iterate it for messages until `limit` messages came or `stop` was called."""
-
-    def __aiter__(self) -> AsyncIterator[Message]: ...
-
-    async def stop(self) -> None: ...
-
-
-_ = json
+def _field(config: Any, name: str) -> str:
+    """A text field of a model or of a plain object, "" when it has none."""
+    value = config.get(name) if isinstance(config, dict) else getattr(config, name, None)
+    return value or ""

@@ -1,0 +1,89 @@
+"""`account info` as a page: who is connected where, and what JetStream holds and allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from natsctl.api.account import AccountInfo, AccountLimits, Tier
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.values import count, duration, safe, yes
+
+UNLIMITED = "Unlimited"
+
+
+def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Mapping[str, Any]) -> Page:
+    """The page; `info` is None where JetStream does not answer, `user` empty where the server does not tell who it is."""
+    page = Page("Account Information")
+    _connection(page.section(), server, user)
+    _permissions(page, user.get("permissions") or {})
+    if info is not None:
+        domain = f" for domain {safe(info.domain)}" if info.domain else ""
+        _tier(page, f"JetStream Account Information{domain}", info)
+        for name, tier in sorted(info.tiers.items()):
+            _tier(page, f"Tier {safe(name)}", tier)
+    return page
+
+
+def _connection(section: Section, server: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+    section.maybe("User", safe(str(user.get("user") or "")))
+    section.maybe("Account", safe(str(user.get("account") or "")))
+    if expires := user.get("expires"):
+        section.row("Expires", duration(int(expires)))
+    section.row("Client ID", str(server.get("client_id", "")))
+    section.maybe("Client IP", safe(str(server.get("client_ip") or "")))
+    section.row("RTT", duration(int(server.get("rtt_ns", 0))))
+    section.row("Headers Supported", yes(bool(server.get("headers"))))
+    section.row("Maximum Payload", format_size(int(server.get("max_payload", 0))))
+    section.maybe("Connected Cluster", safe(str(server.get("cluster") or "")))
+    section.row("Connected URL", safe(str(server.get("url", ""))))
+    section.row("Connected Server ID", safe(str(server.get("server_id", ""))))
+    section.row("Connected Server Version", safe(str(server.get("version", ""))))
+    section.maybe("Connected Server Name", _name(server))
+    section.row("TLS Connection", yes(bool(server.get("tls"))))
+
+
+def _name(server: Mapping[str, Any]) -> str:
+    name = str(server.get("server_name") or "")
+    return "" if name == server.get("server_id") else safe(name)
+
+
+def _permissions(page: Page, permissions: Mapping[str, Any]) -> None:
+    section = page.section("Connection Permissions")
+    for act in ("publish", "subscribe"):
+        rules = permissions.get(act) or {}
+        for verb in ("allow", "deny"):
+            section.many(f"{act.title()} {verb.title()}", [safe(str(subject)) for subject in rules.get(verb) or ()])
+
+
+def _tier(page: Page, title: str, tier: Tier) -> None:
+    limits = tier.limits
+    section = page.section(title)
+    section.row("Memory", _used(tier.memory, limits.max_memory, tier.reserved_memory))
+    section.row("Memory Per Stream", _most(limits.memory_max_stream_bytes))
+    section.row("Storage", _used(tier.storage, limits.max_storage, tier.reserved_storage))
+    section.row("Storage Per Stream", _most(limits.storage_max_stream_bytes))
+    section.row("Streams", f"{count(tier.streams)} of {_number(limits.max_streams)}")
+    section.row("Consumers", f"{count(tier.consumers)} of {_number(limits.max_consumers)}")
+    _requirements(section, limits)
+
+
+def _requirements(section: Section, limits: AccountLimits) -> None:
+    if limits.max_bytes_required:
+        section.row("Stream Requires Max Bytes Set", "true")
+    if limits.max_ack_pending > 0:
+        section.row("Consumer Maximum Ack Pending", count(limits.max_ack_pending))
+
+
+def _used(used: int, most: int, reserved: int) -> str:
+    text = f"{format_size(used)} of {_most(most)}"
+    return f"{text} ({format_size(reserved)} reserved)" if reserved else text
+
+
+def _most(limit: int) -> str:
+    return UNLIMITED if limit < 0 else format_size(limit) if limit else UNLIMITED
+
+
+def _number(limit: int) -> str:
+    return UNLIMITED if limit < 0 else count(limit)

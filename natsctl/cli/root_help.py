@@ -1,0 +1,55 @@
+"""The page of `natsctl --help`, made from tables: no command and no framework is loaded for it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
+from natsctl.cli.output import width
+
+if TYPE_CHECKING:
+    from natsctl.cli.main import Noun
+
+_INDENT = "  "
+
+
+def render_root_help(nouns: Sequence[Noun]) -> str:
+    """The page as text, laid out for the terminal's width."""
+    return "\n".join(
+        [
+            "usage: natsctl [flags] <command> [arguments]",
+            "",
+            "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server",
+            "or on the included one.",
+            "",
+            "Commands:",
+            *_columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in nouns]),
+            "",
+            "Flags, before or after the command:",
+            *_columns([(_spelling(flag), flag.help) for flag in GLOBAL_FLAGS]),
+            "",
+            "`natsctl <command> --help` explains a command.",
+            "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable,",
+            "            6 not authorised, 7 nothing received, 10 drift, 130 interrupted.",
+        ]
+    )
+
+
+def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Two columns, the right one wrapped."""
+    left_width = max(len(left) for left, _ in rows)
+    room = max(width() - left_width - len(_INDENT) - 2, 24)
+    lines = []
+    for left, right in rows:
+        first, *more = textwrap.wrap(right, room)
+        lines.append(f"{_INDENT}{left:<{left_width}}  {first}")
+        lines += [f"{_INDENT}{'':<{left_width}}  {line}" for line in more]
+    return lines
+
+
+def _spelling(flag: GlobalFlag) -> str:
+    short = next((spelling for spelling in flag.spellings if not spelling.startswith("--")), "")
+    long = next(spelling for spelling in flag.spellings if spelling.startswith("--"))
+    return f"{short + ', ' if short else '    '}{long}{' ' + flag.metavar if flag.metavar else ''}"

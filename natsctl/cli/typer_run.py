@@ -1,0 +1,126 @@
+"""Running a noun's Typer app: global options taken out, Typer's own failures as natsctl's."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.context import GlobalOptions, Session
+from natsctl.cli.globals import all_spellings, take_out
+from natsctl.cli.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from natsctl.cli.main import Noun
+
+_USE_RICH = "TYPER_USE_RICH"
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
+    """The exit code of a noun's command; raises UsageError and whatever the command raises."""
+    typer_main = _import_typer()
+    app = importlib.import_module(f"natsctl.cli.{noun.name}").app
+    command = typer_main.get_group(app) if noun.group else typer_main.get_command(app)
+    if noun.raw:
+        arguments = list(words)
+    else:
+        target, own = _flags_of(command, words)
+        more, arguments = take_out(words, own)
+        given = {**given, **more}
+        _read_plainly(target)
+    if "help" in given:
+        arguments.append("--help")
+    session = Session(_options(given))
+    if not noun.raw:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _run(command, arguments, f"natsctl {noun.name}", session)
+    finally:
+        session.close()
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End like Ctrl-C does, so that what was half done is cleared away."""
+    sys.exit(_TERMINATED)
+
+
+def _import_typer() -> Any:
+    """`typer.main`, told not to bring rich along: help and errors are plain text."""
+    before = os.environ.get(_USE_RICH)
+    os.environ[_USE_RICH] = "0"
+    try:
+        return importlib.import_module("typer.main")
+    finally:
+        if before is None:
+            del os.environ[_USE_RICH]
+        else:
+            os.environ[_USE_RICH] = before
+
+
+def _options(given: dict[str, Any]) -> GlobalOptions:
+    known = GlobalOptions.__dataclass_fields__
+    return GlobalOptions(**{name: value for name, value in given.items() if name in known})
+
+
+def _flags_of(command: Any, words: Sequence[str]) -> tuple[Any, dict[str, bool]]:
+    """The command that the words name, and its flags: whether each takes a value."""
+    for word in words:
+        commands = getattr(command, "find", None)
+        if commands is None:
+            break
+        if not word.startswith("-"):
+            found = commands(word)
+            if found is None:
+                break
+            command = found
+    own = {}
+    for parameter in command.params:
+        for spelling in (*parameter.opts, *parameter.secondary_opts):
+            if spelling.startswith("-"):
+                own[spelling] = not getattr(parameter, "is_flag", False)
+    return command, own
+
+
+def _read_plainly(command: Any) -> None:
+    from natsctl.cli.plain_values import read_plainly
+
+    read_plainly(command.params)
+
+
+def _run(command: Any, arguments: list[str], path: str, session: Session) -> int:
+    import typer
+
+    usage_error: Any = typer.BadParameter.__base__
+    click_error: Any = usage_error.__base__
+    try:
+        result = command.main(args=arguments, prog_name=path, standalone_mode=False, obj=session)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except usage_error as failure:
+        if not str(getattr(failure, "message", "")) or type(failure).__name__ == "NoArgsIsHelpError":
+            print(failure.format_message(), file=sys.stderr)
+            return UsageError.exit_code
+        raise _explained(failure, path) from None
+    except click_error as failure:
+        raise UsageError(failure.format_message()) from None
+    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _explained(failure: Any, path: str) -> UsageError:
+    """Typer's usage error as natsctl's, with what may have been meant."""
+    text = failure.format_message().strip().rstrip(".").partition(" Did you mean")[0].rstrip(".")
+    context = getattr(failure, "ctx", None)
+    hint = ""
+    unknown = getattr(failure, "option_name", "") if hasattr(failure, "possibilities") else ""
+    if unknown and context is not None:
+        flags = [spelling for parameter in context.command.params for spelling in parameter.opts]
+        text = f"unknown flag {unknown}"
+        hint = did_you_mean(unknown, [*flags, *all_spellings()])
+    where = context.command_path if context is not None else path
+    return UsageError(text, hint=hint or f"see {where} --help")

@@ -1,0 +1,246 @@
+"""One connection to a server, over nats-py.
+
+Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. What nats-py reports aside
+(a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose subject is
+refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter fails.
+
+All requests share one inbox subscription; `_waiting` has a future for each that is not yet answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.client.message import Message, to_message
+from natsctl.client.nats_py import client_class
+from natsctl.client.subscription import Subscription
+from natsctl.client.trace import Tracer
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from natsctl.client.servers import Target
+
+NO_RESPONDERS = 503
+_VIOLATION = "permissions violation for "
+
+
+class _Waiter:
+    """A request that waits for its answer."""
+
+    __slots__ = ("future", "subject")
+
+    def __init__(self, subject: str, future: asyncio.Future[Message]) -> None:
+        self.subject = subject
+        self.future = future
+
+
+class Connection:
+    """A live connection; `info` is the server's INFO, `url` where it is connected to."""
+
+    def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
+        self.target = target
+        self.tracer = tracer
+        self.timeout_s = target.timeout_s
+        self.url = ""
+        self.violations: list[str] = []
+        self._client: Client = client_class()()
+        self._waiting: dict[str, _Waiter] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._inbox = ""
+        self._requests = 0
+        self._connecting = True
+        self._lost: NatsctlError | None = None
+
+    # -- life
+
+    async def open(self, url: str, options: dict[str, Any]) -> None:
+        """Connect to `url`; raises what nats-py or the system raise."""
+        logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
+        try:
+            await self._client.connect(
+                url,
+                error_cb=self._on_error,
+                closed_cb=self._on_closed,
+                allow_reconnect=False,
+                connect_timeout=self.timeout_s,  # type: ignore[arg-type]  # nats-py passes seconds on to asyncio, which takes fractions
+                skip_subject_validation=True,
+                **options,
+            )
+        except BaseException:
+            with contextlib.suppress(OSError):
+                await self._client.close()
+            raise
+        self._connecting = False
+        self.url = url
+
+    async def close(self) -> None:
+        """End the connection; what was published is sent first."""
+        self._lost = self._lost or Unreachable("the connection is closed")
+        with contextlib.suppress(OSError):
+            await self._client.close()
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _on_error(self, failure: Exception) -> None:
+        if self._connecting:
+            # nats-py would try the same address again and again; raising here ends its loop with the true reason.
+            raise failure
+        text = str(failure).lower()
+        if _VIOLATION in text:
+            self._on_violation(text)
+            return
+        subscription = getattr(failure, "sub", None)
+        for one in self._subscriptions:
+            if subscription is not None and one.owns(subscription):
+                one.dropped += 1
+
+    def _on_violation(self, text: str) -> None:
+        """Fail whoever uses the subject that the server refused; nats-py gives its text in lower case."""
+        self.violations.append(text)
+        verb, _, quoted = text.partition(_VIOLATION)[2].partition(" to ")
+        subject = quoted.partition('"')[2].partition('"')[0]
+        for waiter in list(self._waiting.values()):
+            inbox_refused = verb == "subscription" and self._inbox.lower().startswith(subject.rstrip("*"))
+            if (waiter.subject.lower() == subject or inbox_refused) and not waiter.future.done():
+                waiter.future.set_exception(_refused(verb, waiter.subject if not inbox_refused else subject))
+        for subscription in self._subscriptions:
+            used = subscription.subject if verb == "subscription" else subscription.watched
+            if used.lower() == subject:
+                subscription.fail(_refused(verb, used))
+
+    async def _on_closed(self) -> None:
+        if self._lost is not None:
+            return
+        reason = str(self._client.last_error or "").removeprefix("nats: ")
+        self._lost = Unreachable(f"the connection to {self.target.shown} was lost{f': {reason}' if reason else ''}")
+        for waiter in self._waiting.values():
+            if not waiter.future.done():
+                waiter.future.set_exception(self._lost)
+        for subscription in self._subscriptions:
+            subscription.fail(self._lost)
+
+    # -- what the server said
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The server's INFO."""
+        return dict(self._client._server_info)
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes that a message may have here."""
+        return self._client.max_payload
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return bool(self.info.get("tls_required")) or self.url.startswith("wss://")
+
+    async def rtt_s(self) -> float:
+        """Seconds for a PING to be answered; raises Unreachable."""
+        before = asyncio.get_running_loop().time()
+        await self.flush()
+        return asyncio.get_running_loop().time() - before
+
+    # -- messages
+
+    async def publish(
+        self, subject: str, body: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Send a message; whether the server took it is known after `flush`. Raises UsageError for a bad subject or size."""
+        self._check(subject)
+        if len(body) > self.max_payload:
+            raise UsageError(f"the message has {len(body)} bytes, the server takes at most {self.max_payload}")
+        await self._client.publish(subject, body, reply=reply, headers=headers or None)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Return once the server has read all that was sent; raises Unreachable, or NotAuthorised if it refused a subject."""
+        self._check_live()
+        before = len(self.violations)
+        try:
+            await self._client.flush(timeout=timeout_s or self.timeout_s)  # type: ignore[arg-type]  # takes fractions too
+        except Exception as failure:
+            raise self._lost or Unreachable(f"no answer from {self.target.shown}: {failure}") from failure
+        for text in self.violations[before:]:
+            if "publish" in text:
+                raise NotAuthorised(text.removeprefix("nats: "))
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+        return str(self._client.new_inbox())
+
+    async def subscribe(self, subject: str, *, queue: str = "", limit: int = 0) -> Subscription:
+        """A running subscription, ended by itself after `limit` messages if that is above 0."""
+        self._check(subject)
+        subscription = Subscription(subject, limit, self._subscriptions.discard)
+        inner = await self._client.subscribe(subject, queue=queue, cb=subscription.take)
+        if limit:
+            await inner.unsubscribe(limit)
+            # nats-py would end its own task after the first of a burst that reaches the limit; the server keeps to it anyway.
+            inner._max_msgs = 0
+        subscription.attach(inner)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def request(
+        self,
+        subject: str,
+        body: bytes = b"",
+        *,
+        headers: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Message:
+        """The first answer; a status message such as `503` is an answer too.
+
+        Raises Unreachable when none comes in time, NotAuthorised when the server refuses the subject.
+        """
+        self._check(subject)
+        if not self._inbox:
+            self._inbox = f"{self.new_inbox()}."
+            await self._client.subscribe(f"{self._inbox}*", cb=self._on_answer)
+        self._requests += 1
+        token = f"{self._requests:x}"
+        waiter = _Waiter(subject, asyncio.get_running_loop().create_future())
+        self._waiting[token] = waiter
+        wait_s = timeout_s or self.timeout_s
+        try:
+            await self.publish(subject, body, reply=self._inbox + token, headers=headers)
+            async with asyncio.timeout(wait_s):
+                return await waiter.future
+        except TimeoutError:
+            raise Unreachable(f"no answer on {subject} within {wait_s:g}s") from None
+        finally:
+            del self._waiting[token]
+
+    async def _on_answer(self, msg: Msg) -> None:
+        waiter = self._waiting.get(msg.subject[len(self._inbox) :])
+        if waiter is not None and not waiter.future.done():
+            waiter.future.set_result(to_message(msg))
+
+    def _check_live(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    def _check(self, subject: str) -> None:
+        self._check_live()
+        if not subject or any(blank in subject for blank in " \t\r\n"):
+            raise UsageError(f"invalid subject {subject!r}: it is empty or has blanks")
+
+
+def _refused(verb: str, subject: str) -> NotAuthorised:
+    act = "publish to" if verb == "publish" else "subscribe to"
+    failure = NotAuthorised(
+        f"not authorised to {act} {subject}", hint="ask for the permission, or log in as another user"
+    )
+    failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+    return failure

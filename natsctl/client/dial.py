@@ -1,0 +1,72 @@
+"""Connecting to a target: every address in turn, and failures told by who must act."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Any
+
+from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.client.connection import Connection
+from natsctl.client.login import login_options, tls_context
+from natsctl.client.servers import Target, without_login
+from natsctl.client.trace import Tracer
+
+_REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
+
+
+class NobodyListens(Unreachable):
+    """The address refused the connection: no server is there."""
+
+
+async def connect(target: Target, *, name: str, trace: bool = False) -> Connection:
+    """A connection to the first address of the target that takes us, within its timeout each.
+
+    Raises NotAuthorised, NobodyListens or another Unreachable (of the last address tried), or UsageError for unreadable secrets.
+    """
+    options: dict[str, Any] = {"name": name, **login_options(target.settings)}
+    if target.settings.socks_proxy:
+        raise UsageError("SOCKS proxies are not supported", hint="the context sets socks_proxy")
+    if context := tls_context(target.settings, target.urls):
+        options["tls"] = context
+        options["tls_handshake_first"] = target.settings.tls_first
+    if target.settings.inbox_prefix:
+        options["inbox_prefix"] = target.settings.inbox_prefix.rstrip(".")
+    failure: NatsctlError | None = None
+    for url in target.urls:
+        connection = Connection(target, Tracer() if trace else None)
+        try:
+            async with asyncio.timeout(target.timeout_s):
+                await connection.open(url, options)
+        except Exception as reason:
+            failure = _explained(reason, url, target)
+            continue
+        if context and not connection.tls:
+            await connection.close()
+            raise Unreachable(
+                f"{without_login(url)} does not offer TLS", hint="drop tls:// and the TLS flags, or use another server"
+            )
+        return connection
+    raise failure or Unreachable(f"no server in {target.origin}")
+
+
+def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
+    """The failure of one address as a person needs it."""
+    where = without_login(url)
+    named = f" (from {target.origin})" if target.origin not in ("default", "--server") else ""
+    text = str(reason).removeprefix("nats: ").strip("'\" ")
+    if isinstance(reason, NatsctlError):
+        return reason
+    if any(refused in text.lower() for refused in _REFUSED):
+        return NotAuthorised(
+            f"{where}{named} refused the login: {text}",
+            hint="give --user and --password, --token, --creds or --nkey, or a --context that has them",
+        )
+    if isinstance(reason, ssl.SSLError):
+        return Unreachable(f"no TLS with {where}{named}: {text}", hint="check --tlsca, --tlscert and --tlskey")
+    if isinstance(reason, ConnectionRefusedError):
+        hint = "is the server running? `natsctl server run` starts one"
+        return NobodyListens(f"nobody listens at {where}{named}", hint=hint)
+    if isinstance(reason, TimeoutError):
+        return Unreachable(f"no answer from {where}{named} within {target.timeout_s:g}s")
+    return Unreachable(f"no connection to {where}{named}: {text or type(reason).__name__}")

@@ -1,0 +1,76 @@
+"""What nats-py is told to log in and encrypt with, from the settings of a target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import UsageError
+from natsctl.client.secrets import jwt_in, resolve_file, resolve_text, seed_in
+from natsctl.client.settings import Settings
+
+if TYPE_CHECKING:
+    import ssl
+
+
+def login_options(settings: Settings) -> dict[str, Any]:
+    """The keyword arguments of nats-py's `connect` for the login; raises UsageError for an unreadable secret.
+
+    Order: user, creds, nkey, JWT with seed, JWT alone; a token goes beside any of them. A user without a password is a token.
+    """
+    options: dict[str, Any] = {}
+    if settings.token:
+        options["token"] = resolve_text(settings.token, "token")
+    if settings.user and settings.password:
+        return {**options, "user": settings.user, "password": resolve_text(settings.password, "password")}
+    if settings.user:
+        return {**options, "token": settings.user}
+    if settings.creds:
+        text = resolve_file(settings.creds, "creds")
+        return {**options, **_signed(jwt_in(text, "creds"), seed_in(text, "creds"))}
+    if settings.nkey:
+        return {**options, "nkeys_seed_str": seed_in(resolve_file(settings.nkey, "nkey"), "nkey")}
+    if settings.user_jwt:
+        jwt = jwt_in(resolve_text(settings.user_jwt, "jwt"), "jwt")
+        seed = resolve_text(settings.user_seed, "seed") if settings.user_seed else ""
+        return {**options, **_signed(jwt, seed_in(seed, "seed") if seed else "")}
+    return options
+
+
+def _signed(jwt: str, seed: str) -> dict[str, Any]:
+    """The callbacks that show a JWT and sign the server's nonce; without a seed the JWT is a bearer token."""
+
+    def show() -> bytes:
+        return jwt.encode()
+
+    def sign(nonce: str) -> bytes:
+        if not seed:
+            return b""
+        import base64
+
+        import nkeys
+
+        pair = nkeys.from_seed(bytearray(seed.encode()))
+        try:
+            return base64.b64encode(pair.sign(nonce.encode()))
+        finally:
+            pair.wipe()
+
+    return {"user_jwt_cb": show, "signature_cb": sign}
+
+
+def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
+    """The TLS context that the settings or a tls:// or wss:// URL ask for, or None; raises UsageError for an unreadable file."""
+    wanted = settings.ca or settings.cert or settings.key or settings.tls_first
+    if not wanted and not any(url.startswith(("tls://", "wss://")) for url in urls):
+        return None
+    import ssl
+
+    if bool(settings.cert) != bool(settings.key):
+        raise UsageError("a TLS certificate and its key go together", hint="give both --tlscert and --tlskey")
+    try:
+        context = ssl.create_default_context(cafile=settings.ca or None)
+        if settings.cert:
+            context.load_cert_chain(settings.cert, settings.key)
+    except OSError as failure:
+        raise UsageError(f"TLS: {failure.strerror or failure}: {failure.filename or settings.ca}") from failure
+    return context

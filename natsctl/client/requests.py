@@ -1,0 +1,125 @@
+"""One API request: subject and body from the table of endpoints, the answer checked for errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api import codec
+from natsctl.api.catalogue import ApiError
+from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
+from natsctl.client.answer import Answer, Listing, parse_object
+from natsctl.client.connection import NO_RESPONDERS, Connection
+
+if TYPE_CHECKING:
+    from natsctl.api.endpoints import Endpoint
+
+MAX_PAGES = 100_000
+
+
+class JetStreamAbsent(Unreachable):
+    """Nobody answers the JetStream API here."""
+
+
+class Requests:
+    """Sends API requests on a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    async def ask(
+        self, endpoint: Endpoint, *tokens: str, body: Any = None, timeout_s: float | None = None
+    ) -> Answer[Any]:
+        """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
+
+        Raises ApiFailure for an error answer, JetStreamAbsent for no responders, Unreachable for no answer, NotAuthorised.
+        """
+        subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
+        payload = b"" if body is None else codec.encode(body)
+        raw = await self.exchange(subject, payload, timeout_s=timeout_s)
+        if endpoint.answer is None:
+            raise ProtocolError(f"{endpoint.name} has no JSON answer")
+        return Answer(endpoint.answer, subject, raw=raw)
+
+    async def exchange(self, subject: str, payload: bytes, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """The JSON object that answers one request, traced; raises as `ask`."""
+        tracer = self.connection.tracer
+        if tracer is not None:
+            tracer.request(subject, payload)
+        try:
+            message = await self.connection.request(subject, payload, timeout_s=timeout_s)
+        except Unreachable as failure:
+            if tracer is not None:
+                tracer.failure(subject, failure.text)
+            failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+            raise
+        if tracer is not None:
+            tracer.answer(subject, message.body or f"{message.status} {message.description}".encode())
+        if message.status == NO_RESPONDERS:
+            raise self._absent(subject)
+        raw = parse_object(message.body, subject)
+        if error := raw.get("error"):
+            raise ApiFailure(api_error(error), subject)
+        return raw
+
+    def _absent(self, subject: str) -> JetStreamAbsent:
+        failure = JetStreamAbsent(
+            f"no responders on {subject}: JetStream is not enabled there",
+            hint="start the server with -js, or check --js-domain and the account",
+        )
+        failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+        return failure
+
+    async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The raw answers of every page of a list, in order."""
+        pages: list[dict[str, Any]] = []
+        offset = 0
+        while len(pages) < MAX_PAGES:
+            request = {**(body or {}), "offset": offset}
+            page = (await self.ask(endpoint, *tokens, body=request)).raw
+            pages.append(page)
+            limit, total = int(page.get("limit") or 0), int(page.get("total") or 0)
+            offset += limit
+            if limit <= 0 or offset >= total:
+                break
+        return pages
+
+    async def names(
+        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+    ) -> Listing[str]:
+        """Every name of a paged list, each once, sorted as the server sorts."""
+        pages = await self.pages(endpoint, *tokens, body=body)
+        found = list(dict.fromkeys(name for page in pages for name in page.get(key) or ()))
+        return Listing(found, {**pages[0], key: found})
+
+    async def entries(
+        self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+    ) -> Listing[Answer[Any]]:
+        """Every entry of a paged list."""
+        pages = await self.pages(endpoint, *tokens, body=body)
+        found = [entry for page in pages for entry in page.get(key) or ()]
+        answers = [Answer(kind, endpoint.name, raw=entry) for entry in found]
+        merged = {**pages[0], key: found}
+        for name in ("missing", "offline"):
+            _merge_unreachable(merged, pages, name)
+        return Listing(answers, merged)
+
+
+def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
+    """Collect what a page says of entries that it could not show."""
+    for page in pages[1:]:
+        said = page.get(name)
+        if isinstance(said, list):
+            merged[name] = [*(merged.get(name) or ()), *said]
+        elif isinstance(said, dict):
+            merged[name] = {**(merged.get(name) or {}), **said}
+
+
+def api_error(error: Any) -> ApiError:
+    """The error object of an answer; what is missing in it is 0 or empty."""
+    if not isinstance(error, dict):
+        return ApiError(code=500, description=str(error))
+    return ApiError(
+        code=int(error.get("code") or 0),
+        err_code=int(error.get("err_code") or 0),
+        description=str(error.get("description") or "unspecified error"),
+    )

@@ -1,0 +1,120 @@
+"""Which server a command talks to, and how it logs in there.
+
+Order: --server, NATS_URL, --context or NATS_CONTEXT, the selected context, `nats://127.0.0.1:4222` if something listens there, the
+embedded server. Only the last two are a choice that is made by looking: a server that was named is never replaced by another.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from natsctl.api.errors import UsageError
+from natsctl.client.contexts import ContextNotFound, Contexts
+from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment
+
+DEFAULT_URL = "nats://127.0.0.1:4222"
+_SCHEMES = ("nats", "tls", "ws", "wss")
+_DEFAULT_PORT = 4222
+_API_PREFIX = "$JS.API"
+
+
+class TargetKind(enum.Enum):
+    """How the server was chosen."""
+
+    NAMED = "named"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server to connect to; `origin` says for error texts who named it."""
+
+    kind: TargetKind
+    urls: tuple[str, ...]
+    origin: str
+    settings: Settings
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @property
+    def api_prefix(self) -> str:
+        """The subject prefix of JetStream API requests there."""
+        if self.settings.jetstream_api_prefix:
+            return self.settings.jetstream_api_prefix.rstrip(".")
+        domain = self.settings.jetstream_domain
+        return f"$JS.{domain}.API" if domain else _API_PREFIX
+
+    @property
+    def shown(self) -> str:
+        """The URLs without logins, for texts."""
+        return ", ".join(without_login(url) for url in self.urls)
+
+
+def resolve(
+    flags: Settings, environment: Mapping[str, str], context: str | None = None, *, no_context: bool = False
+) -> Target:
+    """The server that flags, environment and contexts name, or the default one if none is named."""
+    said = from_environment(environment)
+    name = "" if no_context else context or environment.get("NATS_CONTEXT", "")
+    contexts = Contexts(environment)
+    chosen = Settings()
+    if name:
+        chosen, context_origin = contexts.load(name), f"context {name}"
+    elif not no_context and (name := contexts.selected()):
+        context_origin = f"selected context {name}"
+        chosen = _selected(contexts, name, needed=not (flags.url or said.url))
+    settings = combine([_expanded(flags), _expanded(said), chosen])
+    timeout_s = settings.timeout_s or DEFAULT_TIMEOUT_S
+    origin = "--server" if flags.url else "NATS_URL" if said.url else context_origin if name else ""
+    if not origin:
+        return Target(TargetKind.DEFAULT, (DEFAULT_URL,), "default", settings, timeout_s)
+    return Target(TargetKind.NAMED, server_urls(settings.url or DEFAULT_URL, origin), origin, settings, timeout_s)
+
+
+def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
+    """The selected context; one that is gone is an error only where it would have named the server."""
+    try:
+        return contexts.load(name)
+    except ContextNotFound as failure:
+        if not needed:
+            return Settings()
+        raise ContextNotFound(f"the selected context {name!r} does not exist", failure.known) from failure
+
+
+def _expanded(settings: Settings) -> Settings:
+    from dataclasses import replace
+
+    paths = {name: getattr(settings, name) for name in ("creds", "nkey", "cert", "key", "ca")}
+    return replace(settings, **{name: expand_path(path) for name, path in paths.items() if path})
+
+
+def server_urls(text: str, origin: str) -> tuple[str, ...]:
+    """The URLs of a comma separated list, scheme and port added where left out; raises UsageError."""
+    urls = tuple(_url(part.strip(), origin) for part in text.split(",") if part.strip())
+    if not urls:
+        raise UsageError(f"{origin}: no server in {text!r}")
+    return urls
+
+
+def _url(text: str, origin: str) -> str:
+    url = text if "://" in text else f"nats://{text}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as failure:
+        raise UsageError(f"{origin}: {without_login(text)!r} is not a server URL: {failure}") from failure
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise UsageError(
+            f"{origin}: {without_login(text)!r} is not a server URL", hint="write nats://host:port or host:port"
+        )
+    if port is None and parts.scheme in ("nats", "tls"):
+        return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_DEFAULT_PORT}").geturl()
+    return url
+
+
+def without_login(url: str) -> str:
+    """The URL without user, password or token."""
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
