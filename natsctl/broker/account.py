@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.subjects import matches
 from natsctl.broker.routes import Route, Routes, Taker
 from natsctl.broker.subscription import Handler, Subscription, not_mine
 
@@ -119,7 +120,7 @@ class Account:
         if pattern in self._watches:
             touched = [pattern]
         else:
-            touched = [subject for subject in self._watches if pattern_matches(pattern, subject)]
+            touched = [subject for subject in self._watches if matches(pattern, subject)]
         for subject in touched:
             for watch in tuple(self._watches.get(subject, ())):
                 watch.callback()
@@ -201,15 +202,3 @@ def _header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
     size = len(header)
     tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
     return reply + b" " + tail if reply else tail
-
-
-def pattern_matches(pattern: bytes, subject: bytes) -> bool:
-    """True where a subscription to `pattern` takes the literal `subject`."""
-    wanted = pattern.split(b".")
-    tokens = subject.split(b".")
-    if wanted[-1] == b">":
-        wanted.pop()
-        if len(tokens) <= len(wanted):
-            return False
-        tokens = tokens[: len(wanted)]
-    return len(wanted) == len(tokens) and all(want in (token, b"*") for want, token in zip(wanted, tokens, strict=True))

@@ -10,19 +10,22 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from natsctl.broker.info import make_server_id
+from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
+
+USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
 class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes",
-        "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
+        "_event_seq", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs",
+        "gone_out_bytes",        "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
         "stale_connections", "start_ns", "system_account", "total_connections",
     )  # fmt: skip
 
@@ -40,6 +43,7 @@ class Broker:
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
         self.account(GLOBAL_ACCOUNT)
@@ -50,7 +54,25 @@ class Broker:
         account = self.accounts.get(name)
         if account is None:
             account = self.accounts[name] = Account(self, name)
+            account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
         return account
+
+    def _answer_user_info(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> None:
+        if reply and origin is not None:
+            origin.account.publish(reply, b"", b"", user_info_json(self, origin))
+
+    def next_event_seq(self) -> int:
+        """Return the next number of this server's system messages."""
+        self._event_seq += 1
+        return self._event_seq
+
+    def enter_lame_duck(self) -> None:
+        """Tell every client that this server is about to stop."""
+        for session in self.sessions.values():
+            if session.protocol >= 1:
+                session.send_info(lame_duck=True)
 
     def connect(self, host: str, port: int, kind: str = "tcp") -> Session:
         """Return the session of a new connection from `host`:`port`; its INFO waits to be written."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from natsctl.api.times import format_time
+
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.options import Rng
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
 SERVER_PREFIX = 13 << 3
 """First byte of a server's public nkey: makes its text begin with N."""
+
+
+JETSTREAM_FLAGS = 1
+"""Capability bits in system answers: JetStream runs here."""
 
 
 def make_server_id(rng: Rng) -> str:
@@ -63,3 +69,25 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         if session.account is broker.system_account:
             info["acc_is_sys"] = True
     return msgspec.json.encode(info)
+
+
+def user_info_json(broker: Broker, session: Session) -> bytes:
+    """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
+    options = broker.options
+    server: dict[str, object] = {
+        "name": broker.server_name,
+        "host": options.host,
+        "id": broker.server_id,
+        "ver": options.version,
+        "jetstream": options.jetstream,
+        "flags": JETSTREAM_FLAGS if options.jetstream else 0,
+        "seq": broker.next_event_seq(),
+        "time": format_time(broker.clock.now_ns()),
+    }
+    if options.domain:
+        server["domain"] = options.domain
+    account = session.account.name
+    data = {"user": session.user, "account": account, "account_name": account}
+    if not session.user:
+        del data["user"]
+    return msgspec.json.encode({"server": server, "data": data})

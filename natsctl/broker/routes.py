@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from natsctl.broker.sublist import SubList, is_literal
+from natsctl.api.subjects import is_literal
+from natsctl.broker.sublist import SubList
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:

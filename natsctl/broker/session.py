@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.subjects import has_wildcard, is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth import ConnectOptions, Grant, parse_connect
 from natsctl.broker.info import info_json
 from natsctl.broker.reasons import CloseReason
-from natsctl.broker.sublist import is_literal, is_valid_pattern
 from natsctl.broker.subscription import Subscription
 from natsctl.wire.encode import OK_LINE, PING_LINE, PONG_LINE, encode_err, encode_info
 from natsctl.wire.faults import FaultKind, ProtocolFault
@@ -73,7 +73,7 @@ class Session:
 
     def open(self, *, full: bool) -> None:
         """Write INFO; where the server is `full`, refuse the connection after it."""
-        self.write(encode_info(info_json(self._broker, self)))
+        self.send_info()
         if full:
             self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         elif self.authenticated:
@@ -87,6 +87,10 @@ class Session:
             self._broker.dirty.append(self)
         self.out.append(data)
         self.pending_bytes += len(data)
+
+    def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
+        """Queue INFO as it is now."""
+        self.write(encode_info(info_json(self._broker, self, connect_info=connect_info, lame_duck=lame_duck)))
 
     def take_output(self) -> list[bytes]:
         """Return what waits to be written, in order; it is no longer pending here."""
@@ -236,7 +240,7 @@ class Session:
             text = reply.decode("utf-8", "replace")
             self.err(f'Permissions Violation for Publish with Reply of "{text}"')
             return False
-        if self.pedantic and not (is_valid_pattern(subject) and is_literal(subject)):
+        if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
         return True
 
@@ -295,14 +299,14 @@ class Session:
         self.write(PONG_LINE)
         if self._info_again and self.protocol >= 1:
             self._info_again = False
-            self.write(encode_info(info_json(self._broker, self, connect_info=True)))
+            self.send_info(connect_info=True)
 
     def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         most = self._broker.options.max_subscriptions
         if most and len(self.subs) >= most:
             self.err("maximum subscriptions exceeded")
             return
-        if not is_valid_pattern(subject):
+        if not is_valid_subject(subject):
             self.err("Invalid Subject")
             return
         if sid not in self.subs:

@@ -29,20 +29,6 @@ class Node:
         self.queues: dict[bytes, dict[Subscription, None]] = {}
 
 
-def is_valid_pattern(pattern: bytes) -> bool:
-    """True where every token is filled and `>` stands only at the end."""
-    tokens = pattern.split(b".")
-    return b"" not in tokens and REST not in tokens[:-1]
-
-
-def is_literal(subject: bytes) -> bool:
-    """True where no token is a wildcard."""
-    if b"*" not in subject and b">" not in subject:
-        return True
-    tokens = subject.split(b".")
-    return ANY not in tokens and REST not in tokens
-
-
 class SubList:
     """A set of subscriptions of one account."""
 
