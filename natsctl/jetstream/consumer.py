@@ -1,14 +1,14 @@
 """A consumer: a durable position in a stream, and the delivery of what lies behind it.
 
-Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal record),
-`undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again), `delivery` (pull
-or push) and `acks`. Whatever could let a message go out (messages became durable, a request or interest came, an ack made
-room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`, which the engine calls at most
-once per turn, delivers a bounded number of messages, then writes one journal record for everything that changed in the
-turn. Double acks are answered by the commit that makes that record durable.
+Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
+record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again),
+`delivery` (pull or push) and `acks`. Whatever could let a message go out (messages became durable, a request or
+interest came, an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`,
+which the engine calls at most once per turn, delivers a bounded number of messages, then writes one journal record
+for everything that changed in the turn. Double acks are answered by the commit that makes that record durable.
 
-Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has counted
-since, so that a jump of the wall clock neither holds back nor hastens redelivery.
+Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
+counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from natsctl.jetstream.lifetime import Lifetime
 from natsctl.jetstream.pending import Undelivered
 from natsctl.jetstream.pull import PullDelivery
 from natsctl.jetstream.push import PushDelivery
-from natsctl.jetstream.retry import GONE, GONE_BY_LIMITS, Retry
-from natsctl.store.filters import Filters
+from natsctl.jetstream.retry import Retry
+from natsctl.store.filters import ALL, Filters
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.stream import Stream
     from natsctl.store.errors import StoreError
     from natsctl.store.message import StoredMessage
@@ -106,12 +108,17 @@ class Consumer:
         number: int = 0,
     ) -> None:
         """Make a consumer that does nothing before `start`; without a state it begins where its config says."""
-        self.stream, self.engine, self.account = stream, stream.engine, stream.account
-        self.name, self.config, self.created_ns, self.number = name, config, created_ns, number
-        self.journal = journal
+        self.stream: Stream = stream
+        self.engine: Engine = stream.engine
+        self.account: Account = stream.account
+        self.name: str = name
+        self.config: ConsumerConfig = config
+        self.created_ns: int = created_ns
+        self.number: int = number
+        self.journal: Journal = journal
         clock = self.engine.clock
         self._offset_ns = clock.now_ns() - clock.monotonic_ns()
-        self.state = state if state is not None else first_state(stream.store, config)
+        self.state: ConsumerState = state if state is not None else first_state(stream.store, config)
         self.log = ChangeLog()
         self.answers: list[bytes] = []
         self.events = ConsumerEvents(self)
@@ -289,11 +296,11 @@ class Consumer:
             self.schedule()
 
     def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
-        """Take note of a message that left the stream; `reason` "limits" means that no one asked for it."""
+        """Take note of a message that left the stream; `reason` is told to whoever watches."""
         self.undelivered.removed(seq, subject)
         state = self.state
         if seq in state.pending or seq in state.redelivered:
-            self.retry.message_gone(seq, GONE_BY_LIMITS if reason == "limits" else GONE)
+            self.retry.message_gone(seq, reason)
 
     def on_purged(self) -> None:
         """Take note that many messages left the stream at once."""
@@ -309,7 +316,8 @@ class Consumer:
         """Drop pending entries whose messages are gone, and skip what lies before the stream's first message."""
         store, state = self.stream.store, self.state
         first_seq = store.first_seq
-        gone = [seq for seq in {*state.pending, *state.redelivered} if seq < first_seq or store.get(seq) is None]
+        next_seq = store.next_seq
+        gone = [seq for seq in {*state.pending, *state.redelivered} if seq < first_seq or next_seq(ALL, seq) != seq]
         for seq in gone:
             state.forget(seq)
             self.redelivery.forget(seq)

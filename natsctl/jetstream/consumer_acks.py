@@ -1,8 +1,8 @@
 """Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
 
-An ack names its message by the stream sequence in the subject; how often it was delivered and under which consumer sequence
-is taken from the state, never from the subject. Whatever has a reply subject is answered, late and unknown acks too, once
-what the ack changed is durable; only `+NXT` is not, whose reply subject is where the next messages go.
+An ack names its message by the stream sequence in the subject; how often it was delivered and under which consumer
+sequence is taken from the state, never from the subject. Whatever has a reply subject is answered, late and unknown
+acks too, once what the ack changed is durable; only `+NXT` is not, whose reply subject is where the next messages go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a consumer configuration becomes, and which ones are refused.
 
-`normalise` fills in defaults, `check` refuses; both work on a config of their own, so that a refusal leaves nothing behind.
-The order of checks is that of the reference: a client that made two mistakes is told the same one. Source:
+`normalise` fills in defaults, `check` refuses; both work on a config of their own, so that a refusal leaves nothing
+behind. The order of checks is that of the reference: a client that made two mistakes is told the same one. Source:
 server_api.md §4.2 and §4.3.
 """
 

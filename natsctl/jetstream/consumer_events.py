@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import (
     ActionType,
@@ -21,16 +20,10 @@ from natsctl.api.times import format_time
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumer import Consumer
+    from natsctl.jetstream.engine import Rng
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_LENGTH: Final = 22
-
-
-class Rng(Protocol):
-    """The part of a random source that names need."""
-
-    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
-        """Return `k` of `population`, each time any of them."""
 
 
 class ConsumerEvents:

@@ -1,10 +1,11 @@
 """The journal form of consumers: what one record says and how it is applied.
 
-Theory of operation. A stream has one journal for all of its consumers, told apart by a number that is never reused while
-the stream lives. `CREATED` carries name, configuration and a whole state; `CHANGED` carries what happened to one consumer
-in one loop turn, as a list of operations. A ChangeLog gathers those operations: deliveries in the order they happened,
-acks last (an ack is only logged for an entry that was pending, so nothing after it in the same turn concerns that entry
-again). Bodies are msgpack, so that runs of sequences stay small; a run without gaps is written as its first and its length.
+Theory of operation. A stream has one journal for all of its consumers, told apart by a number that is never reused
+while the stream lives. `CREATED` carries name, configuration and a whole state; `CHANGED` carries what happened to
+one consumer in one loop turn, as a list of operations. A ChangeLog gathers those operations: deliveries in the order
+they happened, acks last (an ack is only logged for an entry that was pending, so nothing after it in the same turn
+concerns that entry again). Bodies are msgpack, so that runs of sequences stay small; a run without gaps is written as
+its first and its length.
 """
 
 from __future__ import annotations

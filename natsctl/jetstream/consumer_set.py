@@ -1,9 +1,9 @@
 """The consumers of one stream: made, found, deleted, journaled and recovered here.
 
-Theory of operation. `stream.consumers` holds them by name; every journaled one also has a number, which is never used again
-in this stream's journal. The journal grows by what consumers do; when it has become much larger than what it describes, it
-is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams and those with
-`mem_storage` are not journaled at all: they end with the process.
+Theory of operation. `stream.consumers` holds them by name; every journaled one also has a number, which is never used
+again in this stream's journal. The journal grows by what consumers do; when it has become much larger than what it
+describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams
+and those with `mem_storage` are not journaled at all: they end with the process.
 
 The journal of the stream belongs to this object alone.
 """

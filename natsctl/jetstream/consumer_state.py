@@ -1,11 +1,11 @@
 """What one consumer remembers: how far it delivered, what waits for an ack, what was delivered again.
 
 Theory of operation. A delivery gets the next consumer sequence; the first delivery of a message also puts it into
-`pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept for ever) and the time of the
-latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so `order`,
-the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head when the ack
-floor is asked for. The floor is therefore never stored: it is one below the oldest pending entry, or, when nothing is
-pending, equal to `delivered`. `redelivered` counts deliveries beyond the first.
+`pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept for ever) and the time of
+the latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so
+`order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head
+when the ack floor is asked for. The floor is therefore never stored: it is one below the oldest pending entry, or,
+when nothing is pending, equal to `delivered`. `redelivered` counts deliveries beyond the first.
 
 The state is changed in memory at once and journaled as operations (`consumer_log`); replaying the operations over the
 state of the consumer's creation gives the same state again.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.consumer import Consumer
 
 _JITTER_MIN_NS: Final = 100_000_000
-_JITTER_MAX_NS: Final = 1_000_000_000
+_JITTER_SPAN_NS: Final = 900_000_000
 """Added to the threshold of a pull consumer, whose next request may be on its way."""
 
 
@@ -62,7 +62,7 @@ class Lifetime:
             return
         jitter_ns = 0
         if not consumer.config.deliver_subject:
-            jitter_ns = consumer.engine.rng.randrange(_JITTER_MIN_NS, _JITTER_MAX_NS)
+            jitter_ns = int(_JITTER_MIN_NS + consumer.engine.rng.random() * _JITTER_SPAN_NS)
         self._inactivity.no_later_than(consumer.delivery.idle_since_ns + threshold_ns + jitter_ns)
 
     def _on_inactivity(self) -> None:

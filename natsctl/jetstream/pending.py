@@ -1,13 +1,13 @@
 """What one consumer has not delivered yet: where it continues to read, and how many messages wait there.
 
-Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a change of
-filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching message that
-became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`, the last one
-announced as durable, are counted; one that is removed before it was announced is remembered in `early`, so that its
-announcement is not counted.
+Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a
+change of filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching
+message that became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`,
+the last one announced as durable, are counted. Where one was removed before it was announced, announcements up to
+`_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
 
-With last_per_subject, delivery first walks `snapshot`, the newest sequence of every subject at creation, and then goes on
-behind `snapshot_end` as any other consumer.
+With last_per_subject, delivery first walks `snapshot`, the newest sequence of every subject at creation, and then
+goes on behind `snapshot_end` as any other consumer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,23 @@ if TYPE_CHECKING:
 class Undelivered:
     """Read position and num_pending of one consumer."""
 
-    __slots__ = ("_early", "_everything", "_filters", "_members", "_store", "count", "next_seq", "seen_seq", "snapshot", "snapshot_end")
+    __slots__ = (
+        "_doubtful_seq",
+        "_everything",
+        "_filters",
+        "_members",
+        "_store",
+        "count",
+        "next_seq",
+        "seen_seq",
+        "snapshot",
+        "snapshot_end",
+    )
 
     def __init__(self, store: StreamStore, filters: Filters, everything: bool, state: ConsumerState) -> None:
         """Continue behind what `state` delivered; `everything` says that no message can fail the filters."""
         self._store = store
-        self._early: set[int] = set()
+        self._doubtful_seq = 0
         self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
         self._members = set(self.snapshot)
         self.snapshot_end = state.snapshot_end
@@ -51,7 +62,8 @@ class Undelivered:
         """Count what waits anew (by the store's index, not by reading)."""
         store = self._store
         self.seen_seq = store.durable_seq
-        self._early.clear()
+        if store.last_seq > self.seen_seq:
+            self._doubtful_seq = store.last_seq
         after = self.next_seq
         waiting = 0
         if self.snapshot:
@@ -98,12 +110,10 @@ class Undelivered:
 
     def arrived(self, messages: Sequence[tuple[int, bytes]]) -> bool:
         """Count newly durable (sequence, subject) pairs and say whether one of them is to be delivered."""
-        self.seen_seq = messages[-1][0]
-        if self._early or messages[0][0] < self.next_seq:
-            early = self._early
-            messages = [m for m in messages if m[0] >= self.next_seq and m[0] not in early]
-            self._early = {seq for seq in early if seq > self.seen_seq}
-        if self._everything:
+        first, self.seen_seq = messages[0][0], messages[-1][0]
+        if first <= self._doubtful_seq or first < self.next_seq:
+            more = self._store.count(self._filters, max(first, self.next_seq), self.seen_seq)
+        elif self._everything:
             more = len(messages)
         else:
             matches = self._filters.matches
@@ -114,7 +124,7 @@ class Undelivered:
     def removed(self, seq: int, subject: bytes) -> None:
         """Uncount a message that left the stream without being delivered."""
         if seq > self.seen_seq:
-            self._early.add(seq)
+            self._doubtful_seq = max(self._doubtful_seq, seq)
         elif seq >= self.next_seq:
             if seq <= self.snapshot_end:
                 if seq in self._members:

@@ -1,9 +1,9 @@
 """Pull delivery: open requests, served in turn with one message each.
 
-Theory of operation. `waiting` is the round robin: its head gets the next message and, if it wants more, goes to the tail.
-`wanted` is the sum of what all of them still want, so that no more is read from the store than can be handed out. A
-request ends with a status message (served ones end silently), and one whose reply subject has nobody listening is found
-out by the failed send and dropped silently; its message goes to the next request.
+Theory of operation. `waiting` is the round robin: its head gets the next message and, if it wants more, goes to the
+tail. `wanted` is the sum of what all of them still want, so that no more is read from the store than can be handed
+out. A request ends with a status message (served ones end silently), and one whose reply subject has nobody listening
+is found out by the failed send and dropped silently; its message goes to the next request.
 
 One alarm serves the deadlines and idle heartbeats of all requests: on its call every open request is looked at, which
 max_waiting bounds.

@@ -1,9 +1,9 @@
 """Push delivery: messages go to the deliver subject while somebody listens there.
 
-Theory of operation. The account tells when interest in the deliver subject appears or vanishes; `active` is what it said
-last. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control window or
-the rate limit says stop; the latter two name the moment, or the answer, that lets delivery go on. The idle heartbeat is an
-alarm that looks at the time of the last message and sends only when that is long enough ago.
+Theory of operation. The account tells when interest in the deliver subject appears or vanishes; `active` is what it
+said last. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control
+window or the rate limit says stop; the latter two name the moment, or the answer, that lets delivery go on. The idle
+heartbeat is an alarm that looks at the time of the last message and sends only when that is long enough ago.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Which pending messages are due again, and in what order they go out.
 
-Theory of operation. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch; nothing
-is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against the state:
-gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that this entry is stale.
-When stale entries outnumber what is pending by far, the heap is built anew from the state, so its size follows `pending`.
+Theory of operation. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch;
+nothing is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against
+the state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that
+this entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so
+its size follows `pending`.
 
-`queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival. `queued` is
-the truth about membership; the queue may hold stale entries, which `next` passes over.
+`queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival.
+`queued` is the truth about membership; the queue may hold stale entries, which `next` passes over.
 """
 
 from __future__ import annotations

@@ -1,0 +1,120 @@
+"""One client's short words for JetStream on a `Machine`: make streams and consumers, publish, pull, ack, look."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from natsctl.testing.machine import Machine, Message, Wire
+
+SECOND: Final = 1_000_000_000
+
+
+class Jet:
+    """A client of a machine; every call returns when the machine is at rest again."""
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        """Connect to `machine`, or to a new one."""
+        self.machine = machine or Machine()
+        self.wire: Wire = self.machine.connect()
+
+    # Streams and consumers
+
+    def api(self, verb: str, body: object = b"") -> Any:
+        """Return the answer of `$JS.API.<verb>`."""
+        return self.wire.request(f"$JS.API.{verb}", body)
+
+    def stream(self, name: str = "S", *subjects: str, **config: Any) -> Any:
+        """Make a stream and return its info; it captures `s.>` unless told otherwise."""
+        body = {"name": name, "subjects": list(subjects) or ["s.>"], **config}
+        return ok(self.api(f"STREAM.CREATE.{name}", body))
+
+    def consumer(self, name: str = "C", stream: str = "S", **config: Any) -> Any:
+        """Make a durable consumer, explicit ack unless told otherwise, and return its info."""
+        config = {"durable_name": name, "ack_policy": "explicit", **config}
+        return ok(self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}))
+
+    def ephemeral(self, stream: str = "S", **config: Any) -> Any:
+        """Make a consumer that the server names, and return its info."""
+        body = {"stream_name": stream, "config": {"ack_policy": "explicit", **config}}
+        return ok(self.api(f"CONSUMER.CREATE.{stream}", body))
+
+    def info(self, name: str = "C", stream: str = "S") -> Any:
+        """Return what CONSUMER.INFO says."""
+        return ok(self.api(f"CONSUMER.INFO.{stream}.{name}"))
+
+    def counts(self, name: str = "C", stream: str = "S") -> dict[str, Any]:
+        """Return the positions and counters of a consumer, without times."""
+        info = self.info(name, stream)
+        delivered, floor = info["delivered"], info["ack_floor"]
+        return {
+            "delivered": (delivered["consumer_seq"], delivered["stream_seq"]),
+            "floor": (floor["consumer_seq"], floor["stream_seq"]),
+            "ack_pending": info["num_ack_pending"],
+            "redelivered": info["num_redelivered"],
+            "waiting": info["num_waiting"],
+            "pending": info["num_pending"],
+        }
+
+    # Messages
+
+    def publish(self, *payloads: str, subject: str = "s.a") -> None:
+        """Publish each payload."""
+        for payload in payloads:
+            self.wire.publish(subject, payload.encode())
+
+    def publish_many(self, number: int, subject: str = "s.a") -> None:
+        """Publish `number` messages "1", "2", … in one chunk."""
+        lines = [b"PUB %b %d\r\n%d\r\n" % (subject.encode(), len(str(i)), i) for i in range(1, number + 1)]
+        self.wire.send(b"".join(lines))
+
+    def pull(self, body: object = b"", name: str = "C", stream: str = "S", inbox: str = "") -> list[Message]:
+        """Send a pull request and return everything that arrived for it by the time the machine rests."""
+        inbox = inbox or f"_INBOX.pull.{self.machine.rng.getrandbits(40)}"
+        sid = self.wire.subscribe(inbox)
+        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        self.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", payload, inbox)
+        return self.wire.take(sid)
+
+    def ack(self, message: Message, payload: bytes = b"") -> None:
+        """Answer a delivered message."""
+        self.wire.publish(message.reply.decode(), payload)
+
+    def double_ack(self, message: Message, payload: bytes = b"") -> list[Message]:
+        """Answer a delivered message and return the server's answers to that."""
+        inbox = f"_INBOX.ack.{self.machine.rng.getrandbits(40)}"
+        sid = self.wire.subscribe(inbox)
+        self.wire.publish(message.reply.decode(), payload, inbox)
+        answers = self.wire.take(sid)
+        self.wire.unsubscribe(sid)
+        return answers
+
+    def listen(self, subject: str) -> bytes:
+        """Subscribe and return the sid, for `heard`."""
+        return self.wire.subscribe(subject)
+
+    def heard(self, sid: bytes) -> list[Message]:
+        """Return what arrived on a subscription since the last call."""
+        return self.wire.take(sid)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.machine.advance(int(seconds * SECOND))
+
+
+def ok(answer: Any) -> Any:
+    """Return an API answer that is no error."""
+    assert "error" not in answer, answer["error"]
+    return answer
+
+
+def texts(messages: list[Message]) -> list[str]:
+    """Return the payloads of messages, and `<status>` for status messages."""
+    return [f"<{m.status.decode()}>" if m.status else m.payload.decode() for m in messages]
+
+
+def numbers(message: Message) -> tuple[int, int, int, int]:
+    """Return (deliveries, stream sequence, consumer sequence, pending) of an ack subject."""
+    tokens = message.reply.split(b".")
+    return int(tokens[4]), int(tokens[5]), int(tokens[6]), int(tokens[8])
