@@ -20,18 +20,27 @@ MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 
 
 def load_config(path: str, model: type[Model]) -> dict[str, Any]:
-    """The configuration in the file, in wire values, with the keys that the file has and no others.
+    """The configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
+    return config_in(load_document(path), path, model)
 
-    `-` reads stdin. Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
-    """
+
+def load_document(path: str) -> Mapping[str, Any]:
+    """The object in the file, as it stands there; `-` reads stdin. Raises UsageError."""
     document = _parse(path, _read(path))
-    origin = "stdin" if path == "-" else path
     if not isinstance(document, Mapping):
-        raise UsageError(f"{origin}: $: expected an object")
+        raise UsageError(f"{path}: $: expected an object")
+    return document
+
+
+def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dict[str, Any]:
+    """The configuration of a document, in wire values, with the keys that it has and no others.
+
+    Durations, sizes and times may be written for people. Raises UsageError by file, path and reason.
+    """
     if isinstance(document.get("config"), Mapping):
         document = document["config"]
     config = {str(key): value for key, value in document.items() if value is not None}
-    typed = codec.load(config, model, origin)
+    typed = codec.load(config, model, path)
     wire = {key: _wire(typed, key, value) for key, value in config.items()}
     if isinstance(wire.get("metadata"), dict):
         wire["metadata"] = own_metadata(wire["metadata"])

@@ -125,8 +125,8 @@ class Flag:
 
     @property
     def parameter(self) -> str:
-        """The flag as a Python name."""
-        return self.name.lstrip("-").replace("-", "_")
+        """The name of its parameter in a command function, apart from those that the function has itself."""
+        return "flag_" + self.name.lstrip("-").replace("-", "_")
 
     def read(self, words: Any) -> Any:
         """The wire value of what the command line gave. Raises UsageError that names the flag."""

@@ -129,4 +129,6 @@ def _terminal() -> dict[str, Any]:
     """Where questions appear: stderr, without asking the terminal where its cursor stands (not every one answers)."""
     from prompt_toolkit.output.vt100 import Vt100_Output
 
-    return {"output": Vt100_Output.from_pty(sys.stderr, enable_cpr=False)}
+    output = Vt100_Output.from_pty(sys.stderr)
+    output.enable_cpr = False
+    return {"output": output}

@@ -28,6 +28,7 @@ from natsctl.cli.render.values import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import (
         ClusterInfo,
         StreamConfig,
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
         SubjectTransform,
     )
 
+    AnyStreamInfo = StreamInfo | StreamInfoAnswer
+
 RETENTION = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue"}
 
 
-def render_stream(info: StreamInfo) -> Page:
+def render_stream(info: AnyStreamInfo) -> Page:
     """Everything there is to know about a stream: configuration, then state."""
     config = info.config
     page = Page(f"Information for Stream {safe(config.name)} created {when(info.created)}")
@@ -58,7 +61,7 @@ def render_stream(info: StreamInfo) -> Page:
     return page
 
 
-def render_stream_state(info: StreamInfo) -> Page:
+def render_stream_state(info: AnyStreamInfo) -> Page:
     """A stream's state only."""
     page = Page(f"State for Stream {safe(info.config.name)} created {when(info.created)}")
     render_cluster(page, info.cluster)
@@ -184,7 +187,7 @@ def _source_info(section: Section, source: StreamSourceInfo) -> None:
         section.row("Error", f"{safe(source.error.description)} ({source.error.err_code})")
 
 
-def _state(section: Section, info: StreamInfo) -> None:
+def _state(section: Section, info: AnyStreamInfo) -> None:
     state = info.state
     owned = info.config.metadata or {}
     section.maybe("Host Version", safe(owned.get("_nats.ver", "")))

@@ -1,0 +1,101 @@
+"""Which stream, consumer or message a command is about: from the command line, else from a list at a terminal.
+
+A name that does not exist is never replaced by another one: it is an error that says what may have been meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+
+if TYPE_CHECKING:
+    from natsctl.cli.context import Session
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+
+INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")
+"""Streams that belong to another feature; lists leave them out unless asked."""
+
+
+def is_internal(stream: str) -> bool:
+    """Whether the stream belongs to a key-value bucket, an object store or MQTT."""
+    return stream.startswith(INTERNAL_PREFIXES)
+
+
+def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:
+    """The stream that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    if given:
+        return given
+    if not session.interactive:
+        raise UsageError("a stream is needed: give STREAM")
+    from natsctl.cli.prompts.ask import prompt_name
+
+    names = session.run(lambda manager: manager.stream_names())
+    shown = [name for name in names if all_streams or not is_internal(name)]
+    if not shown:
+        raise UsageError("no Streams are defined")
+    return prompt_name("Select a Stream", shown)
+
+
+def pick_consumer(session: Session, stream: str, given: str | None) -> str:
+    """The consumer that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    if given:
+        return given
+    if not session.interactive:
+        raise UsageError("a consumer is needed: give CONSUMER")
+    from natsctl.cli.prompts.ask import prompt_name
+
+    with suggesting(session, stream):
+        names = session.run(lambda manager: manager.consumer_names(stream))
+    if not names:
+        raise UsageError(f"no Consumers are defined for Stream {stream}")
+    return prompt_name("Select a Consumer", names)
+
+
+@contextmanager
+def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[None]:
+    """Give an error about a stream or consumer that does not exist the hint which one may have been meant."""
+    try:
+        yield
+    except ApiFailure as failure:
+        if failure.err_code == STREAM_NOT_FOUND:
+            failure.hint = failure.hint or _hint(session, stream, "")
+        elif failure.err_code == CONSUMER_NOT_FOUND:
+            failure.hint = failure.hint or _hint(session, consumer, stream)
+        raise
+
+
+def _hint(session: Session, word: str, stream: str) -> str:
+    from natsctl.cli.suggest import did_you_mean
+
+    try:
+        if stream:
+            names = session.run(lambda manager: manager.consumer_names(stream))
+        else:
+            names = session.run(lambda manager: manager.stream_names())
+    except NatsctlError:
+        return ""
+    return did_you_mean(word, names)
+
+
+def confirmed(session: Session, question: str, force: bool, *, needs_force: bool) -> bool:
+    """Whether to go on: asked at a terminal, unless forced.
+
+    Where nobody can be asked, `needs_force` raises UsageError that names the flag; other commands go on.
+    """
+    if force:
+        return True
+    if session.interactive:
+        from natsctl.cli.prompts.ask import prompt_confirm
+
+        return prompt_confirm(f"Really {question}")
+    if needs_force:
+        raise UsageError(f"cannot ask whether to {question}", hint="give --force (-f) to do it without being asked")
+    from natsctl.cli.output import note
+
+    note(f"no terminal to ask at: going on to {question}")
+    return True

@@ -1,0 +1,32 @@
+"""Flags and arguments that many commands share, declared once."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from natsctl.cli.context import Session
+
+Json = Annotated[bool, typer.Option("--json", "-j", help="show the answer as JSON", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", "-f", help="do not ask", show_default=False)]
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
+]
+Defaults = Annotated[bool, typer.Option("--defaults", help="take defaults instead of asking", show_default=False)]
+Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
+Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, as they are", show_default=False)]
+Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
+All = Annotated[
+    bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)
+]
+StreamName = Annotated[str | None, typer.Argument(metavar="STREAM", help="the stream", show_default=False)]
+ConsumerName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="the consumer", show_default=False)]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="KEY:VALUE", help="a header", show_default=False)
+]
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that the command line was started with."""
+    return cast(Session, context.obj)

@@ -1,0 +1,46 @@
+"""Pages and tables on stdout: laid out for a terminal's width, in full length in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from natsctl.cli import output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.cli.render.page import Page
+
+PIPE_WIDTH = 4000
+"""Columns for tables where no terminal limits them: wider than any row of names."""
+
+
+def width() -> int | None:
+    """The columns to lay out for: COLUMNS if set, else those of the terminal on stdout, else None for no limit."""
+    if os.environ.get("COLUMNS", "").isdigit() or sys.stdout.isatty():
+        return max(20, output.width())
+    return None
+
+
+def show_page(page: Page) -> None:
+    """Print an information page."""
+    output.emit(page.text(width(), output.has_color(sys.stdout)).rstrip("\n"))
+
+
+def show_table(table: RenderableType) -> None:
+    """Print a table."""
+    from rich.console import Console
+
+    colour = output.has_color(sys.stdout)
+    console = Console(
+        file=sys.stdout,
+        width=width() or PIPE_WIDTH,
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    console.print(table)
