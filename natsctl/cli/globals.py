@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from natsctl.api.errors import UsageError
-
 
 class GlobalFlag(NamedTuple):
     """One global option; a switch has no `metavar` and gives True."""
@@ -75,7 +73,7 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         if flag is None:
             from natsctl.cli.suggest import did_you_mean
 
-            raise UsageError(f"unknown flag {left[0]}", hint=did_you_mean(left[0], _BY_SPELLING))
+            raise _usage_error(f"unknown flag {left[0]}", did_you_mean(left[0], _BY_SPELLING))
         _take(flag, left, given)
     return given, left
 
@@ -109,14 +107,21 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
     name, equals, value = left.pop(0).partition("=")
     if not flag.metavar:
         if equals:
-            raise UsageError(f"{name} takes no value")
+            raise _usage_error(f"{name} takes no value")
         given[flag.name] = True
         return
     if not equals:
         if not left:
-            raise UsageError(f"{name} needs a value ({flag.metavar})")
+            raise _usage_error(f"{name} needs a value ({flag.metavar})")
         value = left.pop(0)
     try:
         given[flag.name] = flag.read(value)
     except ValueError as failure:
-        raise UsageError(f"{name}: {failure}") from failure
+        raise _usage_error(f"{name}: {failure}") from failure
+
+
+def _usage_error(text: str, hint: str = "") -> Exception:
+    """A UsageError; imported here, because root help needs this module and not the models behind errors."""
+    from natsctl.api.errors import UsageError
+
+    return UsageError(text, hint=hint)

@@ -30,10 +30,10 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     if noun.raw:
         arguments = list(words)
     else:
-        target, own = _flags_of(command, words)
-        more, arguments = take_out(words, own)
+        chain = _named(command, words)
+        more, arguments = take_out(words, _flags_of(chain[-1]))
         given = {**given, **more}
-        _read_plainly(target)
+        _read_plainly(chain, help_wanted="help" in given)
     if "help" in given:
         arguments.append("--help")
     session = Session(_options(given))
@@ -68,29 +68,38 @@ def _options(given: dict[str, Any]) -> GlobalOptions:
     return GlobalOptions(**{name: value for name, value in given.items() if name in known})
 
 
-def _flags_of(command: Any, words: Sequence[str]) -> tuple[Any, dict[str, bool]]:
-    """The command that the words name, and its flags: whether each takes a value."""
+def _named(command: Any, words: Sequence[str]) -> list[Any]:
+    """The commands that the words name, from the noun down."""
+    chain = [command]
     for word in words:
-        commands = getattr(command, "find", None)
-        if commands is None:
+        find = getattr(chain[-1], "find", None)
+        if find is None:
             break
         if not word.startswith("-"):
-            found = commands(word)
+            found = find(word)
             if found is None:
                 break
-            command = found
-    own = {}
-    for parameter in command.params:
-        for spelling in (*parameter.opts, *parameter.secondary_opts):
-            if spelling.startswith("-"):
-                own[spelling] = not getattr(parameter, "is_flag", False)
-    return command, own
+            chain.append(found)
+    return chain
 
 
-def _read_plainly(command: Any) -> None:
+def _flags_of(command: Any) -> dict[str, bool]:
+    """The flags that a command declares, and whether each takes a value."""
+    return {
+        spelling: not getattr(parameter, "is_flag", False)
+        for parameter in command.params
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+        if spelling.startswith("-")
+    }
+
+
+def _read_plainly(chain: Sequence[Any], help_wanted: bool) -> None:
+    """Keep pydantic out of commands with plain values; `--help` is taken out before, so they need no flag for it."""
     from natsctl.cli.plain_values import read_plainly
 
-    read_plainly(command.params)
+    for command in chain:
+        read_plainly(command.params)
+        command.add_help_option = help_wanted
 
 
 def _run(command: Any, arguments: list[str], path: str, session: Session) -> int:
