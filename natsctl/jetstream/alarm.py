@@ -22,6 +22,11 @@ class Alarm:
         self._armed: Timer | None = None
         self.due_ns = 0
 
+    @property
+    def armed(self) -> bool:
+        """Whether a call is due."""
+        return self._armed is not None
+
     def no_later_than(self, monotonic_ns: int) -> None:
         """Arm for `monotonic_ns` unless already armed for that moment or an earlier one."""
         if self._armed is not None:

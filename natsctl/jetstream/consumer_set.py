@@ -5,7 +5,7 @@ again in this stream's journal. The journal grows by what consumers do; when it 
 describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams
 and those with `mem_storage` are not journaled at all: they end with the process.
 
-The journal of the stream belongs to this object alone.
+The journal of the stream is shared with its duplicate window, whose records have kinds of their own (dedupe.py).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ConsumerSet:
             return
         try:
             self._append(record)
-            self._rewrite_if_large()
+            self.rewrite_if_large()
         except StoreError as fault:
             self.fault = fault
 
@@ -176,12 +176,13 @@ class ConsumerSet:
         self._rewritten_bytes = self._stream.store.journal_bytes if not found else 0
 
     def rewrite(self) -> None:
-        """Write the journal anew: one record per consumer. Raises StoreError."""
+        """Write the journal anew: the duplicate window's records and one per consumer. Raises StoreError."""
         kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
-        self._stream.store.rewrite([_created(consumer) for consumer in kept])
+        self._stream.store.rewrite([*self._stream.dedupe.records(), *map(_created, kept)])
         self._rewritten_bytes = self._stream.store.journal_bytes
 
-    def _rewrite_if_large(self) -> None:
+    def rewrite_if_large(self) -> None:
+        """Write the journal anew if it has grown much larger than what it describes. Raises StoreError."""
         if self._stream.store.journal_bytes > max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes):
             self.rewrite()
 

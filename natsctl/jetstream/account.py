@@ -1,0 +1,143 @@
+"""One account's JetStream: its streams by name, what they use, and the API in front of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from natsctl.api.account import UNLIMITED, AccountLimits, ApiStats
+from natsctl.api.advisories import Event
+from natsctl.api.answers import AccountInfoAnswer
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.stream import StorageType, StreamConfig
+from natsctl.api.subjects import overlaps
+from natsctl.api.times import format_time
+from natsctl.jetstream.consumer_events import nuid
+from natsctl.jetstream.dispatcher import Dispatcher
+from natsctl.jetstream.stream import Stream
+from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.store.stream import StreamStore
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.jetstream.engine import Engine
+
+
+class JetStreamAccount:
+    """The streams of one account."""
+
+    def __init__(self, engine: Engine, account: Account) -> None:
+        """Start serving the account's API."""
+        self.engine = engine
+        self.account = account
+        self.name = account.name
+        self.streams: dict[str, Stream] = {}
+        self.limits: AccountLimits = msgspec.structs.replace(UNLIMITED)
+        self.dispatcher = Dispatcher(self)
+
+    def adopt(self, stored: StreamStore) -> Stream:
+        """Take over a stream that the store recovered."""
+        meta = StreamMeta.decode(stored.meta)
+        return self._add(Stream(self, meta.config, meta.created_ns, stored))
+
+    def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
+        """Make a stream of a configuration that was checked; it is durable when its store's first commit ends."""
+        created_ns = created_ns or self.engine.clock.now_ns()
+        stored = self.engine.store.create(
+            f"{self.name}/{config.name}",
+            StreamMeta(created_ns, config).encode(),
+            "memory" if config.storage is StorageType.MEMORY else "file",
+            max(config.first_seq, 1),
+        )
+        return self._add(Stream(self, config, created_ns, stored))
+
+    def _add(self, stream: Stream) -> Stream:
+        self.streams[stream.name] = stream
+        stream.start()
+        return stream
+
+    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
+        """Return why the account can not take one more stream of this (checked) configuration, or None."""
+        if 0 <= self.limits.max_streams <= len(self.streams):
+            return error(10027)
+        return self._refuse_size(config, 0) or self._refuse_overlap(config)
+
+    def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
+        """Return why the account can not take the new configuration of a stream, or None."""
+        return self._refuse_size(config, max(stream.config.max_bytes, 0)) or self._refuse_overlap(config)
+
+    def _refuse_overlap(self, config: StreamConfig) -> ApiError | None:
+        return error(10065) if any(self.overlapping(config.subjects, config.name)) else None
+
+    def _refuse_size(self, config: StreamConfig, reserved: int) -> ApiError | None:
+        """Return why `max_bytes` is refused when `reserved` of it was granted before."""
+        memory = config.storage is StorageType.MEMORY
+        options, limits = self.engine.options, self.limits
+        if limits.max_bytes_required and config.max_bytes <= 0:
+            return error(10113)
+        largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
+        if 0 < largest < config.max_bytes:
+            return error(10122)
+        most = options.max_memory if memory else options.max_storage
+        if most > 0 and self.engine.reserved(config.storage) - reserved + max(config.max_bytes, 0) > most:
+            return error(10028 if memory else 10047)
+        return None
+
+    def forget(self, stream: Stream) -> None:
+        """Undo a creation that could not be made durable."""
+        if self.streams.get(stream.name) is stream:
+            self.remove(stream)
+
+    def advise(self, subject: str, event: Event) -> None:
+        """Publish an advisory, if somebody listens."""
+        to = subject.encode()
+        if self.account.has_interest(to):
+            event.id = nuid(self.engine.rng)
+            event.timestamp = format_time(self.engine.clock.now_ns())
+            self.account.publish(to, b"", b"", encode(event))
+
+    def remove(self, stream: Stream) -> StreamStore:
+        """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""
+        stream.stop(deleted=True)
+        del self.streams[stream.name]
+        return self.engine.store.delete(stream.store.key)
+
+    def by_name(self, subject: str = "") -> list[Stream]:
+        """Return streams in order of their names; with `subject` those with a subject that collides with it."""
+        streams = (self.streams[name] for name in sorted(self.streams))
+        if not subject:
+            return list(streams)
+        return [stream for stream in streams if any(overlaps(own, subject) for own in stream.config.subjects)]
+
+    def overlapping(self, subjects: Iterable[str], but: str) -> Iterator[Stream]:
+        """Yield streams other than `but` that capture part of `subjects`."""
+        wanted = list(subjects)
+        for name, stream in self.streams.items():
+            if name != but and any(overlaps(own, subject) for own in stream.config.subjects for subject in wanted):
+                yield stream
+
+    def used(self, storage: StorageType) -> int:
+        """Return the bytes of messages in streams of one storage type."""
+        return sum(s.store.bytes for s in self.streams.values() if s.config.storage is storage)
+
+    def reserved(self, storage: StorageType) -> int:
+        """Return the sum of the max_bytes of streams of one storage type."""
+        configs = (stream.config for stream in self.streams.values())
+        return sum(max(config.max_bytes, 0) for config in configs if config.storage is storage)
+
+    def info(self) -> AccountInfoAnswer:
+        """Return what INFO answers."""
+        return AccountInfoAnswer(
+            memory=self.used(StorageType.MEMORY),
+            storage=self.used(StorageType.FILE),
+            reserved_memory=self.reserved(StorageType.MEMORY),
+            reserved_storage=self.reserved(StorageType.FILE),
+            streams=len(self.streams),
+            consumers=sum(stream.consumer_count for stream in self.streams.values()),
+            limits=self.limits,
+            domain=self.engine.options.domain,
+            api=ApiStats(total=self.dispatcher.total, errors=self.dispatcher.errors),
+        )

@@ -1,0 +1,206 @@
+"""The duplicate window: ids of messages stored lately, so that a publisher may try again.
+
+Theory of operation. `_entries` holds (sequence, time, id) in order of storing, from `_head` on; `_seqs` finds the
+sequence of an id. Entries leave when they are older than the window, looked at whenever an id is stored or asked for,
+and by a timer when nobody publishes any more. Deleting or purging a message does not clear its id.
+
+Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
+of messages that are gone before they are too old go into the stream's journal at the moment they go. A stream that
+never saw an id has no mark for it in its journal, and its messages are not read. Source: jetstream_semantics.md part
+1.4.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.publish_checks import message_id, read_headers
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+IN_USE: Final = 0x10
+"""Journal record: ids were seen on this stream."""
+GONE_IDS: Final = 0x11
+"""Journal record: entries whose messages are gone."""
+
+READ_BATCH: Final = 1024
+"""Messages read at once at recovery."""
+COMPACT_FROM: Final = 4096
+"""Entries too old that are kept before the list is cut."""
+
+Entry = tuple[int, int, bytes]
+_seq_of: Final = itemgetter(0)
+_encode: Final = msgspec.msgpack.encode
+_entries_decoder: Final = msgspec.msgpack.Decoder(list[Entry])
+
+
+class Dedupe:
+    """The duplicate window of one stream."""
+
+    __slots__ = (
+        "_alarm", "_clock", "_entries", "_head", "_in_use", "_journaled", "_last", "_seqs", "_stream", "_window_ns",
+    )  # fmt: skip
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._clock = stream.engine.clock
+        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._entries: list[Entry] = []
+        self._head = 0
+        self._seqs: dict[bytes, int] = {}
+        self._journaled: set[int] = set()
+        self._last: tuple[int, bytes] = (0, b"")
+        self._in_use = False
+        self._window_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._head
+
+    def configure(self) -> None:
+        """Take the window from the configuration."""
+        self._window_ns = self._stream.config.duplicate_window
+
+    def stop(self) -> None:
+        """Look at nothing more."""
+        self._alarm.cancel()
+
+    @property
+    def last_id(self) -> bytes:
+        """Return the id of the very last stored message, empty when it had none."""
+        return self._last[1] if self._last[0] == self._stream.store.last_seq else b""
+
+    def find(self, msg_id: bytes) -> int:
+        """Return the sequence under which `msg_id` is remembered, 0 when it is not."""
+        self._prune(self._clock.now_ns())
+        return self._seqs.get(msg_id, 0)
+
+    def stored(self, seq: int, msg_id: bytes, ts_ns: int) -> None:
+        """Remember the id of a message that was stored, if it has one. Raises StoreError."""
+        if not msg_id or self._window_ns <= 0:
+            self._last = (seq, msg_id)
+            return
+        if not self._in_use:
+            self._mark_in_use()
+        if not self._alarm.armed:
+            self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+        self._last = (seq, msg_id)
+        self._remember((seq, ts_ns, msg_id))
+
+    def _remember(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._seqs[entry[2]] = entry[0]
+
+    def _mark_in_use(self) -> None:
+        self._in_use = True
+        if self._stream.store.storage == "file":
+            self._stream.store.append_record(IN_USE, b"")
+            self._stream.store.request_sync()
+
+    def _prune(self, now_ns: int) -> None:
+        """Forget what is older than the window."""
+        entries, head, oldest_ns = self._entries, self._head, now_ns - self._window_ns
+        while head < len(entries) and entries[head][1] <= oldest_ns:
+            seq, _, msg_id = entries[head]
+            if self._seqs.get(msg_id) == seq:
+                del self._seqs[msg_id]
+            self._journaled.discard(seq)
+            head += 1
+        if head == len(entries):
+            entries.clear()
+            head = 0
+        elif head > COMPACT_FROM and head * 2 > len(entries):
+            del entries[:head]
+            head = 0
+        self._head = head
+
+    def _look(self) -> None:
+        self._prune(self._clock.now_ns())
+        if self._entries:
+            self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+
+    # Messages that go
+
+    def message_gone(self, seq: int) -> None:
+        """Keep the id of a message that is gone."""
+        entries = self._entries
+        if not entries or seq < entries[self._head][0]:
+            return
+        at = bisect_left(entries, seq, self._head, key=_seq_of)
+        if at < len(entries) and entries[at][0] == seq:
+            self._journal([entries[at]])
+
+    def purging(self, below_seq: int) -> None:
+        """Keep the ids of messages below `below_seq` (0: all), some or all of which are about to be purged."""
+        entries = self._entries
+        if entries:
+            self._prune(self._clock.now_ns())
+            end = bisect_left(entries, below_seq, self._head, key=_seq_of) if below_seq else len(entries)
+            self._journal(entries[self._head : end])
+
+    def _journal(self, entries: list[Entry]) -> None:
+        entries = [entry for entry in entries if entry[0] not in self._journaled]
+        if entries and self._stream.store.storage == "file":
+            self._journaled.update(map(_seq_of, entries))
+            self._stream.store.append_record(GONE_IDS, _encode(entries))
+            self._stream.consumer_set.rewrite_if_large()
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return what a journal written anew must say of the window."""
+        kept = [entry for entry in self._entries[self._head :] if entry[0] in self._journaled]
+        marks = [(IN_USE, b"")] if self._in_use and self._stream.store.storage == "file" else []
+        return [*marks, (GONE_IDS, _encode(kept))] if kept else marks
+
+    def forget_above(self, seq: int) -> None:
+        """Forget the ids of messages above `seq`: they were not kept."""
+        entries = self._entries
+        while len(entries) > self._head and entries[-1][0] > seq:
+            gone, _, msg_id = entries.pop()
+            if self._seqs.get(msg_id) == gone:
+                del self._seqs[msg_id]
+        if self._last[0] > seq:
+            self._last = (0, b"")
+
+    # Recovery
+
+    def recover(self, journal: Iterable[tuple[int, bytes]], restored: bool = False) -> None:
+        """Rebuild the window from the journal and the headers of young messages; `restored`: ids may be anywhere."""
+        found: dict[int, Entry] = {}
+        for kind, body in journal:
+            if kind == GONE_IDS:
+                found.update((entry[0], entry) for entry in _entries_decoder.decode(body))
+            self._in_use |= kind in (IN_USE, GONE_IDS)
+        self._journaled = set(found)
+        if not (self._in_use or restored) or self._window_ns <= 0:
+            return
+        for entry in self._read_headers():
+            found[entry[0]] = entry
+        self._in_use = self._in_use or bool(found)
+        for seq in sorted(found):
+            self._remember(found[seq])
+        last_seq = self._stream.store.last_seq
+        if last_seq in found:
+            self._last = (last_seq, found[last_seq][2])
+        self._prune(self._clock.now_ns())
+        if self._entries:
+            self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+
+    def _read_headers(self) -> Iterable[Entry]:
+        """Yield the entries of messages younger than the window, and that of the last one."""
+        store = self._stream.store
+        seq = min(store.first_seq_at(self._clock.now_ns() - self._window_ns), store.last_seq)
+        while seq <= store.durable_seq:
+            messages = store.read_from(seq, max_msgs=READ_BATCH)
+            if not messages:
+                return
+            for message in messages:
+                msg_id = message_id(read_headers(message.header)) if message.header else b""
+                if msg_id:
+                    yield message.seq, message.ts_ns, msg_id
+            seq = messages[-1].seq + 1

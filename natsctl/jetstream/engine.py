@@ -1,0 +1,133 @@
+"""JetStream as one machine without I/O: its accounts, its timers, and whoever has something to deliver.
+
+Theory of operation. The broker calls into streams, consumers and the API dispatcher while it reads; they change the
+appended view of the store at once and answer later, when the store's commits end. What could run without bound is not
+done inside those calls: consumers put themselves into the ready queue, and the shell lets it run once per loop turn
+within a budget. Deadlines are in one heap; the shell asks for the earliest and calls `run_timers` then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from natsctl.api.clock import Clock
+from natsctl.api.stream import StorageType
+from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from natsctl.broker.broker import Broker
+from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.dispatcher import refuse_system_account
+from natsctl.jetstream.timers import Timers
+from natsctl.store.store import Store
+
+RUN_MIN: Final = 32
+"""Least share of a turn's budget that a runnable gets, messages."""
+
+
+class Rng(Protocol):
+    """The part of random.Random that JetStream draws from."""
+
+    def random(self) -> float:
+        """Return a number from 0 up to, not including, 1."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Return a number of `k` random bits."""
+
+    def choices(self, population: Sequence[str], *, k: int) -> list[str]:
+        """Return `k` of `population`, each time any of them."""
+
+
+class Runnable(Protocol):
+    """What can wait in the ready queue."""
+
+    def run(self, budget: int) -> int:
+        """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
+
+
+@dataclass(slots=True, kw_only=True)
+class JetStreamOptions:
+    """Limits of the whole server, bytes; 0 or less: none."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    domain: str = ""
+    max_duplicate_window_ns: int = 0
+    """Largest duplicate window a stream may have; 0: no limit."""
+
+
+class Engine:
+    """The state of one server's JetStream."""
+
+    def __init__(
+        self, store: Store, broker: Broker, clock: Clock, rng: Rng, options: JetStreamOptions | None = None
+    ) -> None:
+        """Bind to a store that is open and a broker; streams are taken over by `recover`."""
+        self.store = store
+        self.broker = broker
+        self.clock = clock
+        self.rng = rng
+        self.options = options or JetStreamOptions()
+        self.timers = Timers()
+        self.accounts: dict[str, JetStreamAccount] = {}
+        self._ready: dict[Runnable, None] = {}
+        self.account(GLOBAL_ACCOUNT)
+        refuse_system_account(broker.account(SYSTEM_ACCOUNT))
+
+    def account(self, name: str) -> JetStreamAccount:
+        """Return the JetStream of an account; it is made where it is new."""
+        js = self.accounts.get(name)
+        if js is None:
+            js = self.accounts[name] = JetStreamAccount(self, self.broker.account(name))
+        return js
+
+    def recover(self) -> None:
+        """Take over every stream that the store holds, expire what is due, and let consumers continue."""
+        recovered = []
+        for key, stored in self.store.streams.items():
+            account_name, _, _ = key.partition("/")
+            recovered.append(self.account(account_name).adopt(stored))
+        for stream in recovered:
+            stream.recover()
+
+    def reserved(self, storage: StorageType) -> int:
+        """Return the sum of max_bytes over all accounts."""
+        return sum(js.reserved(storage) for js in self.accounts.values())
+
+    # The ready queue
+
+    def ready(self, runnable: Runnable) -> None:
+        """Let `runnable` run in the next turn; once, however often it is asked for."""
+        self._ready[runnable] = None
+
+    def run_ready(self, budget: int) -> bool:
+        """Let everything that is ready run once, `budget` messages in all, and tell whether more is waiting."""
+        waiting = self._ready
+        if not waiting:
+            return False
+        self._ready = {}
+        left = len(waiting)
+        for runnable in waiting:
+            if budget <= 0:
+                self._ready[runnable] = None
+                continue
+            budget -= runnable.run(max(budget // left, RUN_MIN))
+            left -= 1
+        return bool(self._ready)
+
+    # Time
+
+    def next_deadline_ns(self) -> int | None:
+        """Return the monotonic time at which `run_timers` is to be called, None when nothing waits."""
+        mine, stored = self.timers.next_ns(), self.store.next_deadline_ns()
+        if mine is None or stored is None:
+            return stored if mine is None else mine
+        return min(mine, stored)
+
+    def run_timers(self) -> None:
+        """Do everything that is due, in the store too."""
+        now_ns = self.clock.monotonic_ns()
+        stored = self.store.next_deadline_ns()
+        if stored is not None and stored <= now_ns:
+            self.store.run_timers()
+        self.timers.run(now_ns)

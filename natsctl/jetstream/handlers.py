@@ -1,0 +1,15 @@
+"""Which function serves which verb."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from natsctl.jetstream import consumer_api, message_api, stream_api
+from natsctl.jetstream.requests import EndpointFunction
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    **stream_api.HANDLERS,
+    **message_api.HANDLERS,
+    **consumer_api.HANDLERS,
+}
+"""By the names of `api.endpoints`."""

@@ -1,0 +1,91 @@
+"""The STREAM verbs about messages: MSG.GET, MSG.DELETE and PURGE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.answers import StreamMsgDeleteAnswer, StreamMsgGetAnswer, StreamPurgeAnswer
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.messages import StoredMsg
+from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.jetstream import message_search as search
+from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.stream_api import find_stream
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+
+
+def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.GET."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamMsgGetRequest)
+    if wish.batch or wish.max_bytes or wish.multi_last or wish.up_to_seq or wish.up_to_time:
+        return error(10003)
+    return request.when_durable(stream.store, lambda: _get(stream, wish))
+
+
+def _get(stream: Stream, wish: StreamMsgGetRequest) -> Outcome:
+    try:
+        message = search.find(stream.store, wish)
+    except search.BadRequest:
+        return error(10003)
+    if message is None:
+        return error(10037)
+    shown = StoredMsg(
+        subject=message.subject.decode("utf-8", "replace"),
+        seq=message.seq,
+        hdrs=message.header if message.header and not wish.no_hdr else None,
+        data=message.payload or None,
+        time=format_time(message.ts_ns),
+    )
+    return StreamMsgGetAnswer(message=shown)
+
+
+def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.DELETE."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamMsgDeleteRequest)
+    if stream.config.sealed:
+        return error(10109)
+    if stream.config.deny_delete:
+        return error(10057, err="message delete not permitted")
+    if wish.seq > stream.store.last_seq:
+        return error(10057, err="stream store EOF")
+    if not stream.remove(wish.seq, erase=not wish.no_erase):
+        return error(10043, seq=wish.seq)
+    return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
+
+
+def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.PURGE."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamPurgeRequest)
+    if stream.config.sealed:
+        return error(10109)
+    if stream.config.deny_purge:
+        return error(10110, err="stream purge not permitted")
+    if wish.seq and wish.keep:
+        return error(10003)
+    if wish.filter and not is_valid_subject(wish.filter):
+        return error(10003)
+    filters = Filters((wish.filter.encode(),)) if wish.filter else None
+    count = stream.purge(filters, wish.seq, wish.keep)
+    return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    "STREAM.MSG.GET": get,
+    "STREAM.MSG.DELETE": delete,
+    "STREAM.PURGE": purge,
+}

@@ -1,0 +1,115 @@
+"""One API call on its way through an endpoint, and how its answer gets out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.endpoints import Endpoint
+from natsctl.api.model import Model
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.store.stream import StreamStore
+
+T = TypeVar("T", bound=Model)
+
+
+class Pending:
+    """What an endpoint returns whose answer follows later, or never."""
+
+
+PENDING: Final = Pending()
+
+Outcome: TypeAlias = "Model | ApiError | Pending"
+EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
+Completion: TypeAlias = "Callable[[ApiRequest, Model | ApiError], None]"
+
+
+class ApiRequest:
+    """One call: `tokens` follow the verb in the subject, `value` is the decoded body where the table names its type."""
+
+    __slots__ = ("_complete", "body", "endpoint", "header", "origin", "reply", "subject", "tokens", "value")
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        subject: str,
+        tokens: list[str],
+        body: bytes,
+        reply: bytes,
+        header: bytes,
+        origin: Session | None,
+        complete: Completion,
+    ) -> None:
+        self.endpoint = endpoint
+        self.subject = subject
+        self.tokens = tokens
+        self.body = body
+        self.reply = reply
+        self.header = header
+        self.origin = origin
+        self.value: Any = None
+        self._complete = complete
+
+    def decoded(self, wanted: type[T]) -> T:
+        """Return the body, which is of the type that the endpoint table promises."""
+        assert isinstance(self.value, wanted), self.value
+        return self.value
+
+    def answer(self, outcome: Model | ApiError) -> None:
+        """Send the answer now."""
+        self._complete(self, outcome)
+
+    def answer_when_durable(
+        self, store: StreamStore, answer: Model, failed: Callable[[], None] | None = None
+    ) -> Pending:
+        """Send `answer` once everything `store` has buffered is durable; else call `failed` and answer the error."""
+
+        def settled(fault: StoreError | None) -> None:
+            if fault is None:
+                self.answer(answer)
+                return
+            if failed is not None:
+                failed()
+            self.answer(storage_error(fault))
+
+        store.on_durable(settled)
+        return PENDING
+
+    def when_durable(self, store: StreamStore, look: Callable[[], Outcome]) -> Outcome:
+        """Return what `look` finds, or find and send it once the messages buffered now are durable.
+
+        So a client that published without waiting for the ack reads what it wrote, and nobody reads what may be lost.
+        """
+        if store.durable_seq >= store.last_seq:
+            return look()
+
+        def settled(fault: StoreError | None) -> None:
+            outcome = look()
+            if not isinstance(outcome, Pending):
+                self.answer(outcome)
+
+        store.on_durable(settled)
+        return PENDING
+
+
+def storage_error(fault: StoreError) -> ApiError:
+    """Return the error of an answer whose change could not be made durable."""
+    return error(10077, err=str(fault))
+
+
+def is_absent(body: bytes) -> bool:
+    """Tell whether a request body says nothing: empty, blank, or an object without keys."""
+    text = body.strip()
+    return not text or text == b"{}" or (text[:1] == b"{" and not text[1:-1].strip() and text[-1:] == b"}")
+
+
+def is_object(body: bytes) -> bool:
+    """Tell whether a body claims to be a JSON object."""
+    return body.lstrip()[:1] == b"{"
+
+

@@ -1,0 +1,161 @@
+"""One stream: its configuration, its messages, its consumers, and what happens to all three together.
+
+Theory of operation. The intake takes published messages into the store's appended view; limits are kept there at
+once. When a commit ends, the intake sends the acks and consumers are told what became durable: nothing above
+`store.durable_seq` is shown to anyone. Removals reach consumers as they happen (`on_removed` one by one, `on_purged`
+after bulk removals, which makes them count again). A configuration is replaced as a whole by `reconfigure`, whose
+caller has checked it; everything that was derived from the old one is derived anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.api.advisories import ActionType, StreamAction
+from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
+from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.jetstream.consumer import Consumer
+from natsctl.jetstream.consumer_log import KINDS as CONSUMER_KINDS
+from natsctl.jetstream.consumer_set import ConsumerSet
+from natsctl.jetstream.dedupe import Dedupe
+from natsctl.jetstream.direct_get import DirectGet
+from natsctl.jetstream.expiry import Expiry
+from natsctl.jetstream.intake import Intake
+from natsctl.jetstream.retry import GONE
+from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.store.filters import Filters
+from natsctl.store.message import RemovedMessage
+from natsctl.store.stream import StreamStore
+
+if TYPE_CHECKING:
+    from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.account import JetStreamAccount
+
+
+class Stream:
+    """One stream of one account."""
+
+    def __init__(self, js: JetStreamAccount, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Bind configuration and messages; nothing is captured before `start`."""
+        self.js = js
+        self.engine = js.engine
+        self.account = js.account
+        self.name = config.name
+        self.config = config
+        self.created_ns = created_ns
+        self.store = store
+        self.consumers: dict[str, Consumer] = {}
+        self.consumer_set = ConsumerSet(self)
+        self.dedupe = Dedupe(self)
+        self.expiry = Expiry(self)
+        self.intake = Intake(self)
+        self.direct_get = DirectGet(self)
+        self._captures: list[Subscription] = []
+
+    # Life
+
+    def start(self) -> None:
+        """Capture the subjects and serve direct gets."""
+        self.store.listener = self.intake.committed
+        self.store.refused = self.intake.refused
+        self._derive()
+
+    def recover(self) -> None:
+        """Continue after a restart: ids of the duplicate window, expiry, consumers."""
+        records = self.store.records()
+        self.dedupe.recover(records)
+        self.expiry.catch_up()
+        self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
+
+    def stop(self, deleted: bool) -> None:
+        """Capture nothing more; with `deleted`, consumers end for good."""
+        self._release()
+        self.expiry.stop()
+        self.direct_get.stop()
+        self.consumer_set.stop(deleted)
+
+    def reconfigure(self, config: StreamConfig) -> None:
+        """Take a configuration that was checked; it is durable when the store's next commit ends."""
+        self.store.set_meta(StreamMeta(self.created_ns, config).encode())
+        self.config = config
+        self._derive()
+        self.intake.enforce_limits()
+
+    def _derive(self) -> None:
+        """Do what the configuration says."""
+        self._release()
+        self.dedupe.configure()
+        self.intake.configure()
+        self.expiry.configure()
+        self.direct_get.configure()
+        handler = self.intake.publish
+        self._captures = [self.account.subscribe(subject.encode(), handler) for subject in self.config.subjects]
+
+    def _release(self) -> None:
+        captures, self._captures = self._captures, []
+        for capture in captures:
+            self.account.unsubscribe(capture)
+
+    # Removing
+
+    def removed(self, gone: RemovedMessage, reason: str) -> None:
+        """Tell everyone that one message is gone."""
+        self.dedupe.message_gone(gone.seq)
+        for consumer in tuple(self.consumers.values()):
+            consumer.on_removed(gone.seq, gone.subject, reason)
+
+    def remove(self, seq: int, erase: bool = False) -> bool:
+        """Take one message out and return whether it was there. Raises StoreError."""
+        gone = self.store.remove(seq, erase)
+        if gone is None:
+            return False
+        self.removed(gone, GONE)
+        return True
+
+    def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
+        """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
+        self.dedupe.purging(below_seq)
+        count = self.store.purge(filters, below_seq, keep)
+        if count:
+            for consumer in tuple(self.consumers.values()):
+                consumer.on_purged()
+            self.expiry.arm()
+        return count
+
+    # What it tells
+
+    @property
+    def consumer_count(self) -> int:
+        """Return how many consumers lists show."""
+        return len(self.consumer_set.visible())
+
+    def state(self) -> StreamState:
+        """Return counters and ends of the appended view."""
+        store = self.store
+        used = store.last_seq > 0 or store.first_seq > 1
+        return StreamState(
+            messages=store.messages,
+            bytes=store.bytes,
+            first_seq=store.first_seq if used else self.config.first_seq,
+            first_ts=format_time(store.first_ts_ns) if store.messages else ZERO_TIME,
+            last_seq=store.last_seq,
+            last_ts=format_time(store.last_ts_ns) if store.last_ts_ns else ZERO_TIME,
+            num_subjects=store.num_subjects,
+            num_deleted=store.num_deleted,
+            consumer_count=self.consumer_count,
+        )
+
+    def info(self) -> StreamInfo:
+        """Return configuration and state as create, update and list show them."""
+        return StreamInfo(
+            config=self.config,
+            created=format_time(self.created_ns),
+            state=self.state(),
+            domain=self.engine.options.domain,
+            ts=format_time(self.engine.clock.now_ns()),
+        )
+
+    def advise(self, action: ActionType) -> None:
+        """Tell that the stream was created, changed or deleted."""
+        event = StreamAction(stream=self.name, action=action, domain=self.engine.options.domain)
+        self.js.advise(event.subject(), event)

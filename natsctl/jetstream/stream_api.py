@@ -1,0 +1,192 @@
+"""The STREAM verbs that make, change, show and delete streams, and INFO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import answers
+from natsctl.api.advisories import ActionType
+from natsctl.api.answers import (
+    LIST_PAGE,
+    NAMES_PAGE,
+    SUBJECTS_PAGE,
+    Paged,
+    StreamCreateAnswer,
+    StreamDeleteAnswer,
+    StreamListAnswer,
+    StreamNamesAnswer,
+    StreamUpdateAnswer,
+)
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import recast
+from natsctl.api.model import Model
+from natsctl.api.requests import (
+    StreamCreateRequest,
+    StreamInfoRequest,
+    StreamsRequest,
+    StreamUpdateRequest,
+)
+from natsctl.api.stream import ClusterInfo, StreamConfig
+from natsctl.jetstream import stream_config as rules
+from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.store.errors import StreamExists
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.stream import StreamStore
+
+
+def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
+    """Return the stream that the subject names, or the error that there is none."""
+    return js.streams.get(request.tokens[0]) or error(10059)
+
+
+def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve INFO."""
+    return js.info()
+
+
+def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.CREATE."""
+    wish = request.decoded(StreamCreateRequest)
+    config = recast(wish, StreamConfig)
+    refusal = _check_new(js, config, request.tokens[0], wish.pedantic)
+    if refusal is not None:
+        return refusal
+    existing = js.streams.get(config.name)
+    if existing is not None:
+        if existing.config != config:
+            return error(10058)
+        return request.answer_when_durable(existing.store, _created(existing))
+    refusal = js.refuse_stream(config)
+    if refusal is not None:
+        return refusal
+    try:
+        stream = js.create(config)
+    except StreamExists:
+        return error(10118)
+    answer = _created(stream)
+    stream.advise(ActionType.CREATE)
+    return request.answer_when_durable(stream.store, answer, lambda: js.forget(stream))
+
+
+def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: bool) -> ApiError | None:
+    """Return why a configuration is refused for a new stream; it is normalised on the way."""
+    if config.name != name:
+        return error(10056)
+    if "/" in name or "\\" in name:
+        return error(10128)
+    if config.sealed:
+        return rules.invalid("stream configuration for create can not be sealed")
+    max_window_ns = js.engine.options.max_duplicate_window_ns
+    refusal = rules.normalise(config, max_window_ns, pedantic) or rules.check(config, max_window_ns)
+    if refusal is not None:
+        return refusal
+    return error(10074) if config.num_replicas > 1 else None
+
+
+def _created(stream: Stream) -> StreamCreateAnswer:
+    answer = recast(stream.info(), StreamCreateAnswer)
+    answer.did_create = True
+    return answer
+
+
+def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.UPDATE."""
+    wish = request.decoded(StreamUpdateRequest)
+    config = recast(wish, StreamConfig)
+    max_window_ns = js.engine.options.max_duplicate_window_ns
+    refusal = rules.normalise(config, max_window_ns, wish.pedantic) or rules.check(config, max_window_ns)
+    if refusal is not None:
+        return refusal
+    if config.name != request.tokens[0]:
+        return error(10056)
+    stream = js.streams.get(config.name)
+    if stream is None:
+        return error(10059)
+    if config.num_replicas > 1:
+        return error(10074)
+    refusal = rules.check_update(stream.config, config) or js.refuse_update(stream, config)
+    if refusal is not None:
+        return refusal
+    stream.reconfigure(config)
+    stream.advise(ActionType.MODIFY)
+    return request.answer_when_durable(stream.store, recast(stream.info(), StreamUpdateAnswer))
+
+
+def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.DELETE."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    gone = js.remove(stream)
+    stream.advise(ActionType.DELETE)
+    return request.answer_when_durable(gone, StreamDeleteAnswer(success=True))
+
+
+# Looking
+
+
+def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.INFO."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamInfoRequest)
+    found = stream.info()
+    found.cluster = ClusterInfo(leader=js.engine.broker.server_name)
+    if wish.deleted_details and found.state.num_deleted:
+        found.state.deleted = stream.store.deleted()
+    page = Paged()
+    if wish.subjects_filter:
+        counts = stream.store.subjects(Filters((wish.subjects_filter.encode(),)))
+        page = Paged(total=len(counts), offset=_clamped(wish.offset, len(counts)), limit=SUBJECTS_PAGE)
+        shown = sorted(counts)[page.offset : page.offset + SUBJECTS_PAGE]
+        found.state.subjects = {subject.decode("utf-8", "replace"): counts[subject] for subject in shown}
+    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))
+
+
+def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.NAMES."""
+    wish = request.decoded(StreamsRequest)
+    found = [stream.name for stream in js.by_name(wish.subject)]
+    offset = _clamped(wish.offset, len(found))
+    page = found[offset : offset + NAMES_PAGE]
+    return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
+
+
+def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.LIST."""
+    wish = request.decoded(StreamsRequest)
+    found = js.by_name(wish.subject)
+    offset = _clamped(wish.offset, len(found))
+    page = found[offset : offset + LIST_PAGE]
+    infos = [stream.info() for stream in page]
+    answer = StreamListAnswer(total=len(found), offset=offset, limit=LIST_PAGE, streams=infos)
+    return _shown_when_durable(request, [stream.store for stream in page], answer)
+
+
+def _shown_when_durable(request: ApiRequest, stores: list[StreamStore], answer: Model) -> Outcome:
+    """Return an answer with counts of the appended view, or send it once all that it counts is durable."""
+    store = next((store for store in stores if store.durable_seq < store.last_seq), None)
+    if store is None:
+        return answer
+    return request.when_durable(store, lambda: _shown_when_durable(request, stores, answer))
+
+
+def _clamped(offset: int, total: int) -> int:
+    return min(max(offset, 0), total)
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    "INFO": account_info,
+    "STREAM.CREATE": create,
+    "STREAM.UPDATE": update,
+    "STREAM.DELETE": delete,
+    "STREAM.INFO": info,
+    "STREAM.NAMES": names,
+    "STREAM.LIST": list_streams,
+}
+

@@ -1,0 +1,36 @@
+"""What the store keeps of a stream besides its messages: configuration and time of creation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from natsctl.api.stream import StreamConfig
+
+
+class _Record(msgspec.Struct):
+    created_ns: int
+    config: StreamConfig
+
+
+_encode = msgspec.json.encode
+_decoder = msgspec.json.Decoder(_Record)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMeta:
+    """One stream's metadata; times are ns since the epoch."""
+
+    created_ns: int
+    config: StreamConfig
+
+    def encode(self) -> bytes:
+        """Return the bytes that the store keeps."""
+        return _encode(_Record(self.created_ns, self.config))
+
+    @classmethod
+    def decode(cls, raw: bytes) -> StreamMeta:
+        """Return what `encode` wrote; raises msgspec.MsgspecError for anything else."""
+        record = _decoder.decode(raw)
+        return cls(record.created_ns, record.config)

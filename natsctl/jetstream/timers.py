@@ -1,0 +1,82 @@
+"""One heap for every deadline of the engine; the shell turns it.
+
+Theory of operation. The heap orders (due, number, timer); the number keeps timers of the same moment in the order in
+which they were armed. Cancelling only marks a timer; marked ones leave the heap when they come to its top, or all
+together once they are the larger half, so that re-arming in a loop does not grow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+SWEEP_FROM: Final = 64
+"""Heap size from which cancelled timers are swept out once they outnumber the others."""
+
+
+class Timer:
+    """A call that is due once."""
+
+    __slots__ = ("_timers", "callback", "due_ns")
+
+    def __init__(self, timers: Timers, due_ns: int, callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self.due_ns = due_ns
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Make sure that it is not called; harmless once it was."""
+        if self.callback is not None:
+            self.callback = None
+            self._timers.cancelled()
+
+
+class Timers:
+    """Calls in the order of their monotonic times."""
+
+    __slots__ = ("_cancelled", "_heap", "_number")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._number = 0
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def at(self, monotonic_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once, at the first `run` at or after `monotonic_ns`."""
+        timer = Timer(self, monotonic_ns, callback)
+        self._number += 1
+        heappush(self._heap, (monotonic_ns, self._number, timer))
+        return timer
+
+    def next_ns(self) -> int | None:
+        """Return when the earliest timer is due, None when there is none."""
+        heap = self._heap
+        while heap and heap[0][2].callback is None:
+            heappop(heap)
+            self._cancelled -= 1
+        return heap[0][0] if heap else None
+
+    def run(self, now_ns: int) -> int:
+        """Call everything due and return how many were called; what callbacks arm waits for the next run."""
+        last, called = self._number, 0
+        while self._heap and self._heap[0][0] <= now_ns and self._heap[0][1] <= last:
+            timer = heappop(self._heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled -= 1
+            else:
+                callback()
+                called += 1
+        return called
+
+    def cancelled(self) -> None:
+        """Count a timer that was cancelled, and sweep when they prevail."""
+        self._cancelled += 1
+        if len(self._heap) >= SWEEP_FROM and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapify(self._heap)
+            self._cancelled = 0
