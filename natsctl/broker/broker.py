@@ -25,7 +25,7 @@ class Broker:
 
     __slots__ = (
         "_event_seq", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs",
-        "gone_out_bytes",        "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
+        "gone_out_bytes", "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
         "stale_connections", "start_ns", "system_account", "total_connections",
     )  # fmt: skip
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
 """Reply prefixes that belong to the server."""
+RESERVED_HEADS: Final = (b"_R_", b"_GR")
+"""Their first three bytes: what the hot path looks at."""
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
     FaultKind.MALFORMED: CloseReason.PROTOCOL_VIOLATION,
@@ -183,6 +185,7 @@ class Session:
             self._refuse()
             return
         publish = self.account.publish
+        careful = self.pedantic or not self.headers
         msgs = size = 0
         for op in parser.feed(chunk):
             if op[0] != PUB:
@@ -190,19 +193,19 @@ class Session:
                 if self.close_reason is not None:
                     break
                 publish = self.account.publish
+                careful = self.pedantic or not self.headers
                 continue
             _, subject, reply, header, payload = op
-            msgs += 1
-            size += len(header) + len(payload)
-            if (
-                (header and not self.headers) or self.pedantic or reply[:4] == b"_R_." or reply[:4] == b"_GR_"
-            ) and not self._may_publish(subject, reply, header):
+            if (careful or reply[:3] in RESERVED_HEADS) and not self._may_publish(subject, reply, header):
                 if self.close_reason is not None:
                     break
-            elif not publish(subject, reply, header, payload, self) and reply and self.no_responders:
-                self._answer_no_responders(subject, reply)
+                continue
+            msgs += 1
+            size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
+            if not publish(subject, reply, header, payload, self) and reply and self.no_responders:
+                self._answer_no_responders(subject, reply)
         self.in_msgs += msgs
         self.in_bytes += size
         if parser.fault is not None:
@@ -233,15 +236,16 @@ class Session:
             self._ping_sent_ns = 0
 
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
+        """Tell whether a message goes on; what is wrong with it has been written."""
         if header and not self.headers:
             self.close(CloseReason.MESSAGE_HEADER_VIOLATION)
             return False
+        if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
+            self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
         if reply.startswith(RESERVED_REPLIES):
             text = reply.decode("utf-8", "replace")
             self.err(f'Permissions Violation for Publish with Reply of "{text}"')
             return False
-        if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
-            self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
         return True
 
     def _refuse(self) -> None:

@@ -1,0 +1,203 @@
+"""Routing: who takes a message, and what the cache may not get wrong."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from natsctl.api.subjects import matches
+from natsctl.broker import routes
+from natsctl.broker.subscription import Subscription
+
+Seen = list[tuple[bytes, bytes, bytes, bytes]]
+
+
+def listen(account: Any, subject: bytes, queue: bytes = b"", answer: bool | None = None) -> Seen:
+    seen: Seen = []
+
+    def handler(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> bool | None:
+        seen.append((subject, reply, header, payload))
+        return answer
+
+    account.subscribe(subject, handler, queue)
+    return seen
+
+
+def test_random_subscriptions_and_subjects_agree_with_the_rules(house: Any) -> None:
+    rng = random.Random(3)
+    account = house.account
+    words = [b"a", b"b", b"c"]
+    live: dict[Subscription, list[bytes]] = {}
+
+    def pattern() -> bytes:
+        tokens = [rng.choice([*words, b"*"]) for _ in range(rng.randint(1, 7))]
+        return b".".join([*tokens, b">"] if rng.random() < 0.3 else tokens)
+
+    for _ in range(3_000):
+        if rng.random() < 0.5 or not live:
+            seen: list[bytes] = []
+            sub = account.subscribe(pattern(), lambda subject, *_, seen=seen: seen.append(subject))
+            live[sub] = seen
+        elif len(live) > 12 or rng.random() < 0.4:
+            sub = rng.choice(list(live))
+            account.unsubscribe(sub)
+            del live[sub]
+        for _ in range(3):
+            head = rng.choice([b"", b"", b"$JS.ACK."])
+            subject = head + b".".join(rng.choice(words) for _ in range(rng.randint(1, 8)))
+            for seen in live.values():
+                seen.clear()
+            expected = [sub for sub in live if matches(sub.subject, subject)]
+            assert account.publish(subject, b"", b"", b"") == len(expected)
+            assert [sub for sub, seen in live.items() if seen] == expected
+            assert account.has_interest(subject) == bool(expected)
+    for sub in live:
+        account.unsubscribe(sub)
+    assert account.subscriptions == 1  # who a user is, asked of the server
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject"),
+    [(b"$JS.ACK.S.C.>", b"$JS.ACK.S.C.1.%d.3.4.5"), (b"_INBOX.x.*", b"_INBOX.x.%d"), (b"_INBOX.x.>", b"_INBOX.x.%d")],
+)
+def test_subjects_that_are_used_once_do_not_grow_the_cache(house: Any, pattern: bytes, subject: bytes) -> None:
+    seen = listen(house.account, pattern)
+    listen(house.account, b"orders.new")
+    for number in range(1000):
+        assert house.account.publish(subject % number, b"", b"", b"") == 1
+    assert len(seen) == 1000 and house.account.routes.cached <= 4
+
+
+def test_a_literal_beside_a_prefix_is_seen_before_and_after_caching(house: Any) -> None:
+    account = house.account
+    wide = listen(account, b"_INBOX.x.*")
+    assert account.publish(b"_INBOX.x.1", b"", b"", b"") == 1
+    assert account.publish(b"_INBOX.x.2", b"", b"", b"") == 1
+    narrow = account.subscribe(b"_INBOX.x.2", lambda *_: None)
+    assert account.publish(b"_INBOX.x.2", b"", b"", b"") == 2
+    assert account.publish(b"_INBOX.x.3", b"", b"", b"") == 1
+    account.unsubscribe(narrow)
+    assert account.publish(b"_INBOX.x.2", b"", b"", b"") == 1
+    assert account.publish(b"_INBOX.x.", b"", b"", b"") == 0
+    assert account.publish(b"_INBOX.x", b"", b"", b"") == 0
+    assert len(wide) == 5
+
+
+def test_the_cache_is_bounded_by_takers(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_CACHED_TAKERS", 300)
+    for index in range(20):
+        listen(house.account, b"*.%d.*" % index)
+    listen(house.account, b"*.*.x")
+    for index in range(2_000):
+        assert house.account.publish(b"s%d.%d.x" % (index, index % 20), b"", b"", b"") == 2
+        assert house.account.routes.cached <= 300
+
+
+def test_each_queue_group_gets_one_copy_and_shares_the_work(house: Any) -> None:
+    account = house.account
+    groups = [listen(account, b"a.*", b"q"), listen(account, b"a.b", b"q"), listen(account, b">", b"q")]
+    other, plain = listen(account, b"a.>", b"r"), listen(account, b"a.b")
+    for _ in range(600):
+        assert account.publish(b"a.b", b"", b"", b"") == 3
+    assert sum(map(len, groups)) == len(other) == len(plain) == 600
+    assert min(map(len, groups)) > 100
+
+
+def test_queue_members_of_clients_and_server_share(house: Any) -> None:
+    clients = [house.client() for _ in range(3)]
+    for client in clients:
+        client.say(b"SUB a q 1\r\n")
+    inside = listen(house.account, b"a", b"q")
+    for _ in range(400):
+        assert house.account.publish(b"a", b"", b"", b"") == 1
+    heard = Counter(client.heard().count(b"MSG") for client in clients)
+    assert sum(count * times for count, times in heard.items()) + len(inside) == 400
+    assert inside and all(heard)
+
+
+def test_a_handler_that_refuses_lets_another_member_serve(house: Any) -> None:
+    refusing, serving = listen(house.account, b"a", b"q", answer=False), listen(house.account, b"a", b"q")
+    for _ in range(50):
+        assert house.account.publish(b"a", b"", b"", b"") == 1
+    assert len(serving) == 50 and refusing
+
+
+def test_send_routes_by_one_subject_and_shows_another(house: Any) -> None:
+    client, member = house.client(), house.client()
+    client.say(b"SUB inbox.* 1\r\n")
+    member.say(b"SUB inbox.x q 2\r\n")
+    seen = listen(house.account, b"inbox.x")
+    takers = house.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
+    tail = b"$JS.ACK.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+    assert takers == 3
+    assert client.heard() == b"HMSG orders.new 1 " + tail and member.heard() == b"HMSG orders.new 2 " + tail
+    assert seen == [(b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")]
+    assert house.account.send(b"nobody", b"orders.new", b"", b"", b"") == 0
+
+
+def test_accounts_do_not_hear_each_other(house: Any) -> None:
+    seen = listen(house.broker.system_account, b">")
+    assert house.account.publish(b"a", b"", b"", b"") == 0 and not seen
+
+
+def test_interest_is_per_queue_where_asked(house: Any) -> None:
+    account = house.account
+    client = house.client()
+    assert not account.has_interest(b"d")
+    client.say(b"SUB d q 1\r\n")
+    assert account.has_interest(b"d") and account.has_interest(b"d", b"q") and not account.has_interest(b"d", b"r")
+    client.say(b"UNSUB 1\r\nSUB d 2\r\n")
+    assert account.has_interest(b"d") and not account.has_interest(b"d", b"q")
+
+
+def test_a_watch_hears_of_every_change_that_touches_its_subject(house: Any) -> None:
+    account = house.account
+    states: list[bool] = []
+    watch = account.watch_interest(b"deliver.x", lambda: states.append(account.has_interest(b"deliver.x")))
+    client = house.client()
+    client.say(b"SUB other 1\r\nSUB deliver.y 2\r\n")
+    assert states == []
+    client.say(b"SUB deliver.* 3\r\n")
+    assert states == [True]
+    client.say(b"UNSUB 3 1\r\nPUB deliver.x 0\r\n\r\nSUB deliver.x q 4\r\n")
+    assert states == [True, False, True]
+    client.session.closed()
+    assert states == [True, False, True, False]
+    watch.cancel()
+    watch.cancel()
+    listen(account, b"deliver.x")
+    assert states == [True, False, True, False]
+
+
+def test_a_handler_may_change_subscriptions_and_publish(house: Any) -> None:
+    account = house.account
+    later: list[bytes] = []
+    subs: list[Subscription] = []
+
+    def first(subject: bytes, *_: object) -> None:
+        account.unsubscribe(subs[1])
+        account.subscribe(b"a", lambda subject, *_: later.append(b"new"))
+        account.publish(b"b", b"", b"", b"")
+
+    subs.append(account.subscribe(b"a", first))
+    subs.append(account.subscribe(b"a", lambda subject, *_: later.append(b"ended")))
+    account.subscribe(b"b", lambda subject, *_: later.append(subject))
+    assert account.publish(b"a", b"", b"", b"") == 1
+    assert later == [b"b"]
+
+
+def test_a_client_is_not_served_beyond_its_end_within_one_message(house: Any) -> None:
+    client = house.client()
+    client.say(b"SUB a 1\r\nSUB a 2\r\nUNSUB 1 1\r\n")
+    assert client.say(b"PUB a 0\r\n\r\nPUB a 0\r\n\r\n").count(b"MSG a 1") == 1
+
+
+def test_many_takers_of_one_subject_all_get_their_own_sid(house: Any) -> None:
+    clients = [house.client() for _ in range(30)]
+    for number, client in enumerate(clients):
+        client.say(b"SUB a.b %d\r\n" % number)
+    assert house.account.publish(b"a.b", b"r", b"", b"hi") == 30
+    assert [client.heard() for client in clients] == [b"MSG a.b %d r 2\r\nhi\r\n" % n for n in range(30)]

@@ -1,0 +1,59 @@
+"""Static authentication."""
+
+from __future__ import annotations
+
+import bcrypt
+import pytest
+
+from natsctl.broker.auth import Authenticator, ConnectOptions, Grant, User, parse_connect
+
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+
+
+def grant(auth: Authenticator, **given: str) -> Grant | None:
+    return auth.authenticate(ConnectOptions(**given))  # type: ignore[arg-type]  # only texts are given
+
+
+@pytest.mark.parametrize("token", ["secret", HASH])
+def test_tokens(token: str) -> None:
+    auth = Authenticator(token=token)
+    assert grant(auth, auth_token="secret") == Grant("", "$G")
+    assert grant(auth, auth_token="other") is None
+    assert grant(auth) is None
+    assert grant(auth, user="secret") is None
+
+
+@pytest.mark.parametrize("password", ["secret", HASH])
+def test_users(password: str) -> None:
+    auth = Authenticator(users=[User("a", password, "A")])
+    assert grant(auth, user="a", password="secret") == Grant("a", "A")
+    assert grant(auth, user="a", password="") is None
+    assert grant(auth, user="b", password="secret") is None
+    assert grant(auth, password="secret") is None
+    assert grant(auth) is None and auth.required
+
+
+def test_a_user_for_those_without_credentials() -> None:
+    auth = Authenticator(users=[User("a", "x", "A"), User("guest", "y", "B")], no_auth_user="guest")
+    assert grant(auth) == Grant("guest", "B") == auth.default
+    assert not auth.required
+    assert grant(auth, user="a", password="wrong") is None
+
+
+def test_a_broken_hash_or_endless_password_is_a_refusal() -> None:
+    assert grant(Authenticator(token="$2a$nonsense"), auth_token="x") is None
+    assert grant(Authenticator(token=HASH), auth_token="x" * 5000) is None
+
+
+def test_passwords_beyond_ascii_are_compared() -> None:
+    assert grant(Authenticator(users=[User("ü", "pässword")]), user="ü", password="pässword")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"1", b"{", b'{"verbose":1}', b'{"user":5}', b'{"user":"\xff"}'])
+def test_bodies_that_are_not_connect_options(body: bytes) -> None:
+    assert parse_connect(body) is None
+
+
+def test_unknown_keys_are_ignored_and_nulls_are_absent() -> None:
+    options = parse_connect(b'{"xyz":[1],"user":null,"pass":"p","echo":false}')
+    assert options is not None and (options.user, options.password, options.echo) == ("", "p", False)
