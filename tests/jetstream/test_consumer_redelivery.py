@@ -1,0 +1,179 @@
+"""Messages that were not acknowledged go out again, in the right order and not for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet, numbers, texts
+
+NOW = {"batch": 20, "no_wait": True}
+
+
+@pytest.fixture
+def jet() -> Jet:
+    jet = Jet()
+    jet.stream()
+    return jet
+
+
+def delivered_now(jet: Jet) -> list[str]:
+    """Return what a no_wait pull gets, without the status at its end."""
+    return texts(jet.pull(NOW))[:-1]
+
+
+def test_expired_messages_come_again_ascending_before_new_ones(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND)
+    jet.publish("1", "2", "3")
+    first = jet.pull(b"3")
+    jet.ack(first[1], b"+WPI")
+    jet.publish("4")
+    jet.advance(1.001)
+    assert delivered_now(jet) == ["1", "2", "3", "4"]
+
+
+def test_nothing_comes_again_before_the_ack_wait(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND)
+    jet.publish("1")
+    jet.pull()
+    jet.advance(0.999)
+    assert delivered_now(jet) == []
+    jet.advance(0.002)
+    assert delivered_now(jet) == ["1"]
+
+
+def test_redelivery_raises_the_consumer_sequence_and_counts(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND)
+    jet.publish("1", "2")
+    jet.pull(b"2")
+    jet.advance(1.1)
+    messages = jet.pull(b"2")
+    assert [numbers(m)[:3] for m in messages] == [(2, 1, 3), (2, 2, 4)]
+    assert jet.counts() | {"delivered": (4, 2), "redelivered": 2, "ack_pending": 2} == jet.counts()
+    jet.ack(messages[0])
+    assert jet.counts() | {"floor": (1, 1), "redelivered": 1} == jet.counts()
+
+
+def test_backoff_stretches_the_wait_and_its_last_entry_repeats(jet: Jet) -> None:
+    jet.consumer(backoff=[SECOND, 3 * SECOND])
+    jet.publish("1")
+    jet.pull()
+    for wait in (1, 3, 3):
+        jet.advance(wait - 0.01)
+        assert delivered_now(jet) == []
+        jet.advance(0.02)
+        assert delivered_now(jet) == ["1"]
+
+
+def test_max_deliver_gives_up_without_a_request_and_tells(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND, max_deliver=2)
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
+    legacy = jet.listen("$JS.EVENT.ADVISORY.MAX_DELIVERIES.S.C")
+    jet.publish("1", "2")
+    jet.ack(jet.pull(b"2")[1])
+    jet.advance(1.1)
+    assert delivered_now(jet) == ["1"]
+    assert jet.heard(heard) == []
+    jet.advance(1.1)
+    (advisory,) = jet.heard(heard)
+    body = advisory.json()
+    assert body["type"] == "io.nats.jetstream.advisory.v1.max_deliver"
+    assert (body["stream"], body["consumer"], body["stream_seq"], body["deliveries"]) == ("S", "C", 1, 2)
+    assert len(body["id"]) == 22
+    assert len(jet.heard(legacy)) == 1
+    assert delivered_now(jet) == []
+    assert jet.counts() | {"ack_pending": 0, "redelivered": 1, "floor": (3, 2)} == jet.counts()
+
+
+def test_max_deliver_of_one_counts_no_redeliveries(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND, max_deliver=1)
+    jet.publish("1")
+    jet.pull()
+    jet.advance(2)
+    assert jet.counts() | {"ack_pending": 0, "redelivered": 0} == jet.counts()
+
+
+def test_nak_of_the_last_delivery_gives_up(jet: Jet) -> None:
+    jet.consumer(max_deliver=1)
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
+    jet.publish("1")
+    jet.ack(jet.pull()[0], b"-NAK")
+    assert len(jet.heard(heard)) == 1
+    assert delivered_now(jet) == []
+
+
+def test_giving_up_makes_room_under_max_ack_pending(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND, max_deliver=1, max_ack_pending=1)
+    jet.publish("1", "2")
+    assert texts(jet.pull()) == ["1"]
+    sid = jet.listen("in.1")
+    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"", "in.1")
+    assert jet.heard(sid) == []
+    jet.advance(1.1)
+    assert texts(jet.heard(sid)) == ["2"]
+
+
+def test_deleted_message_is_not_redelivered_and_that_is_told(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND)
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    jet.publish("1", "2")
+    jet.pull(b"2")
+    jet.api("STREAM.MSG.DELETE.S", {"seq": 1})
+    (advisory,) = jet.heard(heard)
+    assert advisory.json()["reason"] == "Unacknowledged message was deleted"
+    assert jet.counts() | {"ack_pending": 1, "floor": (1, 1)} == jet.counts()
+    jet.advance(1.1)
+    assert delivered_now(jet) == ["2"]
+
+
+def test_message_pushed_out_by_limits_is_told_as_such() -> None:
+    jet = Jet()
+    jet.stream(max_msgs=1)
+    jet.consumer()
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    jet.publish("1")
+    jet.pull()
+    jet.publish("2")
+    assert jet.heard(heard)[0].json()["reason"] == "Message deleted by stream limits"
+    assert jet.counts() | {"ack_pending": 0, "pending": 1} == jet.counts()
+
+
+def test_purge_drops_what_was_pending_and_counts_anew(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND)
+    jet.publish("1", "2", "3")
+    jet.pull()
+    jet.api("STREAM.PURGE.S")
+    assert jet.counts() | {"ack_pending": 0, "pending": 0, "delivered": (1, 3)} == jet.counts()
+    jet.publish("4")
+    jet.advance(2)
+    assert delivered_now(jet) == ["4"]
+
+
+def test_a_wall_clock_that_jumps_does_not_redeliver(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("1")
+    jet.pull()
+    jet.machine.clock.set_wall(jet.machine.clock.now_ns() + 3600 * SECOND)
+    jet.advance(1)
+    assert delivered_now(jet) == []
+
+
+def test_many_expired_at_once_all_come_again(jet: Jet) -> None:
+    jet.consumer(ack_wait=SECOND, max_ack_pending=-1)
+    jet.publish_many(10_000)
+    assert len(jet.pull(b"10000")) == 10_000
+    jet.advance(1.5)
+    again = jet.pull(b"10000")
+    assert [numbers(m)[1] for m in again] == list(range(1, 10_001))
+    assert jet.counts()["redelivered"] == 10_000
+
+
+def test_acked_messages_leave_no_deadlines_behind(jet: Jet) -> None:
+    jet.consumer(max_ack_pending=-1)
+    jet.publish_many(20_000)
+    for _ in range(20):
+        for message in jet.pull(b"1000"):
+            jet.wire.session.receive(b"PUB %b 0\r\n\r\n" % message.reply)
+    consumer = jet.machine.engine.accounts["$G"].streams["S"].consumers["C"]
+    jet.machine.settle()
+    assert not consumer.state.pending
+    assert sum(len(entry[2]) for entry in consumer.redelivery.due) < 6000
