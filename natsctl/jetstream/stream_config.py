@@ -29,7 +29,6 @@ _ABSENT: Final = (
     ("sources", "sources are"),
     ("republish", "republish is"),
     ("subject_transform", "subject transforms are"),
-    ("allow_msg_ttl", "per-message TTLs are"),
     ("subject_delete_marker_ttl", "subject delete markers are"),
     ("allow_msg_counter", "message counters are"),
     ("allow_atomic", "atomic batch publishing is"),
@@ -75,6 +74,10 @@ def _corrections(config: StreamConfig, max_window_ns: int) -> Iterator[tuple[str
     if not config.duplicate_window and config.mirror is None and not config.sources:
         window_ns = min(DEFAULT_DUPLICATE_WINDOW_NS, max_window_ns or DEFAULT_DUPLICATE_WINDOW_NS)
         yield "duplicate_window", min(window_ns, config.max_age) if config.max_age > 0 else window_ns, ""
+    if config.allow_msg_ttl:
+        # Clients set it on every key-value bucket. Dropped, as a 2.10 server drops a key that it does not know, and
+        # visible as absent in the answer; a message that asks for a time to live is refused (10166), never kept longer.
+        yield "allow_msg_ttl", False, "allow_msg_ttl must be set to false"
     if config.sealed:
         yield "max_age", 0, ""
         yield "discard", DiscardPolicy.NEW, ""
