@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from natsctl.store.file_stream import FileStreamStore
     from natsctl.store.options import StoreOptions
 
 Settled = Callable[[StoreError | None], None]
@@ -26,7 +27,7 @@ class Commit:
         self.callbacks = callbacks
 
     def run(self) -> None:
-        """Do the disk work; raises StoreError, which the caller hands to finish_commit."""
+        """Do the disk work; raises OSError, which the caller hands to finish_commit."""
 
 
 class Committable(Protocol):
@@ -35,7 +36,7 @@ class Committable(Protocol):
     def begin_commit(self) -> Commit | None:
         """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
 
-    def finish_commit(self, commit: Commit, error: StoreError | None) -> None:
+    def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Settle what `commit.run` did. Loop thread."""
 
 
@@ -47,6 +48,9 @@ class Host(Protocol):
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
+
+    def stillborn(self, stream: FileStreamStore) -> None:
+        """Forget a stream whose creation failed."""
 
     def report_fault(self, text: str) -> None:
         """Make the store unhealthy for the reason given."""

@@ -7,7 +7,7 @@ Searches skip every segment that cannot hold a match; inside one they look at po
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
@@ -61,10 +61,10 @@ class StreamIndex:
 
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int) -> None:
         """Enter the next message; `seq` must be above last_seq. The caller adds where its bytes are."""
-        segment = self.segments[-1]
-        sid = self.table.ids.get(subject)
+        segment, table = self.segments[-1], self.table
+        sid = table.ids.get(subject)
         if sid is None:
-            sid = self.table.intern(subject)
+            sid = table.intern(subject)
         if segment.seqs is not None or seq != segment.base + len(segment.sids):
             segment.become_sparse()
             assert segment.seqs is not None
@@ -77,7 +77,14 @@ class StreamIndex:
             segment.first_ts = ts_ns
         segment.last_ts = ts_ns
         segment.live += 1
-        self.table.added(sid, seq)
+        count = table.count[sid]
+        if not count:
+            table.live += 1
+            table.first[sid] = seq
+        table.count[sid] = count + 1
+        table.last[sid] = seq
+        if table.stale:
+            table.stale.discard(sid)
         if not self.messages:
             self.first_seq = seq
         self.messages += 1
@@ -222,7 +229,7 @@ class StreamIndex:
         self.messages -= 1
         self.bytes -= size
         if seq == self.first_seq:
-            self._advance(seq + 1)
+            self.advance(seq + 1)
         return RemovedMessage(seq, subject, size)
 
     def drop_first(self) -> RemovedMessage:
@@ -237,7 +244,7 @@ class StreamIndex:
         self.table.removed(sid, seq)
         self.messages -= 1
         self.bytes -= size
-        self._advance(seq + 1)
+        self.advance(seq + 1)
         return RemovedMessage(seq, self.table.names[sid], size)
 
     def drop_below(self, seq: int) -> None:
@@ -255,7 +262,7 @@ class StreamIndex:
                     self.bytes -= segment.sizes[gone]
                     segment.live -= 1
             segment.head = max(segment.head, position)
-        self._advance(max(seq, self.first_seq))
+        self.advance(max(seq, self.first_seq))
 
     def _drop_whole(self, segment: Segment) -> None:
         assert segment.keys is not None
@@ -280,7 +287,7 @@ class StreamIndex:
             return segment.seq_at(position)
         return self.first_seq
 
-    def _advance(self, from_seq: int) -> None:
+    def advance(self, from_seq: int) -> None:
         """Move first_seq to the first live message at or above `from_seq`, or just past the end."""
         if not self.messages:
             self.first_seq = self.last_seq + 1
@@ -318,6 +325,42 @@ class StreamIndex:
             for segment in self.segments:
                 segment.renumber(moves)
             self._views.clear()
+
+    def rollback(self, to_seq: int, keeps: Callable[[Segment], bool]) -> None:
+        """Take back every message above `to_seq`, and trailing segments that `keeps` refuses."""
+        while True:
+            segment = self.segments[-1]
+            stop = segment.position_from(to_seq + 1)
+            for position in range(stop, len(segment.sids)):
+                if segment.is_live(position):
+                    self.table.removed(segment.sids[position], segment.seq_at(position))
+                    self.messages -= 1
+                    self.bytes -= segment.sizes[position]
+                    segment.live -= 1
+            segment.truncate(stop)
+            if len(self.segments) == 1 or keeps(segment):
+                break
+            self.segments.pop()
+            self.bases.pop()
+            self.segments[-1].unseal()
+        self.last_seq = to_seq
+        self._views.clear()
+        self.advance(min(self.first_seq, to_seq + 1))
+
+    def replace(self, old: Segment, new: Segment) -> None:
+        """Put `new` where `old` was."""
+        self.segments[self.segments.index(old)] = new
+
+    def physical(self, seq: int) -> Place | None:
+        """Return where message `seq` lies, live or dead; None when its bytes are gone."""
+        at = bisect_right(self.bases, seq) - 1
+        if at < 0:
+            return None
+        segment = self.segments[at]
+        position = segment.position_from(seq)
+        if position < len(segment.sids) and segment.seq_at(position) == seq:
+            return segment, position
+        return None
 
     def deleted(self) -> list[int]:
         """Return the sequences missing between the first and the last, in order."""

@@ -90,9 +90,9 @@ class MemoryStreamStore(StreamStore):
     def _take(self, callbacks: list[Settled]) -> Commit:
         return Commit(self._index.last_seq, callbacks)
 
-    def _settle(self, commit: Commit, error: StoreError | None) -> StoreError | None:
+    def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         self._index.drop_leading()
-        return error
+        return None
 
     def _message_at(self, segment: Segment, position: int) -> StoredMessage:
         message = segment.messages[position]

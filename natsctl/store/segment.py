@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Container
 
 from natsctl.store.message import StoredMessage
+from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import GONE
 
 _NONE: array[int] = array("I")
@@ -42,7 +43,7 @@ class Segment:
         self.counts = _NONE
         self.postings: dict[int, array[int]] = {}
         self.posted = 0
-        self.body: object = None
+        self.body: SegmentFile | None = None
 
     def next_seq(self) -> int:
         """Return the lowest sequence this segment can still take."""
@@ -116,6 +117,21 @@ class Segment:
         self.counts = array("I", [tally[sid] for sid in self.keys])
         self.postings = {}
         self.posted = 0
+
+    def unseal(self) -> None:
+        """Take appends again."""
+        self.keys, self.counts = None, _NONE
+
+    def truncate(self, length: int) -> None:
+        """Forget positions from `length` on; the caller has counted them out."""
+        for column in (self.sids, self.sizes, self.offsets):
+            del column[length:]
+        if self.seqs is not None:
+            del self.seqs[length:]
+        if self.dead is not None:
+            del self.dead[length:]
+        self.head = min(self.head, length)
+        self.postings, self.posted = {}, 0
 
     def _posting(self, sid: int) -> array[int]:
         n = len(self.sids)

@@ -1,24 +1,47 @@
-"""The store: every stream of one server, on one disk."""
+"""The store: every stream of one server, in one folder that one process holds.
+
+`open` recovers what is there; `create` and `delete` change `streams` at once and the disk with a commit. Whatever has
+work to commit is in `dirty`: streams, and the store's own witness and trash, all with begin_commit / run /
+finish_commit. What a policy or the witness postpones comes due at `next_deadline_ns`, where `run_timers` queues it.
+A stream's folder is named by a number that is never used twice; names are only ever file content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from natsctl.store import frame
 from natsctl.store.commit import Committable
-from natsctl.store.disk import Disk
-from natsctl.store.errors import StreamExists
+from natsctl.store.disk import Disk, File
+from natsctl.store.envelope import Envelope
+from natsctl.store.errors import StoreDamaged, StoreFormat, StreamExists
+from natsctl.store.file_commit import replace_file, write_all
+from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.fsck import StreamCheck, WitnessEntry, check_stream
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
+from natsctl.store.recovery import build_index, repair
+from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
+from natsctl.store.trash import Trash, remove_tree
+from natsctl.store.witness import Witness, read_witness
+
+__all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
+
+FORMAT_TEXT = b'{"format":1,"min_reader":1}\n'
+_FOLDER = re.compile(r"s(\d{6,})")
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What `Store.open` found."""
+    """What `Store.open` found: notes for the log, and why streams (by key, or folder) were refused."""
 
     streams: int = 0
+    messages: int = 0
+    clean_stop: bool = False
     notes: list[str] = field(default_factory=list)
     damaged: dict[str, str] = field(default_factory=dict)
 
@@ -32,48 +55,315 @@ class Store:
         self.streams: dict[str, StreamStore] = {}
         self.dirty: dict[Committable, None] = {}
         self.faults: list[str] = []
+        self.damaged: dict[str, str] = {}
         self._disk = disk
         self._rng_salt = rng_salt
         self._monotonic_ns = monotonic_ns
         self._log = log
+        self._cache = SegmentCache(disk, options.cache_bytes)
+        self._witness = Witness(disk, self._salt, log, self._entries, self.dirty, self._witnessed)
+        self._trash = Trash(disk, self.dirty, log)
+        self._lock: File | None = None
+        self._next_id = 1
+        self._refused: dict[int, WitnessEntry] = {}
+        self._leaving: dict[str, int] = {}
+        self._unsynced: dict[FileStreamStore, int] = {}
+        self._open: dict[FileStreamStore, None] = {}
+        self._witness_due_ns = 0
 
     @property
     def healthy(self) -> bool:
-        """Return whether no stream is fenced off."""
+        """Return whether no stream is fenced off; `faults` has the reasons."""
         return not self.faults
 
+    def _salt(self) -> int:
+        return self._rng_salt() & frame.MASK or 1
+
+    # -- opening
+
     def open(self) -> RecoveryReport:
-        """Lock the folder and recover every stream."""
-        return RecoveryReport()
+        """Lock the folder and recover every stream; damaged ones are reported, refused and left untouched.
+
+        Raises StoreLocked, StoreFormat, StoreDamaged (a store stood here and its parts are gone), OSError.
+        """
+        self._lock = self._disk.lock("LOCK")
+        report = RecoveryReport()
+        self._open_layout()
+        witnessed, report.clean_stop, note = read_witness(self._disk)
+        if note:
+            report.notes.append(note)
+        trashed = {int(m[1]) for name in self._disk.listdir("trash") if (m := _FOLDER.match(name))}
+        checks = self._check_all(witnessed, report)
+        self._next_id = 1 + max((*trashed, *witnessed, *checks), default=0)
+        for stream_id, entry in witnessed.items():
+            if stream_id not in checks and stream_id not in trashed:
+                self._refuse(f"s{stream_id:06d}", f"streams/s{stream_id:06d} is missing", stream_id, entry, report)
+        replaced = {c.envelope.replaces for c in checks.values() if c.envelope is not None and not c.damage}
+        for stream_id, check in checks.items():
+            if stream_id in replaced:
+                self._disk.rename(check.folder, f"trash/s{stream_id:06d}")
+                report.notes.append(f"{check.folder}: its deletion was finished")
+                continue
+            self._recover(stream_id, check, witnessed.get(stream_id), report)
+        if not report.clean_stop:
+            self._disk.fsync_dir("streams")
+        self._disk.fsync_dir("trash")
+        commit = self._witness.anew()
+        commit.run()
+        self._witness.finish_commit(commit)
+        self._trash.empty(self._disk.listdir("trash"))
+        self._keep_reserve()
+        self.damaged = report.damaged
+        for line in report.notes:
+            self._log(line)
+        for key, reason in report.damaged.items():
+            self.report_fault(f"stream {key} is damaged and refused: {reason}")
+        return report
+
+    def _open_layout(self) -> None:
+        disk = self._disk
+        if disk.exists("FORMAT"):
+            file = disk.open_read("FORMAT")
+            try:
+                found = file.pread(4096, 0)
+            finally:
+                file.close()
+            if found != FORMAT_TEXT:
+                raise StoreFormat(f"FORMAT says {found[:200]!r}; this version reads {FORMAT_TEXT!r}")
+        elif disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams")):
+            raise StoreFormat("FORMAT is missing from a folder that holds a store")
+        for name in ("streams", "trash"):
+            if not disk.exists(name):
+                if disk.exists("WITNESS"):
+                    raise StoreDamaged(f"{name}/ is missing from a folder that holds a store")
+                disk.mkdir(name)
+        if not disk.exists("FORMAT"):
+            replace_file(disk, "FORMAT", FORMAT_TEXT)
+        disk.fsync_dir("")
+
+    def _check_all(self, witnessed: dict[int, WitnessEntry], report: RecoveryReport) -> dict[int, StreamCheck]:
+        checks: dict[int, StreamCheck] = {}
+        for name in self._disk.listdir("streams"):
+            found = _FOLDER.fullmatch(name)
+            if name.endswith(".new"):
+                remove_tree(self._disk, f"streams/{name}")
+                report.notes.append(f"streams/{name}: a creation that never ended was removed")
+            elif found is None:
+                report.notes.append(f"streams/{name} is not ours and is left alone")
+            else:
+                checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])))
+        return checks
+
+    def _check(self, name: str, entry: WitnessEntry | None) -> StreamCheck:
+        try:
+            return check_stream(self._disk, f"streams/{name}", entry, self.options.max_frame_bytes)
+        except OSError as error:
+            check = StreamCheck(f"streams/{name}")
+            check.damage.append(f"streams/{name} can not be read: {error}")
+            return check
+
+    def _refuse(self, key: str, reason: str, stream_id: int, entry: WitnessEntry | None,
+                report: RecoveryReport) -> None:
+        report.damaged[key] = reason
+        if entry is not None:
+            self._refused[stream_id] = entry
+
+    def _recover(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None,
+                 report: RecoveryReport) -> None:
+        envelope = check.envelope
+        key = envelope.key if envelope is not None else f"s{stream_id:06d}"
+        if key in self.streams:
+            check.damage.append(f"{check.folder}: another folder holds {key} too")
+        if envelope is not None and envelope.stream_id != stream_id:
+            check.damage.append(f"{check.folder}: its meta file belongs to stream {envelope.stream_id}")
+        if check.damage or envelope is None:
+            self._refuse(key, "; ".join(check.damage), stream_id, entry, report)
+            return
+        try:
+            notes = repair(self._disk, check, self._salt(), report.clean_stop)
+        except OSError as error:
+            self._refuse(key, f"{check.folder} can not be repaired: {error}", stream_id, entry, report)
+            return
+        stream = self._make(stream_id, key, envelope.meta, 1)
+        stream.adopt(check, build_index(check))
+        self.streams[key] = stream
+        report.streams += 1
+        report.messages += stream.messages
+        report.notes += check.notes + notes
+
+    def _make(self, stream_id: int, key: str, meta: bytes, first_seq: int) -> FileStreamStore:
+        return FileStreamStore(self, self._disk, self._cache, stream_id, key, meta, first_seq,
+                               self._salt, self.release_reserve)
+
+    # -- closing
 
     def close(self) -> None:
-        """Commit and sync everything, release the folder."""
+        """Commit and sync everything, mark the stop as clean, release the folder. No commit may be in flight."""
+        if self._lock is None:
+            return
+        for stream in self.streams.values():
+            stream.flush()
+        while self.dirty:
+            task = next(iter(self.dirty))
+            commit = task.begin_commit()
+            if commit is None:
+                self.dirty.pop(task, None)
+                continue
+            error: OSError | None = None
+            try:
+                commit.run()
+            except OSError as caught:
+                error = caught
+            task.finish_commit(commit, error)
+        if self.healthy or self.faults == [f"stream {k} is damaged and refused: {v}" for k, v in self.damaged.items()]:
+            self._witness_stop()
+        for stream in self.streams.values():
+            if isinstance(stream, FileStreamStore):
+                stream.close_files()
+        self._cache.close()
+        self._witness.close()
+        self._lock.close()
+        self._lock = None
 
-    def create(self, key: str, meta: bytes, storage: Literal["file", "memory"], first_seq: int = 1) -> StreamStore:
-        """Make a stream; it is durable when its first commit ends."""
+    def _witness_stop(self) -> None:
+        commit = self._witness.final()
+        try:
+            commit.run()
+        except OSError as error:
+            self._witness.finish_commit(commit, error)
+            return
+        self._witness.finish_commit(commit)
+
+    # -- streams
+
+    def create(self, key: str, meta: bytes, storage: Literal["file", "memory"] = "file",
+               first_seq: int = 1) -> StreamStore:
+        """Make a stream; it is durable when its first commit ends (on_durable). Raises StreamExists, StoreDamaged."""
         if key in self.streams:
             raise StreamExists(key)
-        stream = self.streams[key] = MemoryStreamStore(self, key, meta, first_seq)
-        stream.request_sync()
+        if key in self.damaged:
+            raise StoreDamaged(self.damaged[key])
+        if storage == "memory":
+            memory = self.streams[key] = MemoryStreamStore(self, key, meta, first_seq)
+            memory.request_sync()
+            return memory
+        stream = self._make(self._next_id, key, meta, first_seq)
+        self._next_id += 1
+        stream.be_born(Envelope(stream.stream_id, key, meta, self._leaving.get(key, 0)).encode())
+        self.streams[key] = stream
         return stream
 
     def delete(self, key: str) -> StreamStore:
         """Take a stream out of `streams` and return it: its on_durable tells when it is gone for good."""
         stream = self.streams.pop(key)
-        stream.request_sync()
+        if isinstance(stream, FileStreamStore):
+            self._leaving[key] = stream.stream_id
+            stream.leave(f"trash/s{stream.stream_id:06d}")
+        else:
+            stream.request_sync()
         return stream
 
-    def next_deadline_ns(self) -> int | None:
-        """Return the monotonic time of the next `run_timers`, None when nothing waits."""
-        return None
-
-    def run_timers(self) -> None:
-        """Queue what is due (witness, interval syncs, journal syncs) in `dirty`."""
+    # -- what streams tell
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
+        if not isinstance(stream, FileStreamStore):
+            return
+        if stream.left:
+            self._forget(stream)
+            return
+        self._open.pop(stream, None)
+        self._open[stream] = None
+        if len(self._open) > self.options.max_open_streams:
+            self._close_idle()
+        if stream.unsynced and self.options.sync != "never":
+            self._unsynced.setdefault(stream, self._monotonic_ns())
+        else:
+            self._unsynced.pop(stream, None)
+        self._witness.changed[stream.stream_id] = stream.witness_entry
+        self._witness_when_due()
+
+    def _forget(self, stream: FileStreamStore) -> None:
+        if self._leaving.get(stream.key) == stream.stream_id:
+            del self._leaving[stream.key]
+        self._unsynced.pop(stream, None)
+        self._open.pop(stream, None)
+        self._witness.changed.pop(stream.stream_id, None)
+        self._witness.gone[stream.stream_id] = None
+        self._witness_when_due()
+
+    def stillborn(self, stream: FileStreamStore) -> None:
+        """Forget a stream whose creation failed."""
+        if self.streams.get(stream.key) is stream:
+            del self.streams[stream.key]
+
+    def _close_idle(self) -> None:
+        for stream in list(self._open):
+            if len(self._open) <= self.options.max_open_streams // 2:
+                break
+            if stream.close_idle():
+                del self._open[stream]
 
     def report_fault(self, text: str) -> None:
         """Make the store unhealthy for the reason given."""
-        self.faults.append(text)
-        self._log(text)
+        if text not in self.faults:
+            self.faults.append(text)
+            self._log(text)
+
+    # -- time
+
+    def next_deadline_ns(self) -> int | None:
+        """Return the monotonic time of the next `run_timers`, None when nothing waits."""
+        due = [since + self._patience(stream) for stream, since in self._unsynced.items()]
+        if self._witness.pending:
+            due.append(self._witness_due_ns)
+        return min(due, default=None)
+
+    def _patience(self, stream: FileStreamStore) -> int:
+        policy = self.options.sync
+        return policy if isinstance(policy, int) else self.options.journal_sync_ns
+
+    def run_timers(self) -> None:
+        """Queue what is due (witness, postponed syncs) in `dirty`."""
+        now = self._monotonic_ns()
+        for stream, since in list(self._unsynced.items()):
+            if since + self._patience(stream) <= now:
+                del self._unsynced[stream]
+                stream.request_sync()
+        self._witness_when_due()
+
+    def _witness_when_due(self) -> None:
+        now = self._monotonic_ns()
+        if self._witness.pending and now >= self._witness_due_ns:
+            self._witness_due_ns = now + self.options.witness_interval_ns
+            self.dirty[self._witness] = None
+
+    def _entries(self) -> Iterable[WitnessEntry]:
+        yield from self._refused.values()
+        for stream in self.streams.values():
+            if isinstance(stream, FileStreamStore) and stream.born:
+                yield stream.witness_entry()
+
+    def _witnessed(self, gone: list[int]) -> None:
+        if gone:
+            self._trash.add([f"s{stream_id:06d}" for stream_id in gone])
+
+    # -- space
+
+    def _keep_reserve(self) -> None:
+        size = self.options.reserve_bytes
+        if not size or self._disk.exists("RESERVE") or self._disk.free_bytes() < 4 * size:
+            return
+        file = self._disk.open("RESERVE", create=True)
+        try:
+            write_all(file, bytes(size), 0)
+        finally:
+            file.close()
+
+    def release_reserve(self) -> bool:
+        """Give the held-back space to a commit; return whether there was any. Called from worker threads."""
+        try:
+            self._disk.unlink("RESERVE")
+        except OSError:
+            return False
+        return True

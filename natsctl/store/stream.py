@@ -18,7 +18,6 @@ from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
 
-
 Blob = bytes
 """bytes, where the property of that name hides the type."""
 
@@ -76,6 +75,11 @@ class StreamStore(ABC):
     def last_seq(self) -> int:
         """Return the newest sequence given out."""
         return self._index.last_seq
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return how much is buffered for the commit after the one in flight; the shell pauses publishers by it."""
+        return 0
 
     @property
     def first_seq(self) -> int:
@@ -294,6 +298,10 @@ class StreamStore(ABC):
     def journal_bytes(self) -> int:
         """Return how large the journal is, so that its owner knows when a rewrite pays."""
 
+    def flush(self) -> None:
+        """Have the next commit sync everything, whatever the policy says."""
+        self._mark()
+
     def request_sync(self) -> None:
         """Have the next commit sync the journal too."""
         self._mark()
@@ -317,17 +325,17 @@ class StreamStore(ABC):
         self._in_flight = self._take(callbacks)
         return self._in_flight
 
-    def finish_commit(self, commit: Commit, error: StoreError | None = None) -> None:
+    def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Settle what `commit.run` did: durable_seq moves, then the listener, then callbacks in order. Loop thread."""
         self._in_flight = None
-        error = self._settle(commit, error)
-        if error is None:
+        outcome = self._settle(commit, error)
+        if outcome is None:
             self._host.committed(self)
             if commit.last_seq > self.durable_seq:
                 self.durable_seq = commit.last_seq
                 self.listener(self.durable_seq)
         for callback in commit.callbacks:
-            callback(error)
+            callback(outcome)
         if not self._clean:
             self._host.dirty[self] = None
 
@@ -352,7 +360,7 @@ class StreamStore(ABC):
         """Return the commit of everything buffered."""
 
     @abstractmethod
-    def _settle(self, commit: Commit, error: StoreError | None) -> StoreError | None:
+    def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         """Take the outcome in; return what callbacks are told."""
 
     @abstractmethod

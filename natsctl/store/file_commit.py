@@ -1,0 +1,319 @@
+"""The disk work of one commit of a file stream, in the one order that keeps every promise.
+
+New folders and files get their names synced before anything in them counts. A segment is sealed and synced before the
+next one exists. Messages and the records about them go out in one write and one sync; only then are bytes erased,
+files unlinked or segments rewritten, so that a crash in between finds a record that explains what it sees.
+No space for the messages: everything of this commit is taken back, and only the records (deletes, purges) are written,
+into the reserve if need be. Any other failure leaves the stream poisoned; a sync is never tried twice.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from natsctl.store import frame
+from natsctl.store.commit import Commit, Settled
+from natsctl.store.disk import Disk, File
+from natsctl.store.segment import Segment
+from natsctl.store.segment_file import SegmentFile
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class Rewrite:
+    """A sealed segment to be written anew without its dead frames; `offsets` are the frames to keep, in order."""
+
+    segment: Segment
+    old: SegmentFile
+    new: SegmentFile
+    positions: list[int]
+    tombs: array[int]
+    covers_seq: int
+    new_offsets: array[int] = field(default_factory=lambda: array("I"))
+
+    def build(self, source: bytes) -> bytes:
+        """Return the new file's bytes from the old one's and note where frames came to lie."""
+        head = self.new.head
+        parts, size = [head.encode()], frame.FILE_HEAD_BYTES
+        offsets, sizes = self.segment.offsets, self.segment.sizes
+        for position in self.positions:
+            start = offsets[position]
+            piece = source[start:start + sizes[position] + frame.FRAME_OVER_SIZE]
+            self.new_offsets.append(size)
+            parts.append(piece)
+            size += len(piece)
+        if self.tombs:
+            parts.append(frame.encode(frame.DELETES, self.covers_seq, 0, 0, head.salt, self.tombs.tobytes()))
+            size += len(parts[-1])
+        seal = frame.SEAL_BODY.pack(self.covers_seq, size)
+        parts.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
+        return b"".join(parts)
+
+
+@dataclass(slots=True)
+class JournalWork:
+    """Bytes for the journal: appended at `offset` of `path`, or, with `replaces`, a whole new file."""
+
+    path: str
+    offset: int
+    data: bytes
+    sync: bool
+    create: bool = False
+    replaces: str = ""
+    file: File | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """Everything one commit has to do; absent parts are skipped."""
+
+    folder: str
+    target: SegmentFile | None = None
+    offset: int = 0
+    data: bytes = b""
+    sync: bool = True
+    sealed: SegmentFile | None = None
+    seal_offset: int = 0
+    seal: bytes = b""
+    fallback: Callable[[], bytes] | None = None
+    """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
+    has_messages: bool = False
+    birth: str = ""
+    """Path of the folder under construction, for a stream's first commit."""
+    meta: bytes | None = None
+    journal: JournalWork | None = None
+    erasures: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
+    unlinks: list[str] = field(default_factory=list)
+    rewrite: Rewrite | None = None
+    farewell: str = ""
+    """Path below trash/ for a stream's last commit."""
+
+
+def write_all(file: File, data: bytes, offset: int) -> None:
+    """Write all of `data`, however many calls it takes."""
+    done = file.pwrite(data, offset)
+    if done == len(data):
+        return
+    view = memoryview(data)
+    while done < len(data):
+        wrote = file.pwrite(view[done:], offset + done)
+        if not wrote:
+            raise OSError(errno.ENOSPC, "write took no bytes")
+        done += wrote
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Put `data` at `path` in one step, durable when this returns."""
+    temporary = path + ".tmp"
+    if disk.exists(temporary):
+        disk.unlink(temporary)
+    file = disk.open(temporary, create=True)
+    try:
+        write_all(file, data, 0)
+        file.sync()
+    except OSError:
+        file.close()
+        disk.unlink(temporary)
+        raise
+    file.close()
+    disk.rename(temporary, path)
+    disk.fsync_dir(path.rpartition("/")[0])
+
+
+class FileCommit(Commit):
+    """One group commit of a file stream. After `run` without error, `full` and `meta_full` say what had no room."""
+
+    __slots__ = ("_disk", "_release", "full", "journal_full", "meta_full", "plan", "rewritten", "settled_end")
+
+    io = True
+
+    def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan,
+                 release_reserve: Callable[[], bool]) -> None:
+        super().__init__(last_seq, callbacks)
+        self._disk = disk
+        self._release = release_reserve
+        self.plan = plan
+        self.full = False
+        self.journal_full = False
+        self.meta_full = False
+        self.rewritten = False
+        self.settled_end = plan.offset + len(plan.data)
+
+    def run(self) -> None:
+        """Do the disk work; raises OSError when the stream must be fenced off."""
+        plan = self.plan
+        if plan.farewell:
+            self._leave()
+            return
+        if plan.birth:
+            self._begin_folder()
+        if plan.target is not None:
+            try:
+                self._write_log()
+            except OSError as error:
+                if error.errno not in NO_SPACE or plan.birth:
+                    raise
+                self._write_records_only()
+        if plan.journal is not None:
+            self._write_journal(plan.journal)
+        if plan.birth:
+            self._disk.fsync_dir(plan.birth)
+            self._disk.rename(plan.birth, plan.folder)
+            self._disk.fsync_dir("streams")
+        if plan.meta is not None and not plan.birth:
+            self._write_meta(plan.meta)
+        self._erase()
+        for path in plan.unlinks:
+            self._disk.unlink(path)
+        if plan.rewrite is not None:
+            self._rewrite(plan.rewrite)
+
+    def _begin_folder(self) -> None:
+        plan, disk = self.plan, self._disk
+        disk.mkdir(plan.birth)
+        file = disk.open(f"{plan.birth}/meta", create=True)
+        try:
+            write_all(file, plan.meta or b"", 0)
+            file.sync()
+        finally:
+            file.close()
+
+    def _writer(self, segment: SegmentFile, create: bool) -> File:
+        if segment.writer is None:
+            path = segment.path
+            if self.plan.birth:
+                path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
+            segment.writer = self._disk.open(path, create=create)
+        return segment.writer
+
+    def _write_log(self) -> None:
+        plan = self.plan
+        assert plan.target is not None
+        if plan.sealed is not None:
+            sealed = self._writer(plan.sealed, create=False)
+            write_all(sealed, plan.seal, plan.seal_offset)
+            self._sync(sealed)
+        create = not plan.offset
+        file = self._writer(plan.target, create)
+        write_all(file, plan.data, plan.offset)
+        if plan.sync or create:
+            self._sync(file)
+        if create and not plan.birth:
+            self._disk.fsync_dir(plan.folder)
+
+    def _sync(self, file: File) -> None:
+        """Sync once; a failure is final even where it is spelled as lack of space."""
+        try:
+            file.sync()
+        except OSError as error:
+            raise OSError(errno.EIO, f"sync failed: {error}") from error
+
+    def _write_records_only(self) -> None:
+        """Take the messages of this commit back and write what is left of it."""
+        plan = self.plan
+        self.full = plan.has_messages
+        target = plan.target
+        assert target is not None and plan.fallback is not None
+        if not plan.offset:
+            target.close()
+            if self._disk.exists(target.path):
+                self._disk.unlink(target.path)
+        else:
+            self._writer(target, create=False).truncate(plan.offset)
+        if plan.sealed is not None:
+            self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
+            target, plan.target = plan.sealed, plan.sealed
+            plan.offset = plan.seal_offset
+        records = plan.fallback()
+        file = self._writer(target, create=False)
+        try:
+            write_all(file, records, plan.offset)
+        except OSError as error:
+            if error.errno not in NO_SPACE or not self._release():
+                raise
+            write_all(file, records, plan.offset)
+        plan.data = records
+        self.settled_end = plan.offset + len(records)
+        self._sync(file)
+
+    def _write_journal(self, work: JournalWork) -> None:
+        try:
+            if work.replaces or work.create:
+                path = work.path
+                if self.plan.birth:
+                    path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
+                replace_file(self._disk, path, work.data)
+                if work.replaces and work.replaces != work.path:
+                    self._disk.unlink(work.replaces)
+                return
+            if work.file is None:
+                work.file = self._disk.open(work.path)
+            write_all(work.file, work.data, work.offset)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.journal_full = True
+            if work.file is not None:
+                work.file.truncate(work.offset)
+            return
+        if work.sync:
+            self._sync(work.file)
+
+    def _write_meta(self, meta: bytes) -> None:
+        try:
+            replace_file(self._disk, f"{self.plan.folder}/meta", meta)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.meta_full = True
+
+    def _erase(self) -> None:
+        """Overwrite erased frames; their ERASE records are durable, so a torn overwrite can be finished later."""
+        for segment, group in _by_segment(self.plan.erasures).items():
+            if segment is self.plan.target:
+                file, own = self._writer(segment, create=False), False
+            else:
+                file, own = self._disk.open(segment.path), True
+            try:
+                for offset, data in group:
+                    write_all(file, data, offset)
+                self._sync(file)
+            finally:
+                if own:
+                    file.close()
+
+    def _rewrite(self, work: Rewrite) -> None:
+        """Write a segment without its dead frames beside the old one; lack of space only postpones it."""
+        old = self._disk.open_read(work.old.path)
+        try:
+            source = old.pread(work.old.size, 0)
+        finally:
+            old.close()
+        data = work.build(source)
+        try:
+            replace_file(self._disk, work.new.path, data)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            return
+        work.new.size = len(data)
+        self.rewritten = True
+
+    def _leave(self) -> None:
+        """Move the folder out of streams/: from here on the stream is gone."""
+        self._disk.rename(self.plan.folder, self.plan.farewell)
+        self._disk.fsync_dir("streams")
+        self._disk.fsync_dir("trash")
+
+
+def _by_segment(
+    erasures: Sequence[tuple[SegmentFile, int, bytes]],
+) -> dict[SegmentFile, list[tuple[int, bytes]]]:
+    groups: dict[SegmentFile, list[tuple[int, bytes]]] = {}
+    for segment, offset, data in erasures:
+        groups.setdefault(segment, []).append((offset, data))
+    return groups

@@ -1,0 +1,569 @@
+"""A stream on disk: appends become frames in a buffer, a commit makes them durable, reads come from settled bytes.
+
+One batch (what one commit takes) lies in one segment: a full segment is sealed when the next batch begins. Removals
+are recorded at the end of the batch, coalesced: one DELETES and one FLOOR record, whatever their number. A segment
+whose messages are all gone is unlinked from the front after the record that says so is durable; one that is mostly
+dead is rewritten under the next generation, and the old file goes with the commit after that.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Literal
+from zlib import crc32
+
+from natsctl.store import frame
+from natsctl.store.commit import Commit, Host, Settled
+from natsctl.store.disk import Disk
+from natsctl.store.envelope import Envelope
+from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
+from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan, Rewrite
+from natsctl.store.fsck import StreamCheck, WitnessEntry
+from natsctl.store.index import StreamIndex
+from natsctl.store.journal import Journal
+from natsctl.store.message import StoredMessage
+from natsctl.store.segment import Segment
+from natsctl.store.segment_file import SegmentCache, SegmentFile
+from natsctl.store.stream import StreamStore
+
+SEQUENTIAL = 4
+"""Messages asked from one segment in one go that make loading all of it worthwhile."""
+DELETES_PER_RECORD = 65536
+
+_pack_body = frame.BODY.pack
+_pack_prefix = frame.PREFIX.pack
+_pack_length = frame.HEADER_LENGTH.pack
+_head_at = frame.HEAD.unpack_from
+_length_at = frame.HEADER_LENGTH.unpack_from
+_new = tuple.__new__
+_MAGIC, _MSG, _MASK, _HEAD_BYTES, _HAS_HEADER = (
+    frame.MAGIC, frame.MSG, frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER)
+
+
+class FileStreamStore(StreamStore):
+    """A stream that survives."""
+
+    storage: Literal["file", "memory"] = "file"
+
+    def __init__(self, host: Host, disk: Disk, cache: SegmentCache, stream_id: int, key: str, meta: bytes,
+                 first_seq: int, salt: Callable[[], int], release_reserve: Callable[[], bool]) -> None:
+        super().__init__(host, key, meta, first_seq)
+        self.stream_id = stream_id
+        self.folder = f"streams/s{stream_id:06d}"
+        self.synced_seq = self.durable_seq
+        self._disk = disk
+        self._cache = cache
+        self._new_salt = salt
+        self._release = release_reserve
+        self._parts: list[bytes] = []
+        self._taken_end = 0
+        self._has_messages = False
+        self._deletes = array("Q")
+        self._erases: list[int] = []
+        self._floor_pending = False
+        self._sealing: SegmentFile | None = None
+        self._sparse: dict[SegmentFile, Segment] = {}
+        self._retired: list[Segment] = []
+        self._unlinks: list[str] = []
+        self._journal = Journal(disk, self.folder, stream_id, salt())
+        self._sync_wanted = False
+        self._sync_forced = False
+        self.synced_mark = (0, 0, 0)
+        self._meta_pending: bytes | None = None
+        self._durable_meta = meta
+        self._birth: bytes | None = None
+        self._leaving = ""
+        self.born = False
+        self.left = False
+        self._file = self._start_file(self._index.active, max(first_seq, 1))
+
+    # -- birth and death
+
+    def be_born(self, envelope: bytes) -> None:
+        """Have the first commit make the folder, with `envelope` as its meta file."""
+        self._birth = envelope
+        self._parts.append(self._file.head.encode())
+        self._mark()
+
+    def leave(self, farewell: str) -> None:
+        """Have the next commit move the folder to `farewell`; nothing else is written any more."""
+        self._leaving = farewell
+        self.fault = "the stream was deleted"
+        self._mark()
+
+    def adopt(self, check: StreamCheck, index: StreamIndex) -> None:
+        """Go on from a recovered and repaired folder."""
+        file = index.active.body
+        assert file is not None and check.envelope is not None
+        self._index, self._file = index, file
+        self._taken_end = file.size
+        self.durable_seq = self.synced_seq = index.last_seq
+        self.synced_mark = (file.head.base, file.head.generation, file.size)
+        self.last_ts_ns = max((segment.last_ts for segment in index.segments), default=0)
+        self.born = True
+        for segment in index.segments:
+            if segment.keys is not None:
+                self._note_sparse(segment)
+        if check.journal is not None and check.journal.scan.head is not None:
+            scan = check.journal.scan
+            self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))
+        if index.segments[0].live == 0 and len(index.segments) > 1:
+            self._mark()
+
+    def witness_entry(self) -> WitnessEntry:
+        """Return what is known to be synced."""
+        journal = self._journal
+        return WitnessEntry(self.stream_id, self.synced_seq, *self.synced_mark,
+                            journal.head.generation, journal.synced_size)
+
+    def _start_file(self, segment: Segment, base: int) -> SegmentFile:
+        head = frame.FileHead(self._new_salt(), self.stream_id, base, self._index.first_seq, 0)
+        file = segment.body = SegmentFile(self.folder, head)
+        file.size = frame.FILE_HEAD_BYTES
+        return file
+
+    # -- appending
+
+    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int) -> int:
+        """Buffer one message and return its sequence; it is not durable until a commit ends.
+
+        `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
+        """
+        seq = self._index.last_seq + 1
+        self.append_at(seq, ts_ns, subject, header, payload)
+        return seq
+
+    def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+        index = self._index
+        if seq <= index.last_seq:
+            raise ValueError(f"sequence {seq} is not above {index.last_seq}")
+        if ts_ns < self.last_ts_ns:
+            ts_ns = self.last_ts_ns
+        else:
+            self.last_ts_ns = ts_ns
+        parts = self._parts
+        if not parts:
+            self._begin_batch(seq)
+        file = self._file
+        if header:
+            body = b"".join((_pack_body(_MSG, _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq), subject,
+                             _pack_length(len(header)), header, payload))
+        else:
+            body = b"".join((_pack_body(_MSG, 0, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
+        length = len(body) + 12
+        parts.append(_pack_prefix(_MAGIC, length, crc32(body, (file.head.salt + length) & _MASK)))
+        parts.append(body)
+        index.add(seq, subject, length - 10, ts_ns)
+        index.segments[-1].offsets.append(file.size)
+        file.size += length
+        self._has_messages = True
+        if self._clean:
+            self._mark()
+
+    def _begin_batch(self, seq: int) -> None:
+        """Roll to a new segment when the active one is full, or large and all dead."""
+        limit = self._host.options.segment_bytes
+        active = self._index.active
+        if self._file.size < limit and (active.live or self._file.size < max(limit // 8, 4096)):
+            return
+        if not active.sids:
+            return
+        active.seal()
+        self._index.tidy_subjects()
+        self._sealing = self._file
+        self._note_sparse(active)
+        self._file = self._start_file(self._index.open_segment(seq), seq)
+        self._parts.append(self._file.head.encode())
+        self._taken_end = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return how much is buffered for the commit after the one in flight."""
+        return self._file.size - self._taken_end if self._parts else 0
+
+    # -- removing
+
+    def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+        file = segment.body
+        assert file is not None
+        if erase:
+            self._erases.append(seq)
+        else:
+            self._deletes.append(seq)
+        file.dead_bytes += segment.sizes[position] + frame.FRAME_OVER_SIZE
+        if file.dead_bytes * 2 > file.size and segment.keys is not None:
+            self._note_sparse(segment)
+
+    def _note_sparse(self, segment: Segment) -> None:
+        file = segment.body
+        assert file is not None
+        if file.dead_bytes * 2 > file.size:
+            self._sparse[file] = segment
+
+    def _floor_moved(self, first_seq: int) -> None:
+        self._floor_pending = True
+
+    def _purging_below(self, seq: int) -> None:
+        self._floor_pending = True
+
+    def _skipped(self, last_seq: int) -> None:
+        self._floor_pending = True
+
+    # -- metadata and journal
+
+    def set_meta(self, meta: bytes) -> None:
+        """Replace the metadata with the next commit."""
+        self._check_writable()
+        self.meta = self._meta_pending = meta
+        self._mark()
+
+    def append_record(self, kind: int, body: bytes) -> None:
+        """Buffer one journal record."""
+        self._check_writable()
+        self._journal.append(kind, body)
+        self._mark()
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return the journal as (kind, body) in order, buffered ones included."""
+        return self._journal.records()
+
+    def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
+        """Replace the whole journal with the next commit."""
+        self._check_writable()
+        self._journal.replace(records)
+        self._mark()
+
+    @property
+    def journal_bytes(self) -> int:
+        """Return the journal file's length."""
+        return self._journal.size
+
+    @property
+    def unsynced(self) -> bool:
+        """Return whether something written waits for a sync that a policy postponed."""
+        return self.synced_seq < self.durable_seq or self._journal.unsynced
+
+    def request_sync(self) -> None:
+        """Have the next commit sync everything, the journal too."""
+        self._sync_wanted = True
+        self._mark()
+
+    def flush(self) -> None:
+        """Have the next commit sync everything, whatever the policy says."""
+        self._sync_forced = True
+        self.request_sync()
+
+    # -- commit
+
+    def begin_commit(self) -> Commit | None:
+        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
+        if self.fault is not None and self._in_flight is None and (self.left or not self._leaving):
+            self._host.dirty.pop(self, None)
+            waiting, self._callbacks = self._callbacks, []
+            for callback in waiting:
+                callback(None if self.left else StorePoisoned(self.fault))
+            self._clean = True
+            return None
+        return super().begin_commit()
+
+    def _take(self, callbacks: list[Settled]) -> Commit:
+        plan = Plan(self.folder)
+        last_seq = self._index.last_seq
+        if self._leaving:
+            plan.farewell = self._leaving
+            self.close_files()
+            return FileCommit(self.durable_seq, callbacks, self._disk, plan, self._release)
+        policy = self._host.options.sync
+        plan.sync = policy == "always" or self._sync_forced or (self._sync_wanted and policy != "never")
+        plan.has_messages, self._has_messages = self._has_messages, False
+        if self._sealing is None:
+            self._take_unlinks(plan)
+        self._take_log(plan)
+        if self._birth is not None:
+            plan.birth, plan.meta, self._birth = self.folder + ".new", self._birth, None
+        elif self._meta_pending is not None:
+            plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
+        plan.journal = self._journal.take(self._sync_wanted)
+        self._sync_wanted = self._sync_forced = False
+        if self._sparse and plan.sealed is None and not plan.birth:
+            plan.rewrite = self._plan_rewrite()
+        return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
+
+    def _envelope(self, meta: bytes) -> bytes:
+        return Envelope(self.stream_id, self.key, meta).encode()
+
+    def _take_unlinks(self, plan: Plan) -> None:
+        """Plan to unlink files that hold nothing any more; the record that says so goes into the same commit."""
+        gone = self._index.drop_leading()
+        for segment in gone:
+            file = segment.body
+            assert file is not None
+            self._cache.drop(file)
+            self._sparse.pop(file, None)
+            plan.unlinks.append(file.path)
+        if gone:
+            self._floor_pending = plan.sync = True
+        plan.unlinks.extend(self._unlinks)
+        self._unlinks = []
+
+    def _take_log(self, plan: Plan) -> None:
+        parts, self._parts = self._parts, []
+        file, last_seq = self._file, self._index.last_seq
+        deletes, self._deletes = self._deletes, array("Q")
+        erases, self._erases = self._erases, []
+        floor, self._floor_pending = self._floor_pending, False
+        spots = [self._plan_erasure(plan, seq) for seq in erases]
+        first, synced = self._index.first_seq, self.synced_seq
+
+        def records(salt: int, limit: int) -> list[bytes]:
+            """Encode removals of messages up to `limit`."""
+            kept = array("Q", [s for s in deletes if s <= limit])
+            out = [frame.encode(frame.DELETES, limit, 0, synced, salt, kept[at:at + DELETES_PER_RECORD].tobytes())
+                   for at in range(0, len(kept), DELETES_PER_RECORD)]
+            out += [frame.encode(frame.ERASE, limit, 0, synced, salt, frame.ERASE_BODY.pack(*spot))
+                    for spot in spots if spot[0] <= limit]
+            if floor:
+                body = frame.FLOOR_BODY.pack(min(first, limit + 1), limit)
+                out.append(frame.encode(frame.FLOOR, limit, 0, synced, salt, body))
+            return out
+
+        tail = records(file.head.salt, last_seq)
+        file.tombs.extend(deletes)
+        file.size += sum(map(len, tail))
+        plan.data = b"".join(parts + tail)
+        if not plan.data:
+            if plan.sync and file.created and self.synced_seq < self.durable_seq:
+                plan.target, plan.offset = file, self._taken_end
+            return
+        durable, sealing = self.durable_seq, self._sealing
+        plan.target = file
+        plan.offset = self._taken_end if file.created else 0
+        plan.fallback = lambda: b"".join(records((sealing or file).head.salt, durable))
+        if sealing is not None:
+            plan.sealed, plan.seal_offset = sealing, sealing.size
+            covers = file.head.base - 1
+            seal = frame.SEAL_BODY.pack(covers, sealing.size)
+            plan.seal = frame.encode(frame.SEAL, covers, 0, synced, sealing.head.salt, seal)
+            self._sealing = None
+        self._taken_end = file.size
+
+    def _plan_erasure(self, plan: Plan, seq: int) -> tuple[int, int, int, int, int]:
+        """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
+        spot = (seq, 0, 0, 0, 0)
+        places = [self._index.physical(seq)]
+        places += [(s, s.position_from(seq)) for s in self._retired]
+        for place in places:
+            if place is None:
+                continue
+            segment, position = place
+            file = segment.body
+            if file is None or position >= len(segment.sids) or segment.seq_at(position) != seq:
+                continue
+            length = segment.sizes[position] + frame.FRAME_OVER_SIZE
+            self._cache.drop(file)
+            plan.erasures.append((file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
+            if not spot[1]:
+                spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)
+        return spot
+
+    def _plan_rewrite(self) -> Rewrite | None:
+        file, segment = next(iter(self._sparse.items()))
+        del self._sparse[file]
+        if segment.keys is None or segment not in self._index.segments or not file.created:
+            return None
+        positions = [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
+        tombs = array("Q")
+        for seq in file.tombs:
+            place = self._index.physical(seq)
+            if place is not None and place[0] is not segment and not place[0].is_live(place[1]):
+                tombs.append(seq)
+        at = self._index.segments.index(segment)
+        head = file.head._replace(generation=file.head.generation + 1,
+                                  floor=min(self._index.first_seq, self.durable_seq + 1))
+        new = SegmentFile(self.folder, head)
+        return Rewrite(segment, file, new, positions, tombs, self._index.bases[at + 1] - 1)
+
+    def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
+        assert isinstance(commit, FileCommit)
+        plan = commit.plan
+        if error is not None:
+            return self._poison(commit, error)
+        if plan.farewell:
+            self.left = True
+            return None
+        self.born = True
+        target = plan.target
+        if plan.sealed is not None and target is not plan.sealed:
+            plan.sealed.size = plan.sealed.settled = plan.seal_offset + len(plan.seal)
+            plan.sealed.close()
+        if target is not None:
+            target.created = True
+            target.settled = commit.settled_end
+            if plan.data:
+                target.keep(plan.offset, plan.data, True)
+                self._cache.touch(target)
+        if plan.journal is not None:
+            self._journal.settle(plan.journal, commit.journal_full)
+        if plan.rewrite is not None and commit.rewritten:
+            self._swap(plan.rewrite)
+        self._retired = [s for s in self._retired if s.body is not None and s.body.path in self._unlinks]
+        if commit.full:
+            return self._refuse(commit)
+        if target is not None and (plan.sync or not plan.offset):
+            self.synced_seq = max(self.synced_seq, commit.last_seq)
+            self.synced_mark = (target.head.base, target.head.generation, target.settled)
+        if self._more_to_do():
+            self._clean = False
+        if commit.meta_full:
+            self.meta = self._durable_meta
+        elif plan.meta is not None and self._meta_pending is None:
+            self._durable_meta = self.meta
+        if commit.meta_full or commit.journal_full:
+            return StoreFull("no space left on the store's disk")
+        return None
+
+    def _more_to_do(self) -> bool:
+        index = self._index
+        return bool(self._unlinks or self._sparse) or (len(index.segments) > 1 and not index.segments[0].live)
+
+    def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
+        if commit.plan.birth and isinstance(error, OSError) and error.errno in NO_SPACE:
+            self.fault = "the stream could not be created: no space left"
+            self._host.stillborn(self)
+            return StoreFull(self.fault)
+        if commit.plan.birth:
+            self._host.stillborn(self)
+        if self.fault is None or commit.plan.farewell:
+            self.fault = f"stream {self.key}: write or sync failed: {error}"
+            self._host.report_fault(self.fault)
+        poisoned = StorePoisoned(self.fault)
+        self.refused(self.durable_seq, poisoned)
+        waiting, self._callbacks = self._callbacks, []
+        commit.callbacks.extend(waiting)
+        self._clean = True
+        return poisoned
+
+    def _refuse(self, commit: FileCommit) -> StoreError:
+        """Take back every message that is not durable, buffered ones too: there is no room for them."""
+        self._index.rollback(self.durable_seq, lambda s: s.body is not None and s.body.created)
+        file = self._index.active.body
+        assert file is not None
+        self._file = file
+        file.size = self._taken_end = file.settled
+        self._parts, self._sealing, self._has_messages = [], None, False
+        self._deletes = array("Q", [s for s in self._deletes if s <= self.durable_seq])
+        self._erases = [s for s in self._erases if s <= self.durable_seq]
+        full = StoreFull("no space left on the store's disk")
+        self.refused(self.durable_seq, full)
+        waiting, self._callbacks = self._callbacks, []
+        commit.callbacks.extend(waiting)
+        return full
+
+    def _swap(self, work: Rewrite) -> None:
+        """Put the rewritten segment in the place of the old one; the old file goes with the next commit."""
+        old, new = work.segment, Segment(work.segment.base)
+        new.seqs = array("Q", [old.seq_at(p) for p in work.positions])
+        new.offsets = work.new_offsets
+        new.sizes = array("I", [old.sizes[p] for p in work.positions])
+        new.sids = array("I", [old.sids[p] for p in work.positions])
+        new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, old.live
+        dead = bytearray(not old.is_live(p) for p in work.positions)
+        new.dead = dead if any(dead) else None
+        new.seal()
+        file = new.body = work.new
+        file.created, file.settled, file.tombs = True, file.size, work.tombs
+        self._index.replace(old, new)
+        self._cache.drop(work.old)
+        self._sparse.pop(work.old, None)
+        self._retired.append(old)
+        self._unlinks.append(work.old.path)
+
+    def close_idle(self) -> bool:
+        """Give descriptors back unless bytes still wait for a sync; return whether that was done."""
+        if self._in_flight is not None or self.unsynced:
+            return False
+        self._file.close()
+        self._journal.close()
+        return True
+
+    def close_files(self) -> None:
+        for segment in self._index.segments:
+            if segment.body is not None:
+                segment.body.close()
+                self._cache.drop(segment.body)
+        self._journal.close()
+
+    # -- reading
+
+    def _broken(self, segment: Segment, position: int) -> StoreDamaged:
+        file = segment.body
+        path = file.path if file is not None else ""
+        text = f"stream {self.key}: {path}: damaged message {segment.seq_at(position)} at {segment.offsets[position]}"
+        self._host.report_fault(text)
+        return StoreDamaged(text)
+
+    def _fetch(self, segment: Segment, position: int) -> tuple[int, bytes]:
+        """Return (place, blob) of a checked frame."""
+        file = segment.body
+        assert file is not None
+        offset = segment.offsets[position]
+        start, blob, trusted = self._cache.fetch(file, offset, segment.sizes[position] + frame.FRAME_OVER_SIZE)
+        at = offset - start
+        if not trusted and not frame.is_intact(blob, at, file.head.salt, segment.seq_at(position)):
+            raise self._broken(segment, position)
+        return at, blob
+
+    def _message_at(self, segment: Segment, position: int) -> StoredMessage:
+        at, blob = self._fetch(segment, position)
+        return frame.parse_message(blob, at)
+
+    def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        file = segment.body
+        assert file is not None
+        if len(positions) < SEQUENTIAL:
+            return [self._message_at(segment, position) for position in positions]
+        out: list[StoredMessage] = []
+        offsets, salt = segment.offsets, file.head.salt
+        start, blob, trusted, end = 0, b"", False, -1
+        for position in positions:
+            offset = offsets[position]
+            if not start <= offset < end:
+                found = file.find(offset)
+                if found is None:
+                    self._cache.load(file)
+                    found = file.find(offset)
+                if found is None:
+                    raise self._broken(segment, position)
+                start, blob, trusted = found
+                end = start + len(blob)
+            at = offset - start
+            _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
+            if not trusted and crc32(blob[at + 12:at + length], (salt + length) & _MASK) != crc:
+                raise self._broken(segment, position)
+            body, stop = at + _HEAD_BYTES + slen, at + length
+            if flags:
+                cut = body + 4 + _length_at(blob, body)[0]
+                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], blob[body + 4:cut],
+                                                blob[cut:stop])))
+            else:
+                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], b"", blob[body:stop])))
+        self._cache.touch(file)
+        return out
+
+    def _ts_at(self, segment: Segment, position: int) -> int:
+        file = segment.body
+        assert file is not None
+        offset = segment.offsets[position]
+        if offset >= file.settled:
+            return self._buffered_ts(offset)
+        start, blob, _ = self._cache.fetch(file, offset, _HEAD_BYTES)
+        return int(_head_at(blob, offset - start)[7])
+
+    def _buffered_ts(self, offset: int) -> int:
+        """Return the time of a frame that is not settled yet: no later than the newest message's."""
+        return self.last_ts_ns
+

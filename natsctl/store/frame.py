@@ -1,0 +1,263 @@
+"""Frames: how every log file spells its records, and the one scanner that reads them.
+
+A file starts with a 64-byte header that carries a random salt. A frame is a 40-byte head, subject, header block (after
+its length, if there is one) and payload, little-endian and unpadded. The checksum starts from salt + length and covers
+everything after itself, so a wild length, stale blocks, zeros, or a payload that contains a copy of a log never
+validate. Source: docs/adr/0004.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+from natsctl.store.message import StoredMessage
+from natsctl.store.subject_table import SubjectTable
+
+MAGIC = 0x9E4C6A5B
+FILE_MAGIC = b"natsctl\x00"
+FORMAT = 1
+MASK = 0xFFFFFFFF
+
+MSG, ERASED, DELETES, FLOOR, ERASE, SEAL, JOURNAL, WITNESS, OPENED, CLEAN, GONE_STREAM = range(1, 12)
+KINDS = range(MSG, GONE_STREAM + 1)
+
+HEAD = struct.Struct("<IIIBBHQQQ")
+"""magic, length, crc, kind, flags, subject length, seq, ts_ns, durable_seq."""
+PREFIX = struct.Struct("<III")
+BODY = struct.Struct("<BBHQQQ")
+HEADER_LENGTH = struct.Struct("<I")
+"""Stands before the header block where HAS_HEADER is set."""
+HAS_HEADER = 1
+FILE_HEAD = struct.Struct("<8sIIQQQQI12s")
+"""magic, format, salt, stream id, base, floor, generation, crc, spare."""
+FLOOR_BODY = struct.Struct("<QQ")
+"""Lowest sequence that can be live, highest sequence given out."""
+ERASE_BODY = struct.Struct("<QQQQI")
+"""Sequence, base and generation of its segment, offset and length of its frame."""
+SEAL_BODY = struct.Struct("<QQ")
+"""Last sequence covered, length of the file before the seal."""
+
+HEAD_BYTES = HEAD.size
+FRAME_OVER_SIZE = 10
+"""A message's frame is this much longer than its accounted size."""
+FILE_HEAD_BYTES = FILE_HEAD.size
+
+_head_at = HEAD.unpack_from
+
+
+class FileHead(NamedTuple):
+    """What a log file says of itself."""
+
+    salt: int
+    stream_id: int
+    base: int
+    floor: int
+    generation: int
+
+    def encode(self) -> bytes:
+        """Return the 64 bytes a file begins with."""
+        plain = FILE_HEAD.pack(FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor,
+                               self.generation, 0, b"")
+        return FILE_HEAD.pack(FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor,
+                              self.generation, crc32(plain), b"")
+
+
+def parse_file_head(data: bytes) -> FileHead | None:
+    """Return the file header, None when it is short or damaged."""
+    if len(data) < FILE_HEAD_BYTES:
+        return None
+    magic, fmt, salt, stream_id, base, floor, generation, crc, _ = FILE_HEAD.unpack_from(data)
+    head = FileHead(salt, stream_id, base, floor, generation)
+    if magic != FILE_MAGIC or fmt != FORMAT or not salt:
+        return None
+    return head if head.encode() == data[:FILE_HEAD_BYTES] and crc else None
+
+
+def encode(kind: int, seq: int, ts_ns: int, durable_seq: int, salt: int, payload: bytes) -> bytes:
+    """Return one frame without subject and header."""
+    body = BODY.pack(kind, 0, 0, seq, ts_ns, durable_seq) + payload
+    length = len(body) + 12
+    return PREFIX.pack(MAGIC, length, crc32(body, (salt + length) & MASK)) + body
+
+
+def erased(seq: int, length: int, salt: int) -> bytes:
+    """Return the frame that takes the place of an erased message: same length, zeros, valid checksum."""
+    return encode(ERASED, seq, 0, 0, salt, bytes(length - HEAD_BYTES))
+
+
+class Record(NamedTuple):
+    """A frame that is not a message; `after` messages of the file come before it."""
+
+    kind: int
+    seq: int
+    payload: bytes
+    offset: int
+    end: int
+    after: int
+
+
+class Gap(NamedTuple):
+    """Bytes [start, end) that hold no valid frame; `messages` and `records` came before it."""
+
+    start: int
+    end: int
+    messages: int
+    records: int
+    durable_seq: int
+    last_seq: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """Everything valid in one log file, as columns."""
+
+    head: FileHead | None
+    size: int
+    end: int = 0
+    seqs: array[int] = field(default_factory=lambda: array("Q"))
+    offsets: array[int] = field(default_factory=lambda: array("I"))
+    sizes: array[int] = field(default_factory=lambda: array("I"))
+    sids: array[int] = field(default_factory=lambda: array("I"))
+    erased_seqs: set[int] = field(default_factory=set)
+    records: list[Record] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    first_ts: int = 0
+    last_ts: int = 0
+    durable_seq: int = 0
+    last_seq: int = 0
+
+    def cut(self, gap: Gap) -> None:
+        """Forget what lies at and after `gap`."""
+        del self.seqs[gap.messages:], self.offsets[gap.messages:], self.sizes[gap.messages:]
+        del self.sids[gap.messages:], self.records[gap.records:]
+        self.gaps = [g for g in self.gaps if g.start < gap.start]
+        self.end = gap.start
+        self.last_seq = gap.last_seq
+
+
+def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
+    """Return every valid frame of a log file, its subjects as numbers of `table`.
+
+    Damage is recorded as gaps and looked past, never skipped silently.
+    """
+    result = Scan(parse_file_head(data), len(data))
+    if result.head is None:
+        return result
+    salt, size = result.head.salt, len(data)
+    view = memoryview(data)
+    position = result.end = FILE_HEAD_BYTES
+    while position < size:
+        stop = _scan_run(data, view, position, max_frame_bytes, table, result)
+        if stop > position:
+            result.end = stop
+        if stop >= size:
+            break
+        position = _resync(data, view, stop + 1, salt, max_frame_bytes, result.last_seq)
+        result.gaps.append(Gap(stop, position, len(result.seqs), len(result.records),
+                               result.durable_seq, result.last_seq))
+    return result
+
+
+def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, table: SubjectTable, out: Scan) -> int:
+    """Take in valid frames from `position` on; return where the first invalid one starts, or the file's end."""
+    assert out.head is not None
+    size, salt, ids = len(data), out.head.salt, table.ids
+    last_seq, durable, last_ts = out.last_seq, out.durable_seq, out.last_ts
+    add_seq, add_offset, add_size, add_sid = out.seqs.append, out.offsets.append, out.sizes.append, out.sids.append
+    while position + HEAD_BYTES <= size:
+        magic, length, crc, kind, _, slen, seq, ts_ns, synced = _head_at(data, position)
+        end = position + length
+        start = position + HEAD_BYTES
+        if magic != MAGIC or end > size or length > max_frame or start + slen > end:
+            break
+        if crc32(view[position + 12:end], (salt + length) & MASK) != crc:
+            break
+        if kind == MSG:
+            if seq <= last_seq:
+                break
+            if not last_ts:
+                out.first_ts = ts_ns
+            last_ts = ts_ns
+            add_seq(seq)
+            add_offset(position)
+            add_size(length - FRAME_OVER_SIZE)
+            subject = data[start:start + slen]
+            sid = ids.get(subject)
+            add_sid(table.intern(subject) if sid is None else sid)
+            last_seq = seq
+        elif kind == ERASED:
+            out.erased_seqs.add(seq)
+            last_seq = max(seq, last_seq)
+        elif kind in KINDS:
+            out.records.append(Record(kind, seq, data[start:end], position, end, len(out.seqs)))
+        else:
+            break
+        if synced > durable:
+            durable = synced
+        position = end
+    out.last_seq, out.durable_seq, out.last_ts = last_seq, durable, last_ts
+    return position if position < size else size
+
+
+def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: int, last_seq: int) -> int:
+    """Return where the next valid frame starts at or after `position`; the file's end when there is none."""
+    needle = struct.pack("<I", MAGIC)
+    while (position := data.find(needle, position)) >= 0:
+        if position + HEAD_BYTES <= len(data):
+            _, length, crc, kind, _, slen, seq, _, _ = _head_at(data, position)
+            end = position + length
+            fits = HEAD_BYTES + slen <= length <= max_frame and end <= len(data)
+            if (fits and crc32(view[position + 12:end], (salt + length) & MASK) == crc
+                    and kind in KINDS and (kind != MSG or seq > last_seq)):
+                return position
+        position += 1
+    return len(data)
+
+
+def claimed_durable(data: bytes) -> int:
+    """Return the highest durable_seq that anything looking like a frame claims, where the salt is lost."""
+    needle, position, highest = struct.pack("<I", MAGIC), 0, 0
+    while (position := data.find(needle, position)) >= 0 and position + HEAD_BYTES <= len(data):
+        _, length, _, kind, _, _, _, _, synced = _head_at(data, position)
+        if kind in KINDS and position + length <= len(data):
+            highest = max(highest, synced)
+        position += 1
+    return highest
+
+
+def parse_message(blob: bytes, at: int) -> StoredMessage:
+    """Return the message whose frame starts at `at`; the checksum is not looked at."""
+    _, length, _, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
+    end, start = at + length, at + HEAD_BYTES + slen
+    subject = blob[start - slen:start]
+    if not flags & HAS_HEADER:
+        return StoredMessage(seq, ts_ns, subject, b"", blob[start:end])
+    body = start + 4 + HEADER_LENGTH.unpack_from(blob, start)[0]
+    return StoredMessage(seq, ts_ns, subject, blob[start + 4:body], blob[body:end])
+
+
+def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
+    """Return whether a whole valid message frame of `seq` starts at `at`."""
+    if at + HEAD_BYTES > len(blob):
+        return False
+    magic, length, crc, kind, _, _, found, _, _ = _head_at(blob, at)
+    if magic != MAGIC or kind != MSG or found != seq or at + length > len(blob):
+        return False
+    return bool(crc32(blob[at + 12:at + length], (salt + length) & MASK) == crc)
+
+
+def deletes_of(record: Record) -> array[int]:
+    """Return the sequences a DELETES record takes out."""
+    seqs = array("Q")
+    seqs.frombytes(record.payload)
+    return seqs
+
+
+def encode_deletes(seqs: Sequence[int]) -> bytes:
+    """Return the payload of a DELETES record."""
+    return array("Q", seqs).tobytes()

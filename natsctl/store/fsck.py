@@ -1,0 +1,273 @@
+"""The read-only check of one stream's folder: what recovery will do, and why it would refuse. Nothing is written.
+
+The rules (docs/adr/0003): a tail that was never synced may be torn and will be cut; anything missing or altered below
+the highest sequence that some surviving frame, or the witness, says was synced is damage, and the stream is refused.
+A frame half overwritten by an erasure is explained by its ERASE record, which lies further on, and is finished.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from natsctl.store import frame
+from natsctl.store.disk import Disk
+from natsctl.store.envelope import Envelope, parse_envelope
+from natsctl.store.frame import Scan
+from natsctl.store.subject_table import SubjectTable
+
+_SEGMENT = re.compile(r"(\d{20})-(\d{1,9})\.seg")
+_JOURNAL = re.compile(r"journal-(\d{1,9})\.log")
+
+
+class WitnessEntry(NamedTuple):
+    """What was known to be synced of one stream."""
+
+    stream_id: int
+    synced_seq: int
+    base: int
+    generation: int
+    end: int
+    journal_generation: int
+    journal_end: int
+
+
+class Found(NamedTuple):
+    """One log file and its scan."""
+
+    name: str
+    generation: int
+    scan: Scan
+
+
+@dataclass(slots=True)
+class StreamCheck:
+    """What one stream's folder holds, what has to be repaired, and what forbids opening it."""
+
+    folder: str
+    table: SubjectTable = field(default_factory=SubjectTable)
+    envelope: Envelope | None = None
+    segments: list[Found] = field(default_factory=list)
+    journal: Found | None = None
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cuts: list[tuple[str, int]] = field(default_factory=list)
+    """(file name, length to keep)."""
+    reborn: int = 0
+    """Base of a last segment whose header never got to the disk; it is made anew."""
+    erasures: list[tuple[str, int, bytes]] = field(default_factory=list)
+    """(file name, offset, bytes) that finish an erasure."""
+    leftovers: list[str] = field(default_factory=list)
+    last_seq: int = 0
+    proven_seq: int = 0
+    floor: int = 0
+    rewrite_from: int = 0
+    """Offset in the last segment from which nothing is proven to be synced."""
+    journal_rewrite_from: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Return whether nothing is damaged and nothing waits to be repaired."""
+        return not (self.damage or self.cuts or self.erasures or self.reborn)
+
+
+def check_stream(disk: Disk, folder: str, witness: WitnessEntry | None, max_frame_bytes: int) -> StreamCheck:
+    """Return the state of the stream in `folder`."""
+    check = StreamCheck(folder)
+    segments, journals = _list(disk, check)
+    if "meta" not in disk.listdir(folder):
+        check.damage.append(f"{folder}/meta is missing")
+    else:
+        check.envelope = parse_envelope(_read(disk, f"{folder}/meta"))
+        if check.envelope is None:
+            check.damage.append(f"{folder}/meta is damaged")
+    for _, generation, name in segments:
+        check.segments.append(Found(name, generation, _scan(disk, check, name, max_frame_bytes)))
+    if journals:
+        generation, name = journals[-1]
+        check.journal = Found(name, generation, _scan(disk, check, name, max_frame_bytes))
+    if not check.segments:
+        check.damage.append(f"{folder} holds no segment")
+        return check
+    _explain_erasures(check)
+    _judge_sealed(check)
+    _judge_last(disk, check, witness)
+    _judge_floor(check)
+    if check.journal is not None:
+        _judge_journal(check, check.journal, witness)
+    elif witness is not None and witness.journal_end:
+        check.damage.append(f"{folder}: the journal is missing")
+    return check
+
+
+def _read(disk: Disk, path: str) -> bytes:
+    file = disk.open_read(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
+    return frame.scan(_read(disk, f"{check.folder}/{name}"), max_frame_bytes, check.table)
+
+
+def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
+    """Return the newest generation of each segment and all journals, in order; note what is left over."""
+    segments: dict[int, tuple[int, int, str]] = {}
+    journals: list[tuple[int, str]] = []
+    for name in disk.listdir(check.folder):
+        if found := _SEGMENT.fullmatch(name):
+            base, generation = int(found[1]), int(found[2])
+            older = segments.get(base)
+            if older is None or older[1] < generation:
+                segments[base] = (base, generation, name)
+                if older is not None:
+                    check.leftovers.append(older[2])
+            else:
+                check.leftovers.append(name)
+        elif found := _JOURNAL.fullmatch(name):
+            journals.append((int(found[1]), name))
+        elif name.endswith(".tmp"):
+            check.leftovers.append(name)
+        elif name != "meta" and not name.endswith(".torn"):
+            check.notes.append(f"{check.folder}/{name} is not ours and is left alone")
+    journals.sort()
+    check.leftovers.extend(name for _, name in journals[:-1])
+    return [segments[base] for base in sorted(segments)], journals
+
+
+def _explain_erasures(check: StreamCheck) -> None:
+    """Take gaps out that are exactly frames whose erasure is on record, and list every erasure not yet done."""
+    intents: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+    for found in check.segments:
+        for record in found.scan.records:
+            if record.kind == frame.ERASE:
+                seq, base, generation, offset, length = frame.ERASE_BODY.unpack(record.payload)
+                intents.setdefault((base, generation), {})[offset] = (seq, length)
+    for found in check.segments:
+        head = found.scan.head
+        mine = intents.get((head.base, head.generation)) if head is not None else None
+        if head is None or not mine:
+            continue
+        found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
+        for offset, (seq, length) in sorted(mine.items()):
+            if seq not in found.scan.erased_seqs:
+                check.erasures.append((found.name, offset, frame.erased(seq, length, head.salt)))
+
+
+def _covers(intents: dict[int, tuple[int, int]], start: int, end: int) -> bool:
+    while start < end:
+        intent = intents.get(start)
+        if intent is None:
+            return False
+        start += intent[1]
+    return start == end
+
+
+def _seal_of(scan: Scan) -> int | None:
+    """Return the last sequence a sealed file covers, None when it is not properly sealed."""
+    last = scan.records[-1] if scan.records else None
+    if last is None or last.kind != frame.SEAL or last.end != scan.size or last.after != len(scan.seqs):
+        return None
+    covers, length = frame.SEAL_BODY.unpack(last.payload)
+    return int(covers) if length == last.offset else None
+
+
+def _judge_sealed(check: StreamCheck) -> None:
+    expected = None
+    for at, found in enumerate(check.segments):
+        name, last = f"{check.folder}/{found.name}", at == len(check.segments) - 1
+        head, base = found.scan.head, int(found.name[:20])
+        if expected is not None and base != expected:
+            check.damage.append(f"{name}: sequences {expected} to {base - 1} are missing with their segment")
+        if head is not None and (head.base, head.generation) != (base, found.generation):
+            check.damage.append(f"{name}: the header belongs to another segment")
+        if head is not None and check.envelope is not None and head.stream_id != check.envelope.stream_id:
+            check.damage.append(f"{name}: belongs to stream {head.stream_id}")
+        if last:
+            continue
+        covers = _seal_of(found.scan)
+        if head is None:
+            check.damage.append(f"{name}: damaged header of a sealed segment")
+        for gap in found.scan.gaps:
+            check.damage.append(f"{name}: damaged bytes {gap.start} to {gap.end} after message {gap.last_seq}")
+        if covers is None:
+            check.damage.append(f"{name}: no valid seal")
+        expected = covers + 1 if covers is not None else None
+
+
+def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) -> None:
+    """Find where the log ends, and whether something that was synced lies beyond."""
+    found = check.segments[-1]
+    scan, name = found.scan, f"{check.folder}/{found.name}"
+    base = int(found.name[:20])
+    proven = max((f.scan.durable_seq for f in check.segments), default=0)
+    if witness is not None:
+        proven = max(proven, witness.synced_seq)
+    before = ""
+    if scan.head is None:
+        check.reborn = base
+        proven = max(proven, frame.claimed_durable(_read(disk, name)))
+        before = f"{name}: no valid header in {scan.size} bytes"
+    elif scan.gaps:
+        gap = scan.gaps[0]
+        before = f"{name}: {scan.size - gap.start} bytes after offset {gap.start} were never synced"
+        scan.cut(gap)
+        check.cuts.append((found.name, gap.start))
+    check.last_seq = max(scan.last_seq, base - 1, *(_floor_body(r)[1] for r in _floors(scan)), 0)
+    check.proven_seq = min(proven, check.last_seq)
+    if check.last_seq < proven:
+        check.damage.append(f"{name}: messages {check.last_seq + 1} to {proven} were synced and are missing or damaged")
+    elif witness is not None and (base, found.generation) == (witness.base, witness.generation) \
+            and scan.end < witness.end:
+        check.damage.append(f"{name}: synced bytes {scan.end} to {witness.end} are missing or damaged")
+    elif witness is not None and witness.base > base:
+        check.damage.append(f"{check.folder}: the segment that begins with {witness.base} is missing")
+    elif before:
+        check.notes.append(f"{before}; cut")
+    at = bisect_right(scan.seqs, check.proven_seq)
+    check.rewrite_from = scan.offsets[at - 1] + scan.sizes[at - 1] + frame.FRAME_OVER_SIZE if at else 0
+
+
+def _floors(scan: Scan) -> list[frame.Record]:
+    return [record for record in scan.records if record.kind == frame.FLOOR]
+
+
+def _floor_body(record: frame.Record) -> tuple[int, int]:
+    first, last = frame.FLOOR_BODY.unpack(record.payload)
+    return int(first), int(last)
+
+
+def _judge_floor(check: StreamCheck) -> None:
+    floors = [found.scan.head.floor for found in check.segments if found.scan.head is not None]
+    floors += [_floor_body(record)[0] for found in check.segments for record in _floors(found.scan)]
+    check.floor = max(floors, default=0)
+    first = int(check.segments[0].name[:20])
+    if first > check.floor and not check.reborn:
+        check.damage.append(f"{check.folder}: segments with messages {check.floor} to {first - 1} are missing")
+
+
+def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | None) -> None:
+    scan, name = found.scan, f"{check.folder}/{found.name}"
+    if scan.head is None or scan.head.generation != found.generation:
+        check.damage.append(f"{name}: damaged header")
+        return
+    proven = scan.durable_seq
+    if scan.gaps:
+        gap = scan.gaps[0]
+        scan.cut(gap)
+        check.cuts.append((found.name, gap.start))
+        check.notes.append(f"{name}: {scan.size - gap.start} bytes after offset {gap.start} were never synced; cut")
+    if [r.seq for r in scan.records] != list(range(1, len(scan.records) + 1)):
+        check.damage.append(f"{name}: records are missing")
+    if len(scan.records) < proven:
+        first = len(scan.records) + 1
+        check.damage.append(f"{name}: records {first} to {proven} were synced and are missing or damaged")
+    if witness is not None and (
+            witness.journal_generation > found.generation
+            or (witness.journal_generation == found.generation and scan.end < witness.journal_end)):
+        check.damage.append(f"{name}: synced bytes {scan.end} to {witness.journal_end} are missing or damaged")
+    check.journal_rewrite_from = scan.records[proven - 1].end if 0 < proven <= len(scan.records) else 0

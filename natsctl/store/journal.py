@@ -1,0 +1,157 @@
+"""The journal of one stream: records of its consumers, in a file of its own beside the segments.
+
+Records are buffered, written with the stream's next commit, and synced when someone asks. The file is born with its
+first records. A rewrite replaces the whole file by one of the next generation, in one step.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from natsctl.store import frame
+from natsctl.store.disk import Disk, File
+from natsctl.store.file_commit import JournalWork
+from natsctl.store.subject_table import SubjectTable
+
+KIND = struct.Struct("<H")
+Entry = tuple[int, bytes]
+
+
+def journal_name(generation: int) -> str:
+    """Return the journal's file name."""
+    return f"journal-{generation}.log"
+
+
+def entry_of(record: frame.Record) -> Entry:
+    """Return (kind, body) of a journal frame."""
+    return KIND.unpack_from(record.payload)[0], record.payload[2:]
+
+
+class Journal:
+    """Buffered and written records of one stream."""
+
+    __slots__ = (
+        "_buffered",
+        "_disk",
+        "_replacement",
+        "_taken",
+        "file",
+        "folder",
+        "head",
+        "size",
+        "synced_count",
+        "synced_size",
+        "written",
+    )
+
+    def __init__(self, disk: Disk, folder: str, stream_id: int, salt: int) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.head = frame.FileHead(salt, stream_id, 1, 0, 0)
+        self.size = 0
+        self.synced_size = 0
+        self.written = 0
+        self.synced_count = 0
+        self.file: File | None = None
+        self._buffered: list[Entry] = []
+        self._replacement: list[Entry] | None = None
+        self._taken: tuple[list[Entry] | None, list[Entry]] | None = None
+
+    def adopt(self, head: frame.FileHead, size: int, written: int) -> None:
+        """Go on with a recovered file of `written` records."""
+        self.head, self.size, self.synced_size = head, size, size
+        self.written = self.synced_count = written
+
+    @property
+    def path(self) -> str:
+        """Return the current file's path."""
+        return f"{self.folder}/{journal_name(self.head.generation)}"
+
+    @property
+    def pending(self) -> bool:
+        """Return whether something waits to be written."""
+        return bool(self._buffered) or self._replacement is not None
+
+    @property
+    def unsynced(self) -> bool:
+        """Return whether written bytes wait for a sync."""
+        return self.synced_size < self.size
+
+    def append(self, kind: int, body: bytes) -> None:
+        """Buffer one record."""
+        self._buffered.append((kind, body))
+
+    def replace(self, records: Sequence[Entry]) -> None:
+        """Have the next commit put `records` in the place of everything."""
+        self._replacement = list(records)
+        self._buffered = []
+
+    def _encode(self, entries: Sequence[Entry], number: int, synced: int) -> bytes:
+        salt = self.head.salt
+        return b"".join(
+            frame.encode(frame.JOURNAL, number + at, 0, synced, salt, KIND.pack(kind) + body)
+            for at, (kind, body) in enumerate(entries, 1))
+
+    def take(self, sync: bool) -> JournalWork | None:
+        """Return the disk work for what is buffered, None when there is none."""
+        if self._replacement is None and not self._buffered:
+            if not (sync and self.unsynced):
+                return None
+            self._taken = (None, [])
+            return JournalWork(self.path, self.size, b"", True, file=self.file)
+        replacement, buffered = self._replacement, self._buffered
+        self._taken = (replacement, buffered)
+        self._replacement, self._buffered = None, []
+        if replacement is not None or not self.size:
+            head = self.head._replace(generation=self.head.generation + 1) if self.size else self.head
+            data = head.encode() + self._encode((replacement or []) + buffered, 0, 0)
+            path = f"{self.folder}/{journal_name(head.generation)}"
+            return JournalWork(path, 0, data, True, create=not self.size, replaces=self.path if self.size else "")
+        data = self._encode(buffered, self.written, self.synced_count)
+        return JournalWork(self.path, self.size, data, sync, file=self.file)
+
+    def settle(self, work: JournalWork, full: bool) -> None:
+        """Take in what became of `work`; what had no room is buffered again, in order."""
+        replacement, taken = self._taken or (None, [])
+        self._taken = None
+        if full:
+            if self._replacement is None:
+                self._replacement = replacement
+                self._buffered = taken + self._buffered
+            return
+        if work.create or work.replaces:
+            if work.replaces:
+                self.head = self.head._replace(generation=self.head.generation + 1)
+            self.close()
+            self.written = self.synced_count = len(replacement or []) + len(taken)
+            self.size = self.synced_size = len(work.data)
+            return
+        self.file = work.file
+        self.written += len(taken)
+        self.size = work.offset + len(work.data)
+        if work.sync:
+            self.synced_size, self.synced_count = self.size, self.written
+
+    def records(self) -> list[Entry]:
+        """Return every record in order, buffered ones included."""
+        if self._replacement is not None:
+            return self._replacement + self._buffered
+        taken = self._taken or (None, [])
+        if taken[0] is not None:
+            return taken[0] + taken[1] + self._buffered
+        entries: list[Entry] = []
+        if self.size:
+            file = self._disk.open_read(self.path)
+            try:
+                data = file.pread(self.size, 0)
+            finally:
+                file.close()
+            entries = [entry_of(record) for record in frame.scan(data, len(data), SubjectTable()).records]
+        return entries + taken[1] + self._buffered
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None

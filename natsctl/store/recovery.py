@@ -1,0 +1,162 @@
+"""Bringing one checked stream back: repairs first, each safe to repeat after a crash, then the index.
+
+After an unclean stop what was not proven to be synced may live in the page cache only, or in pages that an earlier
+failed sync marked clean; those bytes are written again at the same places and synced before anyone sees them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+
+from natsctl.store import frame
+from natsctl.store.disk import Disk
+from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
+from natsctl.store.fsck import Found, StreamCheck
+from natsctl.store.index import StreamIndex
+from natsctl.store.segment import Segment
+from natsctl.store.segment_file import SegmentFile
+
+TORN_COPY_BYTES = 1024 * 1024
+"""How much of a cut tail is kept aside in a .torn file."""
+
+
+def repair(disk: Disk, check: StreamCheck, salt: int, clean_stop: bool) -> list[str]:
+    """Do what `check` found necessary on disk and return notes; the stream must not be damaged."""
+    notes: list[str] = []
+    folder = check.folder
+    for name, length in check.cuts:
+        notes += _cut(disk, f"{folder}/{name}", length)
+    if check.reborn:
+        _bear_again(disk, check, salt)
+    for name, offset, data in check.erasures:
+        file = disk.open(f"{folder}/{name}")
+        try:
+            write_all(file, data, offset)
+            file.sync()
+        finally:
+            file.close()
+        notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
+    if not clean_stop or not check.clean:
+        last = check.segments[-1]
+        _persist_again(disk, f"{folder}/{last.name}", check.rewrite_from)
+        if check.journal is not None:
+            _persist_again(disk, f"{folder}/{check.journal.name}", check.journal_rewrite_from)
+    for name in check.leftovers:
+        disk.unlink(f"{folder}/{name}")
+    if not clean_stop or check.leftovers:
+        disk.fsync_dir(folder)
+    return notes
+
+
+def _cut(disk: Disk, path: str, length: int) -> list[str]:
+    """Put the torn tail aside, then shorten the file."""
+    notes: list[str] = []
+    file = disk.open(path)
+    try:
+        torn = file.pread(TORN_COPY_BYTES, length)
+        try:
+            replace_file(disk, f"{path}.{length}.torn", torn)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            notes.append(f"{path}: no room to keep a copy of the torn tail")
+        file.truncate(length)
+        file.sync()
+    finally:
+        file.close()
+    return notes
+
+
+def _bear_again(disk: Disk, check: StreamCheck, salt: int) -> None:
+    """Give a last segment whose header was never synced a header."""
+    found = check.segments[-1]
+    path = f"{check.folder}/{found.name}"
+    assert check.envelope is not None
+    head = frame.FileHead(salt, check.envelope.stream_id, check.reborn, check.floor, found.generation)
+    _cut(disk, path, 0)
+    file = disk.open(path)
+    try:
+        write_all(file, head.encode(), 0)
+        file.sync()
+    finally:
+        file.close()
+    found.scan.head, found.scan.end = head, frame.FILE_HEAD_BYTES
+    check.segments[-1] = Found(found.name, found.generation, found.scan)
+
+
+def _persist_again(disk: Disk, path: str, start: int) -> None:
+    file = disk.open(path)
+    try:
+        data = file.pread(file.size() - start, start)
+        if data:
+            write_all(file, data, start)
+        file.sync()
+    finally:
+        file.close()
+
+
+def build_index(check: StreamCheck) -> StreamIndex:
+    """Return the index of a repaired stream; its subject table is the check's."""
+    first = int(check.segments[0].name[:20])
+    index = StreamIndex(first)
+    index.table = check.table
+    index.segments, index.bases = [], []
+    for found in check.segments:
+        _add_segment(index, check.folder, found)
+    index.last_seq = check.last_seq
+    index.first_seq = first
+    index.advance(first)
+    for found in check.segments:
+        for record in found.scan.records:
+            _apply(index, found, record)
+    if check.floor > index.first_seq:
+        index.drop_below(check.floor)
+    index.tidy_subjects()
+    return index
+
+
+def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
+    scan = found.scan
+    assert scan.head is not None
+    segment = Segment(int(found.name[:20]))
+    count = len(scan.seqs)
+    if count and (scan.seqs[0] != segment.base or scan.seqs[-1] != segment.base + count - 1):
+        segment.seqs = scan.seqs
+    segment.offsets, segment.sizes, segment.sids = scan.offsets, scan.sizes, scan.sids
+    segment.first_ts, segment.last_ts, segment.live = scan.first_ts, scan.last_ts, count
+    file = segment.body = SegmentFile(folder, scan.head)
+    file.created, file.size, file.settled = True, scan.end, scan.end
+    table = index.table
+    tally = Counter(scan.sids)
+    for sid, messages in tally.items():
+        if not table.count[sid]:
+            table.live += 1
+            table.first[sid] = segment.base
+        table.count[sid] += messages
+    for sid, seq in dict(zip(scan.sids, scan.seqs, strict=True)).items():
+        table.last[sid] = seq
+    index.messages += count
+    index.bytes += sum(scan.sizes)
+    if any(record.kind == frame.SEAL for record in scan.records[-1:]):
+        segment.keys = array("I", sorted(tally))
+        segment.counts = array("I", [tally[sid] for sid in segment.keys])
+    index.segments.append(segment)
+    index.bases.append(segment.base)
+
+
+def _apply(index: StreamIndex, found: Found, record: frame.Record) -> None:
+    if record.kind == frame.DELETES:
+        seqs = frame.deletes_of(record)
+        for segment in index.segments:
+            if segment.base == int(found.name[:20]) and segment.body is not None:
+                segment.body.tombs.extend(seqs)
+    elif record.kind == frame.ERASE:
+        seqs = array("Q", [frame.ERASE_BODY.unpack(record.payload)[0]])
+    else:
+        return
+    for seq in seqs:
+        place = index.locate(seq)
+        if place is not None and place[0].body is not None:
+            place[0].body.dead_bytes += place[0].sizes[place[1]] + frame.FRAME_OVER_SIZE
+            index.remove(*place)

@@ -1,0 +1,152 @@
+"""The bytes of one segment: where they are on disk, and those kept in memory for reads.
+
+Only settled bytes (up to `settled`) are ever read. Kept bytes are runs ("blobs") at ascending offsets; what this
+process wrote itself is trusted, what came back from the disk is checked frame by frame when it is read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from natsctl.store.disk import Disk, File
+from natsctl.store.frame import FileHead
+
+MAX_BLOBS = 256
+"""Runs per segment before small ones are joined."""
+LOAD_AFTER_MISSES = 8
+"""Single reads from one segment before all of it is loaded."""
+
+
+def segment_name(base: int, generation: int) -> str:
+    """Return the file name of a segment."""
+    return f"{base:020d}-{generation}.seg"
+
+
+class SegmentFile:
+    """One segment file and its kept bytes."""
+
+    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "misses", "settled", "size", "starts",
+                 "tombs", "trusted", "writer")
+
+    def __init__(self, folder: str, head: FileHead) -> None:
+        self.folder = folder
+        self.head = head
+        self.created = False
+        self.size = 0
+        self.settled = 0
+        self.dead_bytes = 0
+        self.tombs = array("Q")
+        self.writer: File | None = None
+        self.starts: list[int] = []
+        self.blobs: list[bytes] = []
+        self.trusted: list[bool] = []
+        self.kept = 0
+        self.misses = 0
+
+    @property
+    def path(self) -> str:
+        """Return the file's path on the disk."""
+        return f"{self.folder}/{segment_name(self.head.base, self.head.generation)}"
+
+    def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
+        """Keep bytes that follow what is kept, or begin anew when they do not."""
+        if self.blobs and self.starts[-1] + len(self.blobs[-1]) != offset:
+            self.forget()
+        self.starts.append(offset)
+        self.blobs.append(blob)
+        self.trusted.append(trusted)
+        self.kept += len(blob)
+        if len(self.blobs) > MAX_BLOBS:
+            self._join()
+
+    def _join(self) -> None:
+        first = 0 if self.trusted[0] else 1
+        joined = b"".join(self.blobs[first:])
+        del self.starts[first + 1:], self.blobs[first:], self.trusted[first + 1:]
+        self.blobs.append(joined)
+
+    def forget(self) -> None:
+        """Let go of the kept bytes."""
+        self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
+
+    def find(self, offset: int) -> tuple[int, bytes, bool] | None:
+        """Return (start, blob, trusted) of the kept run that holds `offset`."""
+        at = bisect_right(self.starts, offset) - 1
+        if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
+            return None
+        return self.starts[at], self.blobs[at], self.trusted[at]
+
+    def close(self) -> None:
+        """Give the write descriptor back."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+
+class SegmentCache:
+    """Kept bytes and read descriptors over all streams, both bounded, least recently used out first."""
+
+    READERS = 64
+
+    def __init__(self, disk: Disk, limit_bytes: int) -> None:
+        self._disk = disk
+        self._limit = limit_bytes
+        self._files: dict[SegmentFile, int] = {}
+        self._readers: dict[SegmentFile, File] = {}
+        self.bytes = 0
+
+    def touch(self, file: SegmentFile) -> None:
+        """Note a use of `file`, account what it keeps, and let others go when there is too much."""
+        self.bytes += file.kept - self._files.pop(file, 0)
+        self._files[file] = file.kept
+        while self.bytes > self._limit and len(self._files) > 1:
+            oldest = next(iter(self._files))
+            self.drop(oldest)
+
+    def drop(self, file: SegmentFile) -> None:
+        """Let go of everything kept of `file`."""
+        self.bytes -= self._files.pop(file, 0)
+        file.forget()
+        reader = self._readers.pop(file, None)
+        if reader is not None:
+            reader.close()
+
+    def reader(self, file: SegmentFile) -> File:
+        """Return a descriptor to read `file` from."""
+        found = self._readers.pop(file, None)
+        if found is None:
+            while len(self._readers) >= self.READERS:
+                self._readers.pop(next(iter(self._readers))).close()
+            found = self._disk.open_read(file.path)
+        self._readers[file] = found
+        return found
+
+    def load(self, file: SegmentFile) -> None:
+        """Keep all settled bytes of `file`."""
+        blob = self.reader(file).pread(file.settled, 0)
+        file.forget()
+        file.misses = 0
+        file.keep(0, blob, False)
+        self.touch(file)
+
+    def fetch(self, file: SegmentFile, offset: int, length: int) -> tuple[int, bytes, bool]:
+        """Return (start, blob, trusted) with at least the frame at `offset`, at most `length` bytes read."""
+        found = file.find(offset)
+        if found is not None:
+            return found
+        file.misses += 1
+        if file.misses > LOAD_AFTER_MISSES:
+            self.load(file)
+            found = file.find(offset)
+            if found is not None:
+                return found
+        return offset, self.reader(file).pread(length, offset), False
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for file in list(self._files):
+            self.drop(file)
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()

@@ -1,0 +1,156 @@
+"""The witness: a small log beside all streams that says what was synced, so that a log cut short is known as damaged.
+
+It is written only after the syncs it speaks of, at most once a second and at a clean stop; an old witness is harmless,
+a log shorter than its witness is proof of damage. Its own damage, or a disk too full for it, means "no witness".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+
+from natsctl.store import frame
+from natsctl.store.commit import Commit, Committable
+from natsctl.store.disk import Disk, File
+from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import replace_file, write_all
+from natsctl.store.fsck import WitnessEntry
+from natsctl.store.subject_table import SubjectTable
+
+PATH = "WITNESS"
+ENTRY = struct.Struct("<QQQQQQQ")
+COMPACT_BYTES = 1024 * 1024
+"""The file is written anew when it has grown this much beyond its last rewrite."""
+
+
+def read_witness(disk: Disk) -> tuple[dict[int, WitnessEntry], bool, str]:
+    """Return the newest entry of each stream, whether the last stop was clean, and a note when it is damaged."""
+    if not disk.exists(PATH):
+        return {}, False, ""
+    file = disk.open_read(PATH)
+    try:
+        data = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    scan = frame.scan(data, len(data), SubjectTable())
+    entries: dict[int, WitnessEntry] = {}
+    clean = False
+    for record in scan.records:
+        clean = record.kind == frame.CLEAN
+        if record.kind == frame.WITNESS:
+            entry = WitnessEntry(*ENTRY.unpack(record.payload))
+            entries[entry.stream_id] = entry
+        elif record.kind == frame.GONE_STREAM:
+            entries.pop(record.seq, None)
+    note = "" if scan.head is not None and not scan.gaps else "WITNESS is torn or damaged: its valid part is used"
+    return entries, clean and not scan.gaps, note
+
+
+class WitnessCommit(Commit):
+    """Bytes to append to the witness, or its whole new content."""
+
+    __slots__ = ("_disk", "anew", "data", "file", "offset")
+
+    io = True
+
+    def __init__(self, disk: Disk, file: File | None, data: bytes, offset: int, anew: bool) -> None:
+        super().__init__(0, [])
+        self._disk = disk
+        self.file = file
+        self.data = data
+        self.offset = offset
+        self.anew = anew
+
+    def run(self) -> None:
+        """Write and sync; raises OSError."""
+        if self.anew:
+            replace_file(self._disk, PATH, self.data)
+            return
+        if self.file is None:
+            self.file = self._disk.open(PATH)
+        write_all(self.file, self.data, self.offset)
+        self.file.sync()
+
+
+class Witness:
+    """Keeps the file; committed like a stream."""
+
+    def __init__(self, disk: Disk, salt: Callable[[], int], log: Callable[[str], None],
+                 everything: Callable[[], Iterable[WitnessEntry]], dirty: dict[Committable, None],
+                 finished: Callable[[list[int]], None]) -> None:
+        self._disk = disk
+        self._salt = salt
+        self._log = log
+        self._everything = everything
+        self._dirty = dirty
+        self._finished = finished
+        self._head = frame.FileHead(salt(), 0, 0, 0, 0)
+        self._file: File | None = None
+        self._size = 0
+        self._compact_at = 0
+        self._in_flight = False
+        self._failed = False
+        self.changed: dict[int, Callable[[], WitnessEntry]] = {}
+        self.gone: dict[int, None] = {}
+        self._taken_gone: list[int] = []
+
+    @property
+    def pending(self) -> bool:
+        """Return whether something waits to be witnessed."""
+        return bool(self.changed or self.gone) and not self._failed
+
+    def begin_commit(self) -> WitnessCommit | None:
+        """Take what changed; None when a commit is in flight or nothing is to do."""
+        if self._in_flight:
+            return None
+        self._dirty.pop(self, None)
+        if not self.pending:
+            return None
+        self._in_flight = True
+        return self._take(b"")
+
+    def final(self) -> WitnessCommit:
+        """Return the commit of everything and the mark of a clean stop."""
+        self._compact_at = 0
+        return self._take(frame.encode(frame.CLEAN, 0, 0, 0, self._head.salt, b""))
+
+    def anew(self) -> WitnessCommit:
+        """Return the commit that writes the whole file, at start-up."""
+        self._compact_at = 0
+        return self._take(frame.encode(frame.OPENED, 0, 0, 0, self._head.salt, b""))
+
+    def _take(self, tail: bytes) -> WitnessCommit:
+        salt = self._head.salt
+        anew = self._size >= self._compact_at
+        entries = list(self._everything()) if anew else [entry() for entry in self.changed.values()]
+        data = b"".join(frame.encode(frame.WITNESS, e.stream_id, 0, 0, salt, ENTRY.pack(*e)) for e in entries)
+        if not anew:
+            data += b"".join(frame.encode(frame.GONE_STREAM, gone, 0, 0, salt, b"") for gone in self.gone)
+        self._taken_gone = list(self.gone)
+        self.changed, self.gone = {}, {}
+        if anew:
+            return WitnessCommit(self._disk, None, self._head.encode() + data + tail, 0, True)
+        return WitnessCommit(self._disk, self._file, data + tail, self._size, False)
+
+    def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
+        """Note the outcome; after a failure nothing more is witnessed until the next start."""
+        assert isinstance(commit, WitnessCommit)
+        self._in_flight = False
+        if error is not None:
+            self._failed = True
+            self._log(f"WITNESS can not be written and stays behind: {error}")
+            return
+        if commit.anew:
+            self.close()
+            self._size = len(commit.data)
+            self._compact_at = self._size + COMPACT_BYTES
+        else:
+            self._file = commit.file
+            self._size += len(commit.data)
+        self._finished(self._taken_gone)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
