@@ -1,0 +1,40 @@
+"""`natsctl restore`: streams and consumers from a configuration backup."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, session_of
+
+app = typer.Typer(help="Restore a configuration backup.")
+
+
+@app.command("restore")
+def restore(
+    ctx: typer.Context,
+    folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,
+    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="only this file of a backup")] = None,
+    update_streams: Annotated[
+        bool, typer.Option("--update-streams", help="change streams that exist to what was saved")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Create the streams and consumers that a configuration backup describes; messages come back by stream restore."""
+    if (folder is None) == (file is None):
+        raise UsageError("give either FOLDER or --file FILE")
+    from natsctl.client.account_backup import restore_account
+
+    source = Path(folder or file or "")
+    done = session_of(ctx).run(
+        lambda manager: restore_account(
+            manager, source, update_streams=update_streams, log=output.log, only=Path(file) if file else None
+        )
+    )
+    if json:
+        output.emit_json(asdict(done))

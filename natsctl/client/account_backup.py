@@ -1,0 +1,211 @@
+"""Backup of an account's configuration into a folder, in the layout that the `nats` tool of 2020 wrote.
+
+`stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, and with data `stream_<S>.tgz`, a stream backup as one file
+(archive.py). Each JSON is `{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears
+under its name when it is whole. Source: reference/cli.md part 4.5.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import ApiFailure, NatsctlError, StorageError, UsageError
+from natsctl.client import backup as stream_backup
+
+if TYPE_CHECKING:
+    from natsctl.client.backup import OnProgress
+    from natsctl.client.manager import Manager
+
+Log = Callable[[str], None]
+
+_SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
+_EXIT_CONFLICT = 4
+
+
+class StreamExists(NatsctlError):
+    """A stream of the backup exists and is not to be updated."""
+
+    exit_code = _EXIT_CONFLICT
+
+
+@dataclass(slots=True)
+class AccountBackup:
+    """What was saved or restored, by name; consumers as `STREAM > CONSUMER`."""
+
+    folder: str
+    streams: list[str] = field(default_factory=list)
+    consumers: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+
+
+async def save_account(
+    manager: Manager, folder: Path, *, data: bool, log: Log, on_progress: OnProgress | None = None
+) -> AccountBackup:
+    """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty; says what it does through `log`.
+
+    Raises UsageError for a folder in use, StorageError for one that cannot be written. Nothing is left after a failure.
+    """
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"{folder} exists", hint="name a folder that does not exist yet")
+    log(f"Creating JetStream backup into {folder}")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    except OSError as failure:
+        raise UsageError(f"cannot write a backup to {folder}: {failure.strerror}") from failure
+    saved = AccountBackup(str(folder))
+    try:
+        for answer in sorted(await manager.stream_list(), key=lambda one: str(one.raw["config"]["name"])):
+            await _save_stream(manager, answer.raw["config"], part, folder, saved, log)
+        log("Configuration backup complete")
+        for name in saved.streams if data else ():
+            log(f"Stream {name} data to {folder / f'stream_{name}.tgz'}")
+            target = part / f"stream_{name}.tgz"
+            await stream_backup.backup(manager, name, target, on_progress=on_progress or stream_backup.silent)
+            saved.data.append(name)
+        part.rename(folder)
+    except OSError as failure:
+        raise StorageError(f"cannot write the backup {folder}: {failure.strerror}") from failure
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return saved
+
+
+async def _save_stream(
+    manager: Manager, config: dict[str, Any], part: Path, folder: Path, saved: AccountBackup, log: Log
+) -> None:
+    stream = str(config["name"])
+    name = f"stream_{stream}.json"
+    log(f"Stream {stream} to {folder / name}")
+    _write(part / name, "stream", _without_server_metadata(config))
+    saved.streams.append(stream)
+    for answer in await manager.consumer_list(stream):
+        durable = (answer.raw.get("config") or {}).get("durable_name")
+        if not durable:
+            continue
+        name = f"stream_{stream}_consumer_{durable}.json"
+        log(f"Consumer {stream} > {durable} to {folder / name}")
+        consumer = _without_server_metadata(answer.raw["config"])
+        _write(part / name, "consumer", {"name": durable, "stream": stream, "config": consumer})
+        saved.consumers.append(f"{stream} > {durable}")
+
+
+def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without the metadata that the server writes itself."""
+    metadata = config.get("metadata")
+    if not isinstance(metadata, dict):
+        return config
+    own = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    kept = {key: value for key, value in config.items() if key != "metadata"}
+    return {**kept, "metadata": own} if own else kept
+
+
+def _write(path: Path, kind: str, configuration: dict[str, Any]) -> None:
+    content = json.dumps(configuration, indent=2, ensure_ascii=False).encode()
+    document = {
+        "type": kind,
+        "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "configuration": base64.b64encode(content).decode(),
+        "checksum": hashlib.sha256(content).hexdigest(),
+    }
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(slots=True)
+class _Saved:
+    """One file of a backup: what it configures."""
+
+    path: Path
+    kind: str
+    configuration: dict[str, Any]
+
+
+def read_saved(path: Path) -> _Saved:
+    """The configuration in one file of a backup; raises UsageError when it is none, StorageError when its checksum is wrong."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        content = base64.b64decode(document["configuration"], validate=True)
+        kind, checksum = str(document["type"]), str(document["checksum"])
+    except OSError as failure:
+        raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
+    except (ValueError, KeyError, TypeError, binascii.Error) as failure:
+        raise UsageError(f"{path} is no file of a configuration backup: {failure}") from failure
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise StorageError(f"{path} is damaged: its checksum does not match")
+    try:
+        configuration = json.loads(content)
+    except ValueError as failure:
+        raise UsageError(f"{path}: configuration: {failure}") from failure
+    if not isinstance(configuration, dict):
+        raise UsageError(f"{path}: configuration: expected an object")
+    return _Saved(path, kind, configuration)
+
+
+async def restore_account(
+    manager: Manager, source: Path, *, update_streams: bool, log: Log, only: Path | None = None
+) -> AccountBackup:
+    """Create what a backup folder (or the one file `only` of it) configures: streams first, then consumers; data is not restored.
+
+    A stream that exists is updated with `update_streams`, else StreamExists is raised before anything is changed.
+    """
+    files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
+    if not files:
+        raise UsageError(f"{source} is not a folder of a configuration backup: no JSON files in it")
+    saved = []
+    for path in files:
+        log(f"Reading file {path}")
+        saved.append(read_saved(path))
+    done = AccountBackup(str(source))
+    existing = set(await manager.stream_names())
+    streams = [one for one in saved if one.kind == "stream"]
+    taken = [str(one.configuration.get("name")) for one in streams if one.configuration.get("name") in existing]
+    if taken and not update_streams:
+        raise StreamExists(f"stream {taken[0]} exists", hint="give --update-streams to change it to what was saved")
+    for one in streams:
+        name = await _restore_stream(manager, one.configuration, existing, log)
+        existing.add(name)
+        done.streams.append(name)
+    for one in saved:
+        if one.kind == "consumer":
+            await _restore_consumer(manager, one, existing, done, log)
+        elif one.kind != "stream":
+            log(f"Skipping {one.path}: no {one.kind.replace('_', ' ')}s here")
+    return done
+
+
+async def _restore_stream(manager: Manager, config: dict[str, Any], existing: set[str], log: Log) -> str:
+    name = str(config.get("name") or "")
+    if name in existing:
+        log(f"Updating Stream {name} configuration")
+        await manager.stream_update(config)
+    else:
+        log(f"Restoring Stream {name}")
+        await manager.stream_create(config)
+    return name
+
+
+async def _restore_consumer(manager: Manager, saved: _Saved, existing: set[str], done: AccountBackup, log: Log) -> None:
+    stream, name = str(saved.configuration.get("stream")), str(saved.configuration.get("name"))
+    config = saved.configuration.get("config")
+    if not isinstance(config, dict):
+        raise UsageError(f"{saved.path}: configuration: no consumer in it")
+    if stream not in existing:
+        log(f"Skipping Consumer {stream} > {name}: there is no Stream {stream}")
+        return
+    log(f"Restoring Consumer {stream} > {name}")
+    try:
+        await manager.consumer_create(stream, {"durable_name": name, **config})
+    except ApiFailure as failure:
+        failure.hint = failure.hint or f"consumer {stream} > {name} of {saved.path}"
+        raise
+    done.consumers.append(f"{stream} > {name}")
