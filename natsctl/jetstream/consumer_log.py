@@ -139,6 +139,11 @@ class ChangeLog:
         """Note that the messages of pending entries are gone from the stream."""
         self.ops.append((_FORGOTTEN, _run(sseqs)))
 
+    def forget(self) -> None:
+        """Drop everything gathered: a record of the whole state covers it."""
+        self.ops = []
+        self.acked = []
+
     def take(self, number: int, now_ns: int) -> Record | None:
         """Return one record for everything gathered, or None, and begin anew."""
         ops = self.ops

@@ -46,12 +46,13 @@ _decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
 class ConsumerSet:
     """Makes, keeps and journals the consumers of one stream."""
 
-    __slots__ = ("_last_number", "_rewritten_bytes", "_stream", "fault")
+    __slots__ = ("_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._last_number = 0
         self._rewritten_bytes = 0
+        self._rewriting = False
         self.fault: StoreError | None = None
 
     @property
@@ -93,6 +94,7 @@ class ConsumerSet:
             self._last_number = number
             stream.store.request_sync()
         stream.consumers[name] = consumer
+        stream.retention.consumers_changed()
         consumer.start()
         consumer.events.action(ActionType.CREATE)
         return consumer
@@ -103,6 +105,7 @@ class ConsumerSet:
             self._append(records.encode(records.Updated(consumer.number, encode(config))))
             self._stream.store.request_sync()
         consumer.update(config)
+        self._stream.retention.consumers_changed()
 
     def delete(self, consumer: Consumer) -> None:
         """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
@@ -111,6 +114,7 @@ class ConsumerSet:
             self._stream.store.request_sync()
         del self._stream.consumers[consumer.name]
         consumer.stop(deleted=True)
+        self._stream.retention.consumers_changed()
         consumer.events.action(ActionType.DELETE)
 
     def stop(self, deleted: bool) -> None:
@@ -173,17 +177,24 @@ class ConsumerSet:
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
             self._stream.consumers[created.name] = consumer
             consumer.start()
-        self._rewritten_bytes = self._stream.store.journal_bytes if not found else 0
 
     def rewrite(self) -> None:
         """Write the journal anew: the duplicate window's records and one per consumer. Raises StoreError."""
         kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
-        self._stream.store.rewrite([*self._stream.dedupe.records(), *map(_created, kept)])
-        self._rewritten_bytes = self._stream.store.journal_bytes
+        for consumer in kept:
+            consumer.log.forget()  # the state that is written holds it already
+        written = [*self._stream.dedupe.records(), *map(_created, kept)]
+        self._stream.store.rewrite(written)
+        self._rewritten_bytes = sum(len(body) for _, body in written)
+        self._rewriting = True
+        self._stream.store.on_durable(self._rewritten)
+
+    def _rewritten(self, fault: StoreError | None) -> None:
+        self._rewriting = False
 
     def rewrite_if_large(self) -> None:
         """Write the journal anew if it has grown much larger than what it describes. Raises StoreError."""
-        if self._stream.store.journal_bytes > max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes):
+        if not self._rewriting and self._stream.store.journal_bytes > max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes):
             self.rewrite()
 
     def _append(self, record: records.Record) -> None:
