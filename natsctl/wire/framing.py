@@ -1,9 +1,10 @@
 """Cutting a byte stream into operations, for both directions of the protocol.
 
-Theory of operation. A chunk is split at every CRLF in one call. A message whose body holds no CRLF is then two
-neighbouring pieces, so that the common case needs neither a search nor a slice per operation, and a piece that has
-exactly the promised length proves its own CRLF. `Parser.feed` (parser.py) has that case inline; everything else comes
-here, one operation at a time: other verbs, lone line feeds, bodies that hold CRLF, and what is cut off at the end.
+Theory of operation. A chunk is split at every line feed in one call. A message whose body holds no line feed is then
+two neighbouring pieces, so that the common case needs neither a search nor a slice per operation, and a piece that has
+exactly the promised length and a CR proves its own CRLF. `Parser.feed` (parser.py) has that case inline; everything
+else comes here, one operation at a time: other verbs, bodies that hold line feeds, and what is cut off at the end. A
+lone line feed ends a line as well as CRLF does.
 
 Only two things are kept between chunks: an unfinished line (`_tail`, bounded by `max_control_line`) or an unfinished
 message (`_body`, bounded by its announced size, which was checked against `max_payload` before the first byte was
@@ -35,6 +36,17 @@ def fast_sizes(most: int) -> dict[bytes, int]:
 def parse_size(text: bytes) -> int:
     """Return the number in a size argument, or -1 where it is not one to nine digits."""
     return int(text) if text.isdigit() and len(text) <= MAX_SIZE_DIGITS else -1
+
+
+def gather_body(pieces: list[bytes], index: int, size: int) -> tuple[int, bytes]:
+    """Join pieces from `index` on until they hold `size` bytes and a CR, or end; return the last one's index too."""
+    last = len(pieces) - 1
+    end = index
+    have = len(pieces[index])
+    while have <= size and end < last:
+        end += 1
+        have += 1 + len(pieces[end])
+    return end, b"\n".join(pieces[index : end + 1]) if end > index else pieces[index]
 
 
 class Framing:
@@ -98,10 +110,10 @@ class Framing:
             raise ProtocolFault(FaultKind.MAX_CONTROL_LINE, f"{verb.decode()} with {len(args)} bytes of arguments")
 
     def _feed_pieces(self, pieces: list[bytes], index: int, ops: list[Op]) -> None:
-        """Read every operation of `pieces[index:]`; the last piece is not ended by CRLF."""
+        """Read every operation of `pieces[index:]`; the last piece is not ended by a line feed."""
         last = len(pieces) - 1
         try:
-            while index < last or (index == last and b"\n" in pieces[last]):
+            while index < last:
                 index = self._one(pieces, index, ops)
             if index == last:
                 self._keep_tail(pieces[last])
@@ -116,11 +128,7 @@ class Framing:
 
     def _one(self, pieces: list[bytes], index: int, ops: list[Op]) -> int:
         """Read the operation at `pieces[index]` and return the index after it (past the end: its body is awaited)."""
-        line = pieces[index]
-        if b"\n" in line:
-            # A lone line feed ends a line too: what follows it is a piece of its own.
-            line, _, pieces[index] = line.partition(b"\n")
-            index -= 1
+        line = pieces[index].removesuffix(b"\r")
         verb, rest = self._split_verb(line, complete=True)
         args = rest.lstrip(BLANKS)
         self._check_args(verb, args)
@@ -133,23 +141,17 @@ class Framing:
         return self._take_body(pieces, index + 1, ops, op, size, header_size)
 
     def _take_body(self, pieces: list[bytes], index: int, ops: list[Op], head: Op, size: int, header_size: int) -> int:
-        last = len(pieces) - 1
-        have = len(pieces[index])
-        end = index
-        while have < size and end < last:
-            end += 1
-            have += 2 + len(pieces[end])
-        body = CRLF.join(pieces[index : end + 1]) if end > index else pieces[index]
-        if end < last:
-            if have != size:
+        end, body = gather_body(pieces, index, size)
+        if end < len(pieces) - 1:
+            if len(body) != size + 1 or not body.endswith(b"\r"):
                 raise ProtocolFault(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
-            ops.append(self._message(head, body[:header_size], body[header_size:]))
+            ops.append(self._message(head, body[:header_size], body[header_size:size]))
             return end + 1
         self._pending = (head, header_size)
         self._missing = size + 2
         self._body = bytearray()
         self._fill(body, ops)
-        return last + 1
+        return len(pieces)
 
     def _fill(self, chunk: bytes, ops: list[Op]) -> bytes:
         """Add `chunk` to the awaited body and return what comes after the message."""

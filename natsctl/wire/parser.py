@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import CRLF, Framing, parse_size
+from natsctl.wire.framing import Framing, gather_body, parse_size
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 
 NO_BODY: Final = -1
+CR: Final = ord("\r")
 
 
 class Parser(Framing):
@@ -34,7 +35,7 @@ class Parser(Framing):
             chunk = self._resume(chunk, ops)
             if not chunk:
                 return ops
-        pieces = chunk.split(CRLF)
+        pieces = chunk.split(b"\n")
         last = len(pieces) - 1
         most_line = self.limits.max_control_line
         size_of = self._sizes.get
@@ -48,8 +49,8 @@ class Parser(Framing):
                 count = len(fields)
                 if 3 <= count <= 4 and line[:4] == b"PUB ":
                     body = pieces[index + 1]
-                    if size_of(fields[-1]) == len(body) and len(line) <= most_line and b"\n" not in line:
-                        append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body))
+                    if size_of(fields[-1]) == len(body) - 1 and body[-1] == CR and len(line) <= most_line:
+                        append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body[:-1]))
                         index += 2
                         continue
                 elif 4 <= count <= 5 and line[:5] == b"HPUB ":
@@ -68,19 +69,13 @@ class Parser(Framing):
         """Read a HPUB whose body is complete and return the index after it; 0 where it needs a closer look."""
         size = self._sizes.get(fields[-1], -1)
         header_size = self._sizes.get(fields[-2], -1)
-        line = pieces[index]
-        if not 0 <= header_size <= size or len(line) > self.limits.max_control_line or b"\n" in line:
+        if not 0 <= header_size <= size or len(pieces[index]) > self.limits.max_control_line:
             return 0
-        last = len(pieces) - 1
-        end = index + 1
-        have = len(pieces[end])
-        while have < size and end < last:
-            end += 1
-            have += 2 + len(pieces[end])
-        if have != size or end >= last:
+        end, body = gather_body(pieces, index + 1, size)
+        if len(body) != size + 1 or body[-1] != CR or end == len(pieces) - 1:
             return 0
-        body = CRLF.join(pieces[index + 1 : end + 1])
-        ops.append((PUB, fields[1], fields[2] if len(fields) == 5 else b"", body[:header_size], body[header_size:]))
+        reply = fields[2] if len(fields) == 5 else b""
+        ops.append((PUB, fields[1], reply, body[:header_size], body[header_size:size]))
         return end + 1
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import CRLF, Framing, parse_size
+from natsctl.wire.framing import Framing, parse_size
 from natsctl.wire.ops import ERR, INFO, MSG, OK, PING, PONG, Op
 
 CLIENT_LIMITS = Limits(max_control_line=1 << 20, max_payload=64 << 20)
@@ -30,7 +30,7 @@ class ServerParser(Framing):
         if self.fault is None:
             chunk = self._resume(chunk, ops)
             if chunk:
-                self._feed_pieces(chunk.split(CRLF), 0, ops)
+                self._feed_pieces(chunk.split(b"\n"), 0, ops)
         return ops
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
