@@ -23,7 +23,7 @@ WORKERS: Final = 4
 """Threads that may wait for a disk at the same time."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
-_Done: TypeAlias = "tuple[Committable, Commit, StoreError | None]"
+_Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None]"
 
 
 class Committer:
@@ -107,11 +107,11 @@ class Committer:
         self._finished()
 
 
-def run(commit: Commit) -> StoreError | None:
+def run(commit: Commit) -> OSError | StoreError | None:
     """Do the disk part of a commit and return what went wrong; a fault in our own code counts as a failed write."""
     try:
         commit.run()
-    except StoreError as error:
+    except (OSError, StoreError) as error:
         return error
     except Exception as error:  # the outermost call of a worker thread: nothing may be left waiting for this commit
         return StoreError(f"internal fault in a commit: {type(error).__name__}: {error}")

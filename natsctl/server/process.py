@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,9 @@ NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 KILLED_TWICE: Final = 1
 """Status after a second signal, which does not wait for anything."""
+
+ECHO_S: Final = 0.25
+"""A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,6 +73,7 @@ class ServerProcess:
         self._server = ServerInstance(options, log)
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
+        self._stopped_at = 0.0
 
     async def serve(self) -> int:
         """Serve until a signal and return the exit status."""
@@ -142,10 +147,14 @@ class ServerProcess:
 
     def _stop_signal(self, number: signal.Signals) -> None:
         assert self._stopping is not None
+        now = time.monotonic()
         if self._stopping.is_set():
+            if now - self._stopped_at < ECHO_S:
+                return
             self._log.warn(f"Trapped {number.name} again, exiting at once")
             os._exit(KILLED_TWICE)
         self._log.info(f"Trapped {number.name}")
+        self._stopped_at = now
         self._stopping.set()
 
     def _reload_signal(self) -> None:

@@ -231,5 +231,7 @@ class Shell:
 
 
 def overloaded(stream: StreamStore) -> bool:
-    """Whether so much awaits the stream's sync that its publishers must wait."""
-    return stream.last_seq - stream.durable_seq > WAITING_ACKS or stream.pending_bytes > WAITING_BYTES
+    """Whether so much awaits the stream's sync that its publishers must wait; one that failed waits for nothing."""
+    if not stream.healthy:
+        return False
+    return stream.last_seq - stream.durable_seq > WAITING_ACKS or stream.waiting_bytes > WAITING_BYTES

@@ -83,6 +83,7 @@ class Worker:
         self.returned: list[int] = []
         self._journal = journal
         self._client: RawClient | None = None
+        self._missing = 0
 
     def start(self, client: RawClient) -> None:
         """Go on over a new connection."""
@@ -93,6 +94,7 @@ class Worker:
 
     def _fetch(self) -> None:
         assert self._client is not None
+        self._missing = FETCH
         body = orjson.dumps({"batch": FETCH, "expires": 500_000_000})
         self._client.publish(b"$JS.API.CONSUMER.MSG.NEXT.%s.%s" % (STREAM, WORKER), body, b"_INBOX.work.next")
 
@@ -105,6 +107,9 @@ class Worker:
         if seq in self._journal.confirmed:
             self.returned.append(seq)
         self._client.publish(reply, b"+ACK", b"_INBOX.work.ack.%d" % seq)
+        self._missing -= 1
+        if not self._missing:
+            self._fetch()
 
     def _confirmed(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         if not header:  # a 503 has one: nobody took the ack
