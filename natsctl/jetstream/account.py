@@ -89,7 +89,10 @@ class JetStreamAccount:
     def forget(self, stream: Stream) -> None:
         """Undo a creation that could not be made durable."""
         if self.streams.get(stream.name) is stream:
-            self.remove(stream)
+            stream.stop(deleted=True)
+            del self.streams[stream.name]
+            if stream.store.key in self.engine.store.streams:
+                self.engine.store.delete(stream.store.key)
 
     def advise(self, subject: str, event: Event) -> None:
         """Publish an advisory, if somebody listens."""

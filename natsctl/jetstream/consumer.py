@@ -230,6 +230,8 @@ class Consumer:
         """Journal what changed, and answer double acks once it is durable."""
         if self.log.acked:
             self.state.last_ack_ns = self.now_ns()
+            if self.stream.retention.removes:
+                self.stream.retention.acked(self.log.acked)
         self.journal.changed(self)
         if self.answers:
             answers, self.answers = self.answers, []
@@ -279,6 +281,8 @@ class Consumer:
         if not self.needs_ack:
             self.state.first_unacked(len(sseqs), sseqs[-1], now_ns)
             self.log.first_unacked(len(sseqs), sseqs[-1], now_ns)
+            if self.stream.retention.removes:
+                self.stream.retention.acked(sseqs)
             return
         self.state.first(sseqs, now_ns)
         self.log.first(sseqs, now_ns)

@@ -70,6 +70,8 @@ class Acks:
             dropped = state.acked_through(sseq)
             if dropped:
                 consumer.log.acked_through(sseq)
+                if consumer.stream.retention.removes:
+                    consumer.stream.retention.acked(dropped)
             for seq in dropped:
                 consumer.redelivery.forget(seq)
         elif entry is not None or sseq in state.redelivered:

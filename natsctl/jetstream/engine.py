@@ -19,6 +19,7 @@ from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
 from natsctl.jetstream.dispatcher import refuse_system_account
 from natsctl.jetstream.timers import Timers
+from natsctl.jetstream.usage import Usage
 from natsctl.store.store import Store
 
 RUN_MIN: Final = 32
@@ -71,6 +72,10 @@ class Engine:
         self.timers = Timers()
         self.accounts: dict[str, JetStreamAccount] = {}
         self._ready: dict[Runnable, None] = {}
+        self.usage = {
+            StorageType.MEMORY: Usage(self.options.max_memory, self._usage_turned),
+            StorageType.FILE: Usage(self.options.max_storage, self._usage_turned),
+        }
         self.account(GLOBAL_ACCOUNT)
         refuse_system_account(broker.account(SYSTEM_ACCOUNT))
 
@@ -93,6 +98,12 @@ class Engine:
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of max_bytes over all accounts."""
         return sum(js.reserved(storage) for js in self.accounts.values())
+
+    def _usage_turned(self) -> None:
+        """Let every stream look whether there is still room."""
+        for js in self.accounts.values():
+            for stream in js.streams.values():
+                stream.intake.configure()
 
     # The ready queue
 

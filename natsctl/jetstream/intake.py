@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.messages import PubAck
-from natsctl.api.stream import DiscardPolicy
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.retry import GONE_BY_LIMITS
 from natsctl.store.errors import StoreError, StoreFull
@@ -76,7 +76,11 @@ class Intake:
         self._no_ack = config.no_ack
         self._trim = max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
         self._max_payload = config.max_msg_size if config.max_msg_size >= 0 else _UNLIMITED
-        self._direct = not (config.sealed or (config.discard is DiscardPolicy.NEW and self._trim))
+        interest = config.retention is RetentionPolicy.INTEREST
+        full = self._stream.usage.full
+        self._direct = not (
+            config.sealed or interest or full or (config.discard is DiscardPolicy.NEW and self._trim)
+        )
 
     # Publishing
 
@@ -112,15 +116,28 @@ class Intake:
             if known:
                 self._answer_duplicate(reply, known)
                 return
-        refusal = (
-            checks.after_dedupe(stream, wish)
-            or self._refuse_size(header, payload)
-            or self._refuse_full(subject, header, payload)
-        )
+        refusal = checks.after_dedupe(stream, wish) or self._refuse_size(header, payload)
+        skipped = refusal is None and stream.retention.refuses(subject)
+        if refusal is None and not skipped:
+            refusal = self._refuse_full(subject, header, payload)
         if refusal is not None:
             self._refuse(reply, refusal)
+        elif skipped:
+            self._skip(reply, msg_id)
+        else:
+            self._store(subject, reply, header, payload, msg_id, wish.get(checks.ROLLUP, b"").lower())
+
+    def _skip(self, reply: bytes, msg_id: bytes) -> None:
+        """Use up a sequence for a message that nobody wants; it is acknowledged like any other."""
+        stream = self._stream
+        seq = stream.store.last_seq + 1
+        try:
+            stream.store.skip_to(seq)
+            stream.dedupe.stored(seq, msg_id, self._now_ns())
+        except StoreError as fault:
+            self._refuse(reply, storage_fault(fault))
             return
-        self._store(subject, reply, header, payload, msg_id, wish.get(checks.ROLLUP, b""))
+        self._waiting.append((seq, b"", reply))
 
     def _store(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, msg_id: bytes, rollup: bytes
@@ -130,7 +147,7 @@ class Intake:
         try:
             seq = self._append(subject, header, payload, now_ns)
             if rollup:
-                stream.purge(Filters((subject,)) if rollup.lower() == b"sub" else None, below_seq=seq)
+                stream.purge(Filters((subject,)) if rollup == b"sub" else None, below_seq=seq)
         except StoreError as fault:
             self._refuse(reply, storage_fault(fault))
             return
@@ -142,7 +159,9 @@ class Intake:
     def _refuse_size(self, header: bytes, payload: bytes) -> ApiError | None:
         if len(header) + len(payload) > self._max_payload:
             return error(10054)
-        return error(10097) if len(header) > MAX_HEADER_BYTES else None
+        if len(header) > MAX_HEADER_BYTES:
+            return error(10097)
+        return error(10023) if self._stream.usage.full else None
 
     def _refuse_full(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
         """Return why discard new refuses a message, or None."""
@@ -222,8 +241,9 @@ class Intake:
             self._send_late(durable_seq)
         stream = self._stream
         stream.expiry.committed()
+        stream.count_bytes()
         if stream.consumers and waiting:
-            stored = [(seq, subject) for seq, subject, _ in waiting]
+            stored = [(seq, subject) for seq, subject, _ in waiting if subject]
             for consumer in tuple(stream.consumers.values()):
                 consumer.on_messages(stored)
 

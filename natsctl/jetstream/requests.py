@@ -65,12 +65,21 @@ class ApiRequest:
         self._complete(self, outcome)
 
     def answer_when_durable(
-        self, store: StreamStore, answer: Model, failed: Callable[[], None] | None = None
+        self,
+        store: StreamStore,
+        answer: Model,
+        failed: Callable[[], None] | None = None,
+        done: Callable[[], None] | None = None,
     ) -> Pending:
-        """Send `answer` once everything `store` has buffered is durable; else call `failed` and answer the error."""
+        """Call `done` and send `answer` once everything `store` has buffered is durable.
+
+        Else call `failed` and answer the error.
+        """
 
         def settled(fault: StoreError | None) -> None:
             if fault is None:
+                if done is not None:
+                    done()
                 self.answer(answer)
                 return
             if failed is not None:

@@ -21,6 +21,7 @@ from natsctl.jetstream.dedupe import Dedupe
 from natsctl.jetstream.direct_get import DirectGet
 from natsctl.jetstream.expiry import Expiry
 from natsctl.jetstream.intake import Intake
+from natsctl.jetstream.retention import Retention
 from natsctl.jetstream.retry import GONE
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.store.filters import Filters
@@ -48,6 +49,9 @@ class Stream:
         self.consumer_set = ConsumerSet(self)
         self.dedupe = Dedupe(self)
         self.expiry = Expiry(self)
+        self.retention = Retention(self)
+        self.usage = js.engine.usage[config.storage]
+        self._counted_bytes = 0
         self.intake = Intake(self)
         self.direct_get = DirectGet(self)
         self._captures: list[Subscription] = []
@@ -59,6 +63,7 @@ class Stream:
         self.store.listener = self.intake.committed
         self.store.refused = self.intake.refused
         self._derive()
+        self.count_bytes()
 
     def recover(self) -> None:
         """Continue after a restart: ids of the duplicate window, expiry, consumers."""
@@ -66,11 +71,15 @@ class Stream:
         self.dedupe.recover(records)
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
+        self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:
         """Capture nothing more; with `deleted`, consumers end for good."""
         self._release()
         self.expiry.stop()
+        self.dedupe.stop()
+        self.usage.moved(-self._counted_bytes)
+        self._counted_bytes = 0
         self.direct_get.stop()
         self.consumer_set.stop(deleted)
 
@@ -81,10 +90,17 @@ class Stream:
         self._derive()
         self.intake.enforce_limits()
 
+    def revert(self, config: StreamConfig, to: StreamConfig) -> None:
+        """Go back from `config` to what was before it: the store could not keep the change."""
+        if self.config is config:
+            self.config = to
+            self._derive()
+
     def _derive(self) -> None:
         """Do what the configuration says."""
         self._release()
         self.dedupe.configure()
+        self.retention.configure()
         self.intake.configure()
         self.expiry.configure()
         self.direct_get.configure()
@@ -121,6 +137,18 @@ class Stream:
                 consumer.on_purged()
             self.expiry.arm()
         return count
+
+    def on_acked(self, seq: int) -> None:
+        """Take note that a consumer is done with a message: acknowledged, terminated, or delivered without acks."""
+        if self.retention.removes:
+            self.retention.acked((seq,))
+
+    def count_bytes(self) -> None:
+        """Bring what the server counts as used up to date."""
+        size = self.store.bytes
+        if size != self._counted_bytes:
+            self.usage.moved(size - self._counted_bytes)
+            self._counted_bytes = size
 
     # What it tells
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import answers
@@ -68,8 +69,8 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     except StreamExists:
         return error(10118)
     answer = _created(stream)
-    stream.advise(ActionType.CREATE)
-    return request.answer_when_durable(stream.store, answer, lambda: js.forget(stream))
+    advise = partial(stream.advise, ActionType.CREATE)
+    return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
 
 
 def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: bool) -> ApiError | None:
@@ -111,9 +112,11 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = rules.check_update(stream.config, config) or js.refuse_update(stream, config)
     if refusal is not None:
         return refusal
+    before = stream.config
     stream.reconfigure(config)
-    stream.advise(ActionType.MODIFY)
-    return request.answer_when_durable(stream.store, recast(stream.info(), StreamUpdateAnswer))
+    answer = recast(stream.info(), StreamUpdateAnswer)
+    advise = partial(stream.advise, ActionType.MODIFY)
+    return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)
 
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -122,8 +125,8 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(stream, ApiError):
         return stream
     gone = js.remove(stream)
-    stream.advise(ActionType.DELETE)
-    return request.answer_when_durable(gone, StreamDeleteAnswer(success=True))
+    advise = partial(stream.advise, ActionType.DELETE)
+    return request.answer_when_durable(gone, StreamDeleteAnswer(success=True), done=advise)
 
 
 # Looking
