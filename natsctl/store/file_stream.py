@@ -72,7 +72,7 @@ class FileStreamStore(StreamStore):
         self.synced_mark = (0, 0, 0)
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
-        self._birth: bytes | None = None
+        self._birth: Envelope | None = None
         self._leaving = ""
         self.born = False
         self.left = False
@@ -80,7 +80,7 @@ class FileStreamStore(StreamStore):
 
     # -- birth and death
 
-    def be_born(self, envelope: bytes) -> None:
+    def be_born(self, envelope: Envelope) -> None:
         """Have the first commit make the folder, with `envelope` as its meta file."""
         self._birth = envelope
         self._parts.append(self._file.head.encode())
@@ -89,6 +89,7 @@ class FileStreamStore(StreamStore):
     def leave(self, farewell: str) -> None:
         """Have the next commit move the folder to `farewell`; nothing else is written any more."""
         self._leaving = farewell
+        self.left = self._birth is not None
         self.fault = "the stream was deleted"
         self._mark()
 
@@ -284,7 +285,8 @@ class FileStreamStore(StreamStore):
             self._take_unlinks(plan)
         self._take_log(plan)
         if self._birth is not None:
-            plan.birth, plan.meta, self._birth = self.folder + ".new", self._birth, None
+            plan.birth, plan.meta, self._birth = self.folder + ".new", self._birth._replace(meta=self.meta).encode(), None
+            self._meta_pending = None
         elif self._meta_pending is not None:
             plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
         plan.journal = self._journal.take(self._sync_wanted)

@@ -249,7 +249,7 @@ class Store:
             return memory
         stream = self._make(self._next_id, key, meta, first_seq)
         self._next_id += 1
-        stream.be_born(Envelope(stream.stream_id, key, meta, self._leaving.get(key, 0)).encode())
+        stream.be_born(Envelope(stream.stream_id, key, meta, self._leaving.get(key, 0)))
         self.streams[key] = stream
         return stream
 
@@ -257,8 +257,9 @@ class Store:
         """Take a stream out of `streams` and return it: its on_durable tells when it is gone for good."""
         stream = self.streams.pop(key)
         if isinstance(stream, FileStreamStore):
-            self._leaving[key] = stream.stream_id
             stream.leave(f"trash/s{stream.stream_id:06d}")
+            if not stream.left:
+                self._leaving[key] = stream.stream_id
         else:
             stream.request_sync()
         return stream
