@@ -87,15 +87,18 @@ class Account:
     ) -> int:
         """Deliver one message and return the number of takers."""
         route = self._exact.get(subject) or self.routes.find(subject)
-        return self._deliver(route, subject, reply, header, payload, origin)
+        if route[0] or route[1]:
+            return self._deliver(route, subject, reply, header, payload, origin)
+        takers = 0
+        for sub in route[2]:
+            if sub.handler(subject, reply, header, payload, origin) is not False:
+                takers += 1
+        return takers
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
-        clients, queues, handlers = self._exact.get(to) or self.routes.find(to)
-        if to != subject:
-            clients = tuple((session, sub, b"") for session, sub, _ in clients)
-            queues = tuple(tuple((session, sub, b"") for session, sub, _ in members) for members in queues)
-        return self._deliver((clients, queues, handlers), subject, reply, header, payload, None)
+        route = self._exact.get(to) or self.routes.find(to)
+        return self._deliver(route, subject, reply, header, payload, None, to == subject)
 
     def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         """Deliver one message to one client's subscription."""
@@ -126,8 +129,16 @@ class Account:
                 watch.callback()
 
     def _deliver(
-        self, route: Route, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+        self,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+        heads_fit: bool = True,
     ) -> int:
+        """Deliver along `route`; its cached heads are used where they show the right subject (`heads_fit`)."""
         clients, queues, handlers = route
         takers = 0
         if queues:
@@ -135,28 +146,31 @@ class Account:
             clients = clients + chosen
         if clients:
             size = len(payload)
-            tail = (SIZE_LINES[size] if size < 8192 else b"%d\r\n" % size) + payload + b"\r\n"
-            if reply:
-                tail = reply + b" " + tail
             with_header = _header_tail(reply, header, payload) if header else b""
+            plain = b"" if header else _plain_tail(reply, payload)
             for session, sub, head in clients:
                 assert session is not None
                 if session is origin and not session.echo:
                     continue
                 takers += 1
-                if not head:
+                if not (head and heads_fit):
                     head = b"MSG " + subject + sub.sid_field
+                if with_header and session.headers:
+                    head = b"H" + head
+                    tail = with_header
+                    session.out_bytes += size + len(header)
+                else:
+                    tail = plain = plain or _plain_tail(reply, payload)
+                    session.out_bytes += size
                 out = session.out
                 if not out:
                     self._broker.dirty.append(session)
-                if with_header and session.headers:
-                    frame = b"H" + head + with_header
-                    session.out_bytes += size + len(header)
+                if size <= COPY_LIMIT:
+                    out.append(head + tail)
                 else:
-                    frame = head + tail
-                    session.out_bytes += size
-                out.append(frame)
-                session.pending_bytes += len(frame)
+                    out.append(head)
+                    out.append(tail)
+                session.pending_bytes += len(head) + len(tail)
                 session.out_msgs += 1
                 sub.delivered += 1
                 if sub.max and sub.delivered >= sub.max:
@@ -196,6 +210,12 @@ class Account:
                     chosen.append(taker)
                 break
         return tuple(chosen), served
+
+
+def _plain_tail(reply: bytes, payload: bytes) -> bytes:
+    size = len(payload)
+    tail = (SIZE_LINES[size] if size < 8192 else b"%d\r\n" % size) + payload + b"\r\n"
+    return reply + b" " + tail if reply else tail
 
 
 def _header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:

@@ -238,7 +238,7 @@ class Session:
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
         """Tell whether a message goes on; what is wrong with it has been written."""
         if header and not self.headers:
-            self.close(CloseReason.MESSAGE_HEADER_VIOLATION)
+            self.close(CloseReason.PROTOCOL_VIOLATION)
             return False
         if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference

@@ -70,7 +70,7 @@ HEADER_PUB = b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n"
             "No Responders Requires Headers",
         ),
         (b'CONNECT {"account":"X"}\r\n', b"Authorization Violation", "Authentication Failure"),
-        (b'CONNECT {"headers":false,"verbose":false}\r\n' + HEADER_PUB + b"PING\r\n", b"", "Message Header Violation"),
+        (b'CONNECT {"headers":false,"verbose":false}\r\n' + HEADER_PUB + b"PING\r\n", b"", "Protocol Violation"),
         (b"PUB a 1048577\r\n", b"Maximum Payload Violation", "Maximum Message Payload Exceeded"),
         (b"BAD\r\n", b"Unknown Protocol Operation", "Protocol Violation"),
         (b"PUB a\r\n", b"", "Protocol Violation"),
