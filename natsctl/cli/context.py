@@ -1,8 +1,9 @@
 """One command's session: its global options, and the loop and connection it runs its requests on.
 
-A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects, later ones use the same
-connection, and `close` (called by main) ends it. Between two calls the loop stands still, so a person may take minutes over a prompt: a
-connection that rested longer than `MAX_REST_S` is made anew, because the server may have cut it as stale by then.
+A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects,
+later ones use the same connection, and `close` (called by main) ends it. Between two calls the loop stands still, so
+a person may take minutes over a prompt: a connection that rested longer than `MAX_REST_S` is made anew, because the
+server may have cut it as stale by then.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Session:
 
     @property
     def interactive(self) -> bool:
-        """Whether questions may be asked: stdin and stderr are terminals and --no-input (NATSCTL_NO_INPUT) is not set."""
+        """Whether questions may be asked.
+
+        Stdin and stderr are terminals and --no-input (NATSCTL_NO_INPUT) is not set.
+        """
         if self.options.no_input or os.environ.get("NATSCTL_NO_INPUT", "").lower() not in ("", "0", "false", "no"):
             return False
         return sys.stdin.isatty() and sys.stderr.isatty()
@@ -129,7 +133,10 @@ class Session:
         return Manager(connection)
 
     def target(self) -> Target:
-        """The server that options, environment and contexts choose; raises UsageError, or ContextNotFound with a hint."""
+        """The server that options, environment and contexts choose.
+
+        Raises UsageError, or ContextNotFound with a hint.
+        """
         from natsctl.cli.suggest import did_you_mean
         from natsctl.client.contexts import ContextNotFound
         from natsctl.client.servers import resolve

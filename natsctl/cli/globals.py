@@ -1,7 +1,7 @@
-"""The options that every command takes, before or after its name, and how they are taken out of the words of a command line.
+"""The options that every command takes, before or after its name.
 
-They are not Typer's: root help must not import it, and Typer knows options of a group only before the command. What a command
-declares under the same spelling is the command's.
+They are not Typer's: root help must not import it, and Typer knows options of a group only before the command. What a
+command declares under the same spelling is the command's.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
 def take_out(words: Sequence[str], own: Mapping[str, bool]) -> tuple[dict[str, Any], list[str]]:
     """The global options among a command's words, and the words without them.
 
-    `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after `--` stay.
+    `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after
+    `--` stay.
     """
     given: dict[str, Any] = {}
     kept: list[str] = []

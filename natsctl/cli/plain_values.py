@@ -1,7 +1,8 @@
 """Values of texts, numbers and switches read without pydantic.
 
-Typer from 0.2x on reads every value through pydantic, whose import costs more CPU time than the rest of a short command. For the plain types that
-natsctl's flags have, a reader of our own is put in its place; any other type, and a Typer that works otherwise, stays as it is.
+Typer from 0.2x on reads every value through pydantic, whose import costs more CPU time than the rest of a short
+command. For the plain types that natsctl's flags have, a reader of our own is put in its place; any other type, and a
+Typer that works otherwise, stays as it is.
 """
 
 from __future__ import annotations

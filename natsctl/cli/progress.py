@@ -1,4 +1,7 @@
-"""How far a backup or restore is: a bar on a terminal, log lines elsewhere and with --no-progress. All of it on stderr."""
+"""How far a backup or restore is: a bar on a terminal, log lines elsewhere and with --no-progress.
+
+All of it on stderr.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _BAR_COLUMNS = 68
 
 
 class ProgressDisplay:
-    """Call it with each progress, and `close` it at the end; `verb` is what was done with the bytes, such as "Received"."""
+    """Call it with each progress and `close` it at the end.
+
+    `verb` is what was done with the bytes, such as "Received".
+    """
 
     def __init__(self, verb: str, *, bar: bool) -> None:
         self._verb = verb

@@ -1,8 +1,9 @@
 """Backup of an account's configuration into a folder, in the layout that the `nats` tool of 2020 wrote.
 
-`stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, and with data `stream_<S>.tgz`, a stream backup as one file
-(archive.py). Each JSON is `{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears
-under its name when it is whole. Source: reference/cli.md part 4.5.
+`stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, and with data
+`stream_<S>.tgz`, a stream backup as one file (archive.py). Each JSON is `{"type", "time", "configuration": base64 of
+indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears under its name when it is whole. Source:
+reference/cli.md part 4.5.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ class AccountBackup:
 async def save_account(
     manager: Manager, folder: Path, *, data: bool, log: Log, on_progress: OnProgress | None = None
 ) -> AccountBackup:
-    """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty; says what it does through `log`.
+    """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty.
 
-    Raises UsageError for a folder in use, StorageError for one that cannot be written. Nothing is left after a failure.
+    Says what it does through `log`. Raises UsageError for a folder in use, StorageError for one that cannot be
+    written. Nothing is left after a failure.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} exists", hint="name a folder that does not exist yet")
@@ -131,7 +133,10 @@ class _Saved:
 
 
 def read_saved(path: Path) -> _Saved:
-    """The configuration in one file of a backup; raises UsageError when it is none, StorageError when its checksum is wrong."""
+    """The configuration in one file of a backup.
+
+    Raises UsageError when it is none, StorageError when its checksum is wrong.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         content = base64.b64decode(document["configuration"], validate=True)
@@ -154,9 +159,10 @@ def read_saved(path: Path) -> _Saved:
 async def restore_account(
     manager: Manager, source: Path, *, update_streams: bool, log: Log, only: Path | None = None
 ) -> AccountBackup:
-    """Create what a backup folder (or the one file `only` of it) configures: streams first, then consumers; data is not restored.
+    """Create what a backup folder (or the one file `only` of it) configures: streams first, then consumers.
 
-    A stream that exists is updated with `update_streams`, else StreamExists is raised before anything is changed.
+    Data is not restored. A stream that exists is updated with `update_streams`, else StreamExists is raised before
+    anything is changed.
     """
     files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
     if not files:

@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """`raw` is the JSON object as the server sent it, unknown fields and all; `value` is the same as a model, made on first use."""
+    """`raw` is the JSON object as the server sent it, unknown fields and all.
+
+    `value` is the same as a model, made on first use.
+    """
 
     __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
 

@@ -1,11 +1,12 @@
 """Stream backups on disk: a directory or a single file, each with `backup.json` and `stream.tar.s2`.
 
-`backup.json` is `{"config": …, "state": …}` as the server gave them, and the body of the restore request; `stream.tar.s2` is what the server
-sent, unread. A directory is laid out as the `nats` tool does, so either tool restores what the other backed up. A path that
-ends in .tgz, .tar.gz, .tar or .tar.s2, or that is a file already, gets the same two members in one tar file, gzipped for .tgz and .tar.gz.
+`backup.json` is `{"config": …, "state": …}` as the server gave them, and the body of the restore request;
+`stream.tar.s2` is what the server sent, unread. A directory is laid out as the `nats` tool does, so either tool
+restores what the other backed up. A path that ends in .tgz, .tar.gz, .tar or .tar.s2, or that is a file already, gets
+the same two members in one tar file, gzipped for .tgz and .tar.gz.
 
-A backup is written under a temporary name beside its own, synced, and renamed when it is whole: after a failure nothing is left of it, and an
-older backup of that name is still there.
+A backup is written under a temporary name beside its own, synced, and renamed when it is whole: after a failure
+nothing is left of it, and an older backup of that name is still there.
 """
 
 from __future__ import annotations
@@ -160,7 +161,10 @@ class Archive:
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """The backup at that path, directory or file; raises UsageError when it is none, StorageError when it is damaged."""
+    """The backup at that path, directory or file.
+
+    Raises UsageError when it is none, StorageError when it is damaged.
+    """
     with contextlib.ExitStack() as stack:
         try:
             if path.is_dir():
@@ -178,13 +182,18 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 def _open_directory(path: Path, stack: contextlib.ExitStack) -> tuple[bytes, IO[bytes], int]:
     meta = (path / META_NAME).read_bytes()
-    data = stack.enter_context((path / DATA_NAME).open("rb"))
+    data: IO[bytes] = stack.enter_context((path / DATA_NAME).open("rb"))
     return meta, data, os.fstat(data.fileno()).st_size
 
 
 def _open_file(path: Path, stack: contextlib.ExitStack) -> tuple[bytes, IO[bytes], int]:
-    tar = stack.enter_context(tarfile.open(path, "r:*"))
-    members = {member.name.removeprefix("./"): member for member in tar.getmembers() if member.isfile()}
+    tar = stack.enter_context(tarfile.open(path, "r:*"))  # noqa: SIM115  # the stack closes it
+    members: dict[str, tarfile.TarInfo] = {}
+    for member in tar:
+        if member.isfile():
+            members[member.name.removeprefix("./")] = member
+        if META_NAME in members and DATA_NAME in members:
+            break
     if META_NAME not in members or DATA_NAME not in members:
         raise UsageError(
             f"{path} is not a stream backup: it lacks {META_NAME} or {DATA_NAME}",

@@ -1,8 +1,9 @@
 """Stream snapshot and restore over the wire.
 
-A snapshot comes as messages on an inbox, each acknowledged by an empty message to its reply subject, which is the server's flow control; an
-empty message ends it, with a status header that tells whether it is whole. A restore sends each piece as a request and ends with an empty one,
-which the server answers like a stream creation. Source: reference/cli.md part 4.3.
+A snapshot comes as messages on an inbox, each acknowledged by an empty message to its reply subject, which is the
+server's flow control; an empty message ends it, with a status header that tells whether it is whole. A restore sends
+each piece as a request and ends with an empty one, which the server answers like a stream creation. Source:
+reference/cli.md part 4.3.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ async def backup(
 ) -> Progress:
     """Save a stream to `target` (a file or a directory, see archive.py); the answer tells how much came.
 
-    `on_progress` is called first when the server has said what will come (`total_bytes` is the stream's size), then at every
-    chunk. Raises Unreachable when no chunk comes for the connection's timeout (at least `MIN_IDLE_S`); nothing is left of it then.
+    `on_progress` is called first when the server has said what will come (`total_bytes` is the stream's size), then
+    at every chunk. Raises Unreachable when no chunk comes for the connection's timeout (at least `MIN_IDLE_S`);
+    nothing is left of it then.
     """
     connection = manager.connection
     inbox = connection.new_inbox()
@@ -121,7 +123,10 @@ async def _receive(
 
 
 def _check_chunk(message: Message, last_index: int, progress: Progress) -> int:
-    """The chunk's index by its reply subject (`….<length>.<index>`), 0 from a server that does not number; raises on a gap."""
+    """The chunk's index by its reply subject (`….<length>.<index>`), 0 from a server that does not number.
+
+    Raises on a gap.
+    """
     *_, length, index = ("", "", *message.reply.split("."))
     if not (length.isdigit() and index.isdigit()):
         return 0
@@ -142,8 +147,9 @@ async def restore(
     config: dict[str, Any] | None = None,
     on_progress: OnProgress = silent,
 ) -> Answer[StreamCreateAnswer]:
-    """The restored stream; `stream`, if given, must be the one in the backup, and so must the name in `config`, which replaces the saved one.
+    """The restored stream.
 
+    `stream`, if given, must be the one in the backup, and so must the name in `config`, which replaces the saved one.
     Raises ApiFailure when the server refuses, UsageError or StorageError when the backup is none or is damaged.
     """
     with open_archive(source) as archive:

@@ -1,8 +1,9 @@
 """One connection to a server, over nats-py.
 
-Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. What nats-py reports aside
-(a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose subject is
-refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter fails.
+Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. What nats-py reports
+aside (a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose
+subject is refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter
+fails.
 
 All requests share one inbox subscription; `_waiting` has a future for each that is not yet answered.
 """
@@ -157,14 +158,20 @@ class Connection:
     async def publish(
         self, subject: str, body: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        """Send a message; whether the server took it is known after `flush`. Raises UsageError for a bad subject or size."""
+        """Send a message; whether the server took it is known after `flush`.
+
+        Raises UsageError for a bad subject or size.
+        """
         self._check(subject)
         if len(body) > self.max_payload:
             raise UsageError(f"the message has {len(body)} bytes, the server takes at most {self.max_payload}")
         await self._client.publish(subject, body, reply=reply, headers=headers or None)
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Return once the server has read all that was sent; raises Unreachable, or NotAuthorised if it refused a subject."""
+        """Return once the server has read all that was sent.
+
+        Raises Unreachable, or NotAuthorised if it refused a subject.
+        """
         self._check_live()
         before = len(self.violations)
         try:
@@ -186,7 +193,7 @@ class Connection:
         inner = await self._client.subscribe(subject, queue=queue, cb=subscription.take)
         if limit:
             await inner.unsubscribe(limit)
-            # nats-py would end its own task after the first of a burst that reaches the limit; the server keeps to it anyway.
+            # nats-py would end its task after the first message of a burst that reaches the limit; the server keeps it.
             inner._max_msgs = 0
         subscription.attach(inner)
         self._subscriptions.add(subscription)

@@ -1,6 +1,7 @@
-"""The context files of the `nats` tool, read in place: `<config>/nats/context/<name>.json` and `<config>/nats/context.txt`.
+"""The context files of the `nats` tool, read in place.
 
-natsctl only reads them. Source of the layout and keys: reference/cli.md part 4.1.
+`<config>/nats/context/<name>.json` and `<config>/nats/context.txt`. natsctl only reads them. Source of the layout and
+keys: reference/cli.md part 4.1.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Contexts:
             raise UsageError(
                 f"{file}: logins by nsc are not supported", hint="set creds to the user's credentials file"
             )
-        known = {field.name: type(field.default) for field in fields(Settings) if field.default is not None}
+        known: dict[str, Any] = {
+            field.name: type(field.default) for field in fields(Settings) if field.default is not None
+        }
         said: dict[str, Any] = {}
         for name, kind in known.items():
             value = content.get(name)

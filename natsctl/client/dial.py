@@ -22,7 +22,8 @@ class NobodyListens(Unreachable):
 async def connect(target: Target, *, name: str, trace: bool = False) -> Connection:
     """A connection to the first address of the target that takes us, within its timeout each.
 
-    Raises NotAuthorised, NobodyListens or another Unreachable (of the last address tried), or UsageError for unreadable secrets.
+    Raises NotAuthorised, NobodyListens or another Unreachable (of the last address tried), or UsageError for
+    unreadable secrets.
     """
     options: dict[str, Any] = {"name": name, **login_options(target.settings)}
     if target.settings.socks_proxy:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def login_options(settings: Settings) -> dict[str, Any]:
     """The keyword arguments of nats-py's `connect` for the login; raises UsageError for an unreadable secret.
 
-    Order: user, creds, nkey, JWT with seed, JWT alone; a token goes beside any of them. A user without a password is a token.
+    Order: user, creds, nkey, JWT with seed, JWT alone; a token goes beside any of them. A user without a password is
+    a token.
     """
     options: dict[str, Any] = {}
     if settings.token:
@@ -59,7 +60,10 @@ def _signed(jwt: str, seed: str) -> dict[str, Any]:
 
 
 def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
-    """The TLS context that the settings or a tls:// or wss:// URL ask for, or None; raises UsageError for an unreadable file."""
+    """The TLS context that the settings or a tls:// or wss:// URL ask for, or None.
+
+    Raises UsageError for an unreadable file.
+    """
     wanted = settings.ca or settings.cert or settings.key or settings.tls_first
     if not wanted and not any(url.startswith(("tls://", "wss://")) for url in urls):
         return None

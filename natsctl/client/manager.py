@@ -1,7 +1,8 @@
 """The JetStream API as typed requests on one connection.
 
-Every method raises ApiFailure for an error answer, Unreachable for no responders or no answer in time, NotAuthorised for a
-subject that the server refuses. A config may be a model, or the plain JSON object with fields that the model does not know.
+Every method raises ApiFailure for an error answer, Unreachable for no responders or no answer in time, NotAuthorised
+for a subject that the server refuses. A config may be a model, or the plain JSON object with fields that the model
+does not know.
 """
 
 from __future__ import annotations
@@ -121,9 +122,10 @@ class Manager:
     async def consumer_create(
         self, stream: str, config: ConsumerConfig | dict[str, Any], *, action: str = ""
     ) -> Answer[ConsumerCreateAnswer]:
-        """Create or update a consumer; `action` "create" refuses one that exists otherwise, "update" one that does not exist.
+        """Create or update a consumer.
 
-        The name is `durable_name` or `name` of the config; without either the server names an ephemeral one.
+        `action` "create" refuses one that exists otherwise, "update" one that does not exist. The name is
+        `durable_name` or `name` of the config; without either the server names an ephemeral one.
         """
         name = _field(config, "name") or _field(config, "durable_name")
         body: dict[str, Any] = {"stream_name": stream, "config": config}

@@ -38,7 +38,10 @@ async def publish(
     headers: dict[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> Answer[PubAck]:
-    """Publish and wait for the stream's ack; raises NoStream when nobody listens on the subject, ApiFailure when it is refused."""
+    """Publish and wait for the stream's ack.
+
+    Raises NoStream when nobody listens on the subject, ApiFailure when the message is refused.
+    """
     from natsctl.api.messages import PubAck
 
     message = await manager.connection.request(subject, body, headers=headers, timeout_s=timeout_s)
@@ -63,9 +66,10 @@ async def pull(
     expires_s: float | None = None,
     no_wait: bool = False,
 ) -> AsyncIterator[Message]:
-    """Up to `batch` messages of a pull consumer, as they come until `expires_s` (default the connection's timeout) is over.
+    """Up to `batch` messages of a pull consumer, as they come until `expires_s` is over (default: the connection's).
 
-    Ends early when there are none (`no_wait`) or the time is over. Raises ApiFailure for a consumer or stream that does not exist.
+    Ends early when there are none (`no_wait`) or the time is over. Raises ApiFailure for a consumer or stream that
+    does not exist.
     """
     connection = manager.connection
     wait_s = expires_s or connection.timeout_s

@@ -1,8 +1,9 @@
 """The door to nats-py: imports its core client without what JetStream adds to it.
 
-`nats.aio.client` imports `nats.js` for two constructors that natsctl never calls and for the names of two headers, and that is nearly
-half of the CPU time of the import. So `nats.js` is put in place as a module that runs its code when something is first looked up in it: a
-message with a status header, or anyone's call of `jetstream()`, finds the real one.
+`nats.aio.client` imports `nats.js` for two constructors that natsctl never calls and for the names of two headers,
+and that is nearly half of the CPU time of the import. So `nats.js` is put in place as a module that runs its code
+when something is first looked up in it: a message with a status header, or anyone's call of `jetstream()`, finds the
+real one.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class Requests:
     ) -> Answer[Any]:
         """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
-        Raises ApiFailure for an error answer, JetStreamAbsent for no responders, Unreachable for no answer, NotAuthorised.
+        Raises ApiFailure for an error answer, JetStreamAbsent for no responders, Unreachable for no answer,
+        NotAuthorised.
         """
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
         payload = b"" if body is None else codec.encode(body)

@@ -1,4 +1,7 @@
-"""Secrets where a setting may point to them: `file:///path`, `env://NAME`, `data:;base64,…`, a path, or the text itself."""
+"""Secrets where a setting may point to them.
+
+`file:///path`, `env://NAME`, `data:;base64,…`, a path, or the text itself.
+"""
 
 from __future__ import annotations
 

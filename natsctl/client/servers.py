@@ -1,14 +1,16 @@
 """Which server a command talks to, and how it logs in there.
 
-Order: --server, NATS_URL, --context or NATS_CONTEXT, the selected context, `nats://127.0.0.1:4222` if something listens there, the
-embedded server. Only the last two are a choice that is made by looking: a server that was named is never replaced by another.
+Order: --server, NATS_URL, --context or NATS_CONTEXT, the selected context, `nats://127.0.0.1:4222` if something
+listens there, the embedded server. Only the last two are a choice that is made by looking: a server that was named is
+never replaced by another.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import UsageError
@@ -84,10 +86,10 @@ def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
 
 
 def _expanded(settings: Settings) -> Settings:
-    from dataclasses import replace
-
+    """The paths in the settings with `~` and `$VAR` replaced."""
     paths = {name: getattr(settings, name) for name in ("creds", "nkey", "cert", "key", "ca")}
-    return replace(settings, **{name: expand_path(path) for name, path in paths.items() if path})
+    expanded: dict[str, Any] = {name: expand_path(path) for name, path in paths.items() if path}
+    return replace(settings, **expanded)
 
 
 def server_urls(text: str, origin: str) -> tuple[str, ...]:

@@ -1,10 +1,14 @@
-"""What may be said about a server and how to log in there, by flags, environment or a context: one type, and how they combine."""
+"""What may be said about a server and how to log in there, by flags, environment or a context.
+
+One type, and how they combine.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from natsctl.api.errors import UsageError
 
@@ -53,7 +57,7 @@ class Settings:
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """What the NATS_… variables say; raises UsageError for a NATS_TIMEOUT that is no duration."""
-    said = {name: environment.get(variable, "") for name, variable in _ENVIRONMENT.items()}
+    said: dict[str, Any] = {name: environment.get(variable, "") for name, variable in _ENVIRONMENT.items()}
     return Settings(**said, timeout_s=_timeout(environment.get("NATS_TIMEOUT", "")))
 
 
@@ -71,11 +75,11 @@ def _timeout(text: str) -> float | None:
 def combine(layers: Iterable[Settings]) -> Settings:
     """One Settings from several, the first that says a value wins.
 
-    A login is taken as a whole: what a later layer says of it counts only where it completes the first one that names an identity
-    (a password for a user), so a flag is never mixed with the login of a context.
+    A login is taken as a whole: what a later layer says of it counts only where it completes the first one that names
+    an identity (a password for a user), so a flag is never mixed with the login of a context.
     """
     ordered = list(layers)
-    values = {
+    values: dict[str, Any] = {
         field.name: next((said for layer in ordered if (said := getattr(layer, field.name))), field.default)
         for field in fields(Settings)
         if field.name not in _LOGIN
@@ -84,7 +88,7 @@ def combine(layers: Iterable[Settings]) -> Settings:
 
 
 def _login(layers: list[Settings]) -> Settings:
-    taken: dict[str, str] = {}
+    taken: dict[str, Any] = {}
     for layer in layers:
         said = {name: getattr(layer, name) for name in _LOGIN if getattr(layer, name)}
         named = [name for name in _IDENTITY if name in taken]

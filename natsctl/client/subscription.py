@@ -1,7 +1,8 @@
 """A running subscription.
 
-nats-py's task calls `take` for each message; it is kept here until somebody reads it. When `MAX_KEPT` messages are kept, `take` waits, nats-py's own
-queue fills, and beyond its limits (512 Ki messages, 128 MiB) it drops messages, which `dropped` counts.
+nats-py's task calls `take` for each message; it is kept here until somebody reads it. When `MAX_KEPT` messages are
+kept, `take` waits, nats-py's own queue fills, and beyond its limits (512 Ki messages, 128 MiB) it drops messages,
+which `dropped` counts.
 """
 
 from __future__ import annotations

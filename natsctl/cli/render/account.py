@@ -14,7 +14,10 @@ UNLIMITED = "Unlimited"
 
 
 def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Mapping[str, Any]) -> Page:
-    """The page; `info` is None where JetStream does not answer, `user` empty where the server does not tell who it is."""
+    """The page.
+
+    `info` is None where JetStream does not answer, `user` empty where the server does not tell who it is.
+    """
     page = Page("Account Information")
     _connection(page.section(), server, user)
     _permissions(page, user.get("permissions") or {})
