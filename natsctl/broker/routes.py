@@ -74,13 +74,13 @@ class Routes:
 
     def find(self, subject: bytes) -> Route:
         """Return the route of a subject that `exact` does not hold."""
+        if subject[:8] == b"$JS.ACK.":
+            route = self._by_ack_prefix.get(subject.rsplit(b".", ACK_TAIL)[0])
+            if route is not None:
+                return route
         prefix, _, last = subject.rpartition(b".")
         if last:
             route = self._by_prefix.get(prefix)
-            if route is not None:
-                return route
-        if subject.startswith(b"$JS.ACK."):
-            route = self._by_ack_prefix.get(subject.rsplit(b".", ACK_TAIL)[0])
             if route is not None:
                 return route
         return self._match(subject, prefix)
