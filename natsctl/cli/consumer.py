@@ -11,7 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import consumer_config, consumer_messages, output
 from natsctl.cli.consumer_config import show_info
 from natsctl.cli.group import AliasGroup
-from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
+from natsctl.cli.names import check_consumer, confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import ConsumerName, Force, Json, Names, StreamName, session_of
 
 app = typer.Typer(cls=AliasGroup, help="Create, list, show, read from and remove consumers.", no_args_is_help=True)
@@ -99,6 +99,8 @@ def rm(
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
+    if not force:
+        check_consumer(session, where, name)
     if not confirmed(session, f"delete Consumer {where} > {name}", force, needs_force=True):
         return
     with suggesting(session, where, name):

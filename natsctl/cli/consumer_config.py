@@ -100,15 +100,14 @@ def edit(
         output.emit_json([one._asdict() for one in found]) if json else output.emit(text)
         raise typer.Exit(EXIT_DRIFT if found else 0)
     if not found:
-        output.note("No difference in configuration")
-        show_info(live, json)
+        show_info(live, json, done="No difference in configuration")
         return
-    output.note("\n".join([f"Differences in Consumer {stream} > {name}:", *lines]))
-    if not confirmed(session, f"edit Consumer {stream} > {name}", force, needs_force=False):
+    if session.interactive or not json:
+        output.note("\n".join([f"Differences in Consumer {stream} > {name}:", *lines]))
+    if not confirmed(session, f"edit Consumer {stream} > {name}", force, needs_force=False, json=json):
         return
     answer = session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
-    output.note(f"Consumer {stream} > {name} was updated")
-    show_info(answer, json)
+    show_info(answer, json, done=f"Consumer {stream} > {name} was updated")
 
 
 @flagged(CONSUMER_ADD)
@@ -139,11 +138,13 @@ def _live(session: Session, stream: str, name: str) -> Answer[Any]:
         return session.run(lambda manager: manager.consumer_info(stream, name))
 
 
-def show_info(answer: Answer[Any], json: bool, state_only: bool = False) -> None:
-    """Show the consumer that an answer describes."""
+def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: str = "") -> None:
+    """Show the consumer that an answer describes, after telling what was done."""
     if json:
         output.emit_json(answer.raw)
         return
+    if done:
+        output.note(done)
     from natsctl.cli.render.consumer import render_consumer, render_consumer_state
     from natsctl.cli.screen import show_page
 

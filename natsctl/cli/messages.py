@@ -28,7 +28,7 @@ def read_body(words: str | None, force_stdin: bool = False) -> bytes:
     Without words stdin is read only where someone has put it: a pipe or a file. Raises UsageError for a file that can
     not be read.
     """
-    if words == STDIN or force_stdin or (words is None and _is_fed(sys.stdin.fileno())):
+    if words == STDIN or force_stdin or (words is None and _is_fed()):
         return sys.stdin.buffer.read()
     if words is None:
         return b""
@@ -41,9 +41,9 @@ def read_body(words: str | None, force_stdin: bool = False) -> bytes:
         raise UsageError(f"{words}: {error.strerror or error}") from error
 
 
-def _is_fed(descriptor: int) -> bool:
+def _is_fed() -> bool:
     try:
-        mode = os.fstat(descriptor).st_mode
+        mode = os.fstat(sys.stdin.fileno()).st_mode
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)

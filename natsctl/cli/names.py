@@ -56,6 +56,18 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
     return prompt_name("Select a Consumer", names)
 
 
+def check_stream(session: Session, stream: str) -> None:
+    """Raise ApiFailure with a suggestion unless there is such a stream: before a person is asked about it."""
+    with suggesting(session, stream):
+        session.run(lambda manager: manager.stream_info(stream))
+
+
+def check_consumer(session: Session, stream: str, consumer: str) -> None:
+    """Raise ApiFailure with a suggestion unless there is such a consumer: before a person is asked about it."""
+    with suggesting(session, stream, consumer):
+        session.run(lambda manager: manager.consumer_info(stream, consumer))
+
+
 @contextmanager
 def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[None]:
     """Give an error about a stream or consumer that does not exist the hint which one may have been meant."""
@@ -82,10 +94,11 @@ def _hint(session: Session, word: str, stream: str) -> str:
     return did_you_mean(word, names)
 
 
-def confirmed(session: Session, question: str, force: bool, *, needs_force: bool) -> bool:
+def confirmed(session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False) -> bool:
     """Whether to go on: asked at a terminal, unless forced.
 
-    Where nobody can be asked, `needs_force` raises UsageError that names the flag; other commands go on.
+    Where nobody can be asked, `needs_force` raises UsageError that names the flag; other commands go on and, unless a
+    program reads them (`json`), say so.
     """
     if force:
         return True
@@ -95,6 +108,8 @@ def confirmed(session: Session, question: str, force: bool, *, needs_force: bool
         return prompt_confirm(f"Really {question}")
     if needs_force:
         raise UsageError(f"cannot ask whether to {question}", hint="give --force (-f) to do it without being asked")
+    if json:
+        return True
     from natsctl.cli.output import note
 
     note(f"no terminal to ask at: going on to {question}")

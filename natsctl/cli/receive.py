@@ -155,8 +155,6 @@ class EventShower:
 
     def banner(self, subjects: tuple[str, ...]) -> None:
         """Say on stderr what is listened on."""
-        if self.json:
-            return
         for subject in subjects:
             kind = "Metrics" if ".METRIC." in subject else "Advisories"
             output.note(f"Listening for {kind} on {safe(subject)}")

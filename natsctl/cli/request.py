@@ -69,16 +69,18 @@ def request(
 async def _answers(
     manager: Manager, subject: str, body: bytes, headers: dict[str, str], limit: int, gap_s: float
 ) -> AsyncIterator[Message]:
-    """The answers as they come: `limit` of them, with 0 until none comes for `gap_s`. Raises Unreachable for none."""
+    """The answers as they come: `limit` of them, with 0 until none comes for `gap_s`. Raises Unreachable for none.
+
+    Each request has an inbox of its own: what a consumer sends in answer bears the subject it was stored with, so that
+    only the subscription tells which request it answers.
+    """
     connection = manager.connection
-    if limit == 1:
-        yield _checked(await connection.request(subject, body, headers=headers), subject)
-        return
     inbox = connection.new_inbox()
     subscription = await connection.subscribe(inbox)
+    subscription.watched = subject
+    got, wait_s = 0, connection.timeout_s
     try:
         await connection.publish(subject, body, reply=inbox, headers=headers)
-        got, wait_s = 0, connection.timeout_s
         while not limit or got < limit:
             message = await subscription.next(wait_s)
             if message is None:

@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output, stream_backup, stream_config
 from natsctl.cli.group import AliasGroup
-from natsctl.cli.names import confirmed, is_internal, pick_stream, suggesting
+from natsctl.cli.names import check_stream, confirmed, is_internal, pick_stream, suggesting
 from natsctl.cli.options import All, Force, Json, Names, Raw, StreamName, session_of
 from natsctl.cli.stream_config import show_info
 
@@ -103,6 +103,8 @@ def rm(ctx: typer.Context, stream: StreamName = None, force: Force = False, json
     """Remove a stream with all that it holds."""
     session = session_of(ctx)
     name = pick_stream(session, stream)
+    if not force:
+        check_stream(session, name)
     if not confirmed(session, f"delete Stream {name}", force, needs_force=True):
         return
     with suggesting(session, name):
@@ -125,14 +127,16 @@ def purge(
         raise UsageError("--seq and --keep exclude each other")
     session = session_of(ctx)
     name = pick_stream(session, stream)
-    if not confirmed(session, f"purge Stream {name}", force, needs_force=False):
+    if not force:
+        check_stream(session, name)
+    if not confirmed(session, f"purge Stream {name}", force, needs_force=False, json=json):
         return
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.stream_purge(name, filter=subject, seq=seq, keep=keep))
-    output.note(f"Purged {answer.value.purged:,} messages from {name}")
     if json:
         output.emit_json(answer.raw)
     else:
+        output.note(f"Purged {answer.value.purged:,} messages from {name}")
         show_info(session.run(lambda manager: manager.stream_info(name)), json)
 
 
@@ -152,10 +156,11 @@ def rmm(
     session = session_of(ctx)
     name = pick_stream(session, stream)
     number = seq if seq is not None else _ask_sequence(session, "Message Sequence to remove")
+    with suggesting(session, name):
+        session.run(lambda manager: manager.message_get(name, seq=number))
     if not confirmed(session, f"remove message {number} from Stream {name}", force, needs_force=True):
         return
     with suggesting(session, name):
-        session.run(lambda manager: manager.message_get(name, seq=number))
         answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))
     output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {name}")
 

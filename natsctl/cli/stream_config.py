@@ -42,8 +42,7 @@ def add(
         _write(wanted, output_file)
         return
     answer = session.run(lambda manager: manager.stream_create(wanted))
-    output.note(f"Stream {wanted['name']} was created")
-    show_info(answer, json)
+    show_info(answer, json, f"Stream {wanted['name']} was created")
 
 
 @flagged(STREAM_EDIT)
@@ -68,15 +67,14 @@ def edit(
         output.emit_json(document) if json else _emit_lines(lines)
         raise typer.Exit(EXIT_DRIFT if document else 0)
     if not document:
-        output.note("No difference in configuration")
-        show_info(live, json)
+        show_info(live, json, "No difference in configuration")
         return
-    output.note("\n".join([f"Differences in Stream {name}:", *lines]))
-    if not confirmed(session, f"edit Stream {name}", force, needs_force=False):
+    if session.interactive or not json:
+        output.note("\n".join([f"Differences in Stream {name}:", *lines]))
+    if not confirmed(session, f"edit Stream {name}", force, needs_force=False, json=json):
         return
     answer = session.run(lambda manager: manager.stream_update(wanted))
-    output.note(f"Stream {name} was updated")
-    show_info(answer, json)
+    show_info(answer, json, f"Stream {name} was updated")
 
 
 @flagged(STREAM_ADD)
@@ -103,15 +101,16 @@ def copy(
             f"{destination} cannot store the same subjects as {source}", hint="give --subjects for the copy"
         )
     answer = session.run(lambda manager: manager.stream_create(wanted))
-    output.note(f"Stream {destination} was created")
-    show_info(answer, json)
+    show_info(answer, json, f"Stream {destination} was created")
 
 
-def show_info(answer: Answer[Any], json: bool) -> None:
-    """Show the stream that an answer describes."""
+def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
+    """Show the stream that an answer describes, after telling what was done."""
     if json:
         output.emit_json(answer.raw)
         return
+    if done:
+        output.note(done)
     from natsctl.cli.render.stream import render_stream
     from natsctl.cli.screen import show_page
 

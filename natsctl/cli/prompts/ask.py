@@ -42,11 +42,11 @@ def prompt(question: Question) -> Any:
 
 
 def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
-    """Whether the person says yes."""
+    """Whether the person says yes; the answer counts when enter is pressed, as everywhere."""
     import questionary
 
     while True:
-        asked = questionary.confirm(safe(text), default=default, **_terminal())
+        asked = questionary.confirm(safe(text), default=default, auto_enter=False, **_terminal())
         answer = _answer(asked, help)
         if answer is not _HELP:
             return bool(answer)
@@ -108,12 +108,15 @@ def _choose(question: Question) -> str:
 def _answer(asked: Asked, help: str) -> Any:
     """What a question that takes single keys was answered, or `_HELP` after the help was shown."""
     if help:
-        keys = asked.application.key_bindings
+        from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
 
         def show_help(event: Any) -> None:
             event.app.exit(result=_HELP)
 
-        keys.add(HELP_KEY, eager=True)(show_help)  # type: ignore[union-attr]  # questionary always gives its bindings
+        keys = KeyBindings()
+        keys.add(HELP_KEY, eager=True)(show_help)
+        own = asked.application.key_bindings
+        asked.application.key_bindings = merge_key_bindings([own, keys] if own is not None else [keys])
     answer = asked.unsafe_ask()
     if answer is _HELP:
         _explain(help)

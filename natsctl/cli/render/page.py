@@ -13,7 +13,7 @@ INDENT = 2
 NARROWEST_VALUE = 16
 """Columns left for values below which wrapping would only make a page worse; the terminal folds then."""
 
-_BOLD, _CYAN, _OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+_BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 
 @dataclass(slots=True)
@@ -60,14 +60,13 @@ class Page:
             if section.title:
                 lines += [f"{_BOLD}{section.title}:{_OFF}" if colour else f"{section.title}:", ""]
             for label, value in section.rows:
-                lines += _row(label, value, column, width, colour)
+                lines += _row(label, value, column, width)
             lines.append("")
         return "\n".join(lines)
 
 
-def _row(label: str, value: str, column: int, width: int | None, colour: bool) -> list[str]:
-    colon = ":" if label else " "
-    lead = f"{label:>{column}}{_CYAN}{colon}{_OFF} " if colour else f"{label:>{column}}{colon} "
+def _row(label: str, value: str, column: int, width: int | None) -> list[str]:
+    lead = f"{label:>{column}}{':' if label else ' '} "
     room = 0 if width is None else width - column - 2
     if room < NARROWEST_VALUE or len(value) <= room:
         return [(lead + value).rstrip()]
