@@ -90,7 +90,7 @@ class Plan:
     unlinks: list[str] = field(default_factory=list)
     rewrite: Rewrite | None = None
     farewell: str = ""
-    """Path below trash/ for a stream's last commit."""
+    """New name of the folder, for a stream's last commit."""
 
 
 def write_all(file: File, data: bytes, offset: int) -> None:
@@ -228,8 +228,9 @@ class FileCommit(Commit):
             self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
             target, plan.target = plan.sealed, plan.sealed
             plan.offset = plan.seal_offset
-        records = plan.fallback()
-        file = self._writer(target, create=False)
+        anew = not plan.offset
+        records = target.head.encode() + plan.fallback() if anew else plan.fallback()
+        file = self._writer(target, create=anew)
         try:
             write_all(file, records, plan.offset)
         except OSError as error:
@@ -239,6 +240,8 @@ class FileCommit(Commit):
         plan.data = records
         self.settled_end = plan.offset + len(records)
         self._sync(file)
+        if anew:
+            self._disk.fsync_dir(plan.folder)
 
     def _write_journal(self, work: JournalWork) -> None:
         try:
@@ -304,10 +307,9 @@ class FileCommit(Commit):
         self.rewritten = True
 
     def _leave(self) -> None:
-        """Move the folder out of streams/: from here on the stream is gone."""
+        """Rename the folder: from here on the stream is gone."""
         self._disk.rename(self.plan.folder, self.plan.farewell)
         self._disk.fsync_dir("streams")
-        self._disk.fsync_dir("trash")
 
 
 def _by_segment(

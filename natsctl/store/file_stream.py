@@ -103,9 +103,11 @@ class FileStreamStore(StreamStore):
         self.synced_mark = (file.head.base, file.head.generation, file.size)
         self.last_ts_ns = max((segment.last_ts for segment in index.segments), default=0)
         self.born = True
-        for segment in index.segments:
-            if segment.keys is not None:
-                self._note_sparse(segment)
+        if index.active.keys is not None:
+            self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
+            self._parts, self._taken_end = [self._file.head.encode()], 0
+        for segment in index.segments[:-1]:
+            self._note_sparse(segment)
         if check.journal is not None and check.journal.scan.head is not None:
             scan = check.journal.scan
             self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))

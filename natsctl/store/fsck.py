@@ -92,9 +92,9 @@ def check_stream(disk: Disk, folder: str, witness: WitnessEntry | None, max_fram
         check.damage.append(f"{folder} holds no segment")
         return check
     _explain_erasures(check)
-    _judge_sealed(check)
     _judge_last(disk, check, witness)
-    _judge_floor(check)
+    _find_floor(check)
+    _judge_sealed(check)
     if check.journal is not None:
         _judge_journal(check, check.journal, witness)
     elif witness is not None and witness.journal_end:
@@ -217,7 +217,7 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
         before = f"{name}: {scan.size - gap.start} bytes after offset {gap.start} were never synced"
         scan.cut(gap)
         check.cuts.append((found.name, gap.start))
-    check.last_seq = max(scan.last_seq, base - 1, *(_floor_body(r)[1] for r in _floors(scan)), 0)
+    check.last_seq = max(scan.last_seq, base - 1, *(_floor_body(r)[1] for r in _floors(scan)), _seal_of(scan) or 0)
     check.proven_seq = min(proven, check.last_seq)
     if check.last_seq < proven:
         check.damage.append(f"{name}: messages {check.last_seq + 1} to {proven} were synced and are missing or damaged")
@@ -241,13 +241,20 @@ def _floor_body(record: frame.Record) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _judge_floor(check: StreamCheck) -> None:
+def _find_floor(check: StreamCheck) -> None:
+    """Note the lowest sequence that can be live, and leave out segments below it.
+
+    Unlinks are not synced one by one, so any subset of the files below the floor may have come back after a crash.
+    """
     floors = [found.scan.head.floor for found in check.segments if found.scan.head is not None]
     floors += [_floor_body(record)[0] for found in check.segments for record in _floors(found.scan)]
     check.floor = max(floors, default=0)
-    first = int(check.segments[0].name[:20])
-    if first > check.floor and not check.reborn:
-        check.damage.append(f"{check.folder}: segments with messages {check.floor} to {first - 1} are missing")
+    bases = [int(found.name[:20]) for found in check.segments]
+    below = sum(base <= check.floor for base in bases[1:])
+    check.leftovers.extend(found.name for found in check.segments[:below])
+    del check.segments[:below]
+    if bases[below] > check.floor and not check.reborn:
+        check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")
 
 
 def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | None) -> None:

@@ -92,7 +92,8 @@ class Store:
         witnessed, report.clean_stop, note = read_witness(self._disk)
         if note:
             report.notes.append(note)
-        trashed = {int(m[1]) for name in self._disk.listdir("trash") if (m := _FOLDER.match(name))}
+        gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
+        trashed = {int(m[1]) for name in gone if (m := _FOLDER.match(name))}
         checks = self._check_all(witnessed, report)
         self._next_id = 1 + max((*trashed, *witnessed, *checks), default=0)
         for stream_id, entry in witnessed.items():
@@ -101,17 +102,17 @@ class Store:
         replaced = {c.envelope.replaces for c in checks.values() if c.envelope is not None and not c.damage}
         for stream_id, check in checks.items():
             if stream_id in replaced:
-                self._disk.rename(check.folder, f"trash/s{stream_id:06d}")
+                self._disk.rename(check.folder, f"{check.folder}.gone")
+                gone.append(f"s{stream_id:06d}.gone")
                 report.notes.append(f"{check.folder}: its deletion was finished")
                 continue
             self._recover(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
-        self._disk.fsync_dir("trash")
         commit = self._witness.anew()
         commit.run()
         self._witness.finish_commit(commit)
-        self._trash.empty(self._disk.listdir("trash"))
+        self._trash.add(gone)
         self._keep_reserve()
         self.damaged = report.damaged
         for line in report.notes:
@@ -132,11 +133,10 @@ class Store:
                 raise StoreFormat(f"FORMAT says {found[:200]!r}; this version reads {FORMAT_TEXT!r}")
         elif disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams")):
             raise StoreFormat("FORMAT is missing from a folder that holds a store")
-        for name in ("streams", "trash"):
-            if not disk.exists(name):
-                if disk.exists("WITNESS"):
-                    raise StoreDamaged(f"{name}/ is missing from a folder that holds a store")
-                disk.mkdir(name)
+        if not disk.exists("streams"):
+            if disk.exists("WITNESS"):
+                raise StoreDamaged("streams/ is missing from a folder that holds a store")
+            disk.mkdir("streams")
         if not disk.exists("FORMAT"):
             replace_file(disk, "FORMAT", FORMAT_TEXT)
         disk.fsync_dir("")
@@ -148,9 +148,9 @@ class Store:
             if name.endswith(".new"):
                 remove_tree(self._disk, f"streams/{name}")
                 report.notes.append(f"streams/{name}: a creation that never ended was removed")
-            elif found is None:
+            elif found is None and not name.endswith(".gone"):
                 report.notes.append(f"streams/{name} is not ours and is left alone")
-            else:
+            elif found is not None:
                 checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])))
         return checks
 
@@ -257,7 +257,7 @@ class Store:
         """Take a stream out of `streams` and return it: its on_durable tells when it is gone for good."""
         stream = self.streams.pop(key)
         if isinstance(stream, FileStreamStore):
-            stream.leave(f"trash/s{stream.stream_id:06d}")
+            stream.leave(f"{stream.folder}.gone")
             if not stream.left:
                 self._leaving[key] = stream.stream_id
         else:
@@ -347,7 +347,7 @@ class Store:
 
     def _witnessed(self, gone: list[int]) -> None:
         if gone:
-            self._trash.add([f"s{stream_id:06d}" for stream_id in gone])
+            self._trash.add([f"s{stream_id:06d}.gone" for stream_id in gone])
 
     # -- space
 

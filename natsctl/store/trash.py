@@ -1,4 +1,7 @@
-"""Folders of deleted streams, removed after the witness has forgotten the stream."""
+"""Folders of deleted streams (`.gone`), removed after the witness has forgotten the stream.
+
+Deleting renames within one folder, which is one step even where renames across folders are two.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 
 class TrashCommit(Commit):
-    """Folders below trash/ to remove."""
+    """Folders below streams/ to remove."""
 
     __slots__ = ("_disk", "_names")
 
@@ -31,8 +34,8 @@ class TrashCommit(Commit):
     def run(self) -> None:
         """Remove the folders; raises OSError, which only leaves them for the next start."""
         for name in self._names:
-            if self._disk.exists(f"trash/{name}"):
-                remove_tree(self._disk, f"trash/{name}")
+            if self._disk.exists(f"streams/{name}"):
+                remove_tree(self._disk, f"streams/{name}")
 
 
 class Trash:
@@ -51,10 +54,6 @@ class Trash:
         if self._names:
             self._dirty[self] = None
 
-    def empty(self, names: Iterable[str]) -> None:
-        """Have everything that is there removed by the next commit."""
-        self.add(names)
-
     def begin_commit(self) -> TrashCommit | None:
         """Take the names; None when a commit is in flight or nothing is to do."""
         if self._in_flight:
@@ -70,6 +69,6 @@ class Trash:
         """Log a failure; what is left goes at the next start."""
         self._in_flight = False
         if error is not None:
-            self._log(f"trash/ could not be emptied: {error}")
+            self._log(f"deleted streams could not be removed: {error}")
         if self._names:
             self._dirty[self] = None
