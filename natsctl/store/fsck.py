@@ -153,6 +153,10 @@ def _explain_erasures(check: StreamCheck) -> None:
         if head is None or not mine:
             continue
         found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
+        limit = found.scan.gaps[0].start if found.scan.gaps else found.scan.size
+        last = max((seq for offset, (seq, _) in mine.items() if offset < limit), default=0)
+        found.scan.last_seq = max(found.scan.last_seq, last)
+        found.scan.gaps = [gap._replace(last_seq=max(gap.last_seq, last)) for gap in found.scan.gaps]
         for offset, (seq, length) in sorted(mine.items()):
             if seq not in found.scan.erased_seqs:
                 check.erasures.append((found.name, offset, frame.erased(seq, length, head.salt)))

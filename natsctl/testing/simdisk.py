@@ -88,7 +88,7 @@ class _FileNode:
     def sync(self) -> None:
         size = len(self.cache)
         del self.durable[size:]
-        for sector in sorted(self.dirty):
+        for sector in sorted(sector for sector in self.dirty if sector * SECTOR_BYTES < size):
             start = sector * SECTOR_BYTES
             piece = self.cache[start : start + SECTOR_BYTES]
             if len(self.durable) < start:
@@ -225,7 +225,7 @@ class SimDisk:
         self.plan = plan
         self.capacity_bytes = capacity_bytes
         self.life = 0
-        self.calls = 0
+        self.faults = 0
         self._root = _FolderNode()
         self._waiting: list[_NameChange] = []
         self._locks: dict[str, SimFile] = {}
@@ -282,12 +282,29 @@ class SimDisk:
         folder.cache.pop(name)
         folder.durable.pop(name, None)
 
+    def files(self) -> list[str]:
+        """The paths of all files, sorted."""
+        return sorted(_paths(self._root, ""))
+
+    def size_of(self, path: str) -> int:
+        """The cached length of a file in bytes."""
+        return len(self._file(path).cache)
+
+    def byte_at(self, path: str, offset: int) -> int:
+        """One cached byte of a file."""
+        return self._file(path).cache[offset]
+
+    def holds(self, data: bytes) -> bool:
+        """Whether any file holds these bytes, in its cache or on the platter."""
+        nodes = [self._file(path) for path in self.files()]
+        return any(data in node.cache or data in node.durable for node in nodes)
+
     def meet(self, call: str, path: str, writes: bool = False) -> Fault | None:
-        """Count a call and let the plan's fault happen; a fault in the middle of a write is returned to the caller."""
-        self.calls += 1
+        """Let the plan's fault happen, and count it; a fault in the middle of a write is returned to the caller."""
         fault = self.plan(call, path)
         if fault is None:
             return None
+        self.faults += 1
         if fault.error:
             raise OSError(fault.error, errno.errorcode.get(fault.error, "error"), path)
         if writes and (fault.short or fault.crash):
@@ -443,3 +460,13 @@ def _durable_copy(folder: _FolderNode) -> _FolderNode:
 
 def _used(folder: _FolderNode) -> int:
     return sum(len(node.cache) if isinstance(node, _FileNode) else _used(node) for node in folder.cache.values())
+
+
+def _paths(folder: _FolderNode, prefix: str) -> list[str]:
+    paths: list[str] = []
+    for name, node in folder.cache.items():
+        if isinstance(node, _FolderNode):
+            paths.extend(_paths(node, f"{prefix}{name}/"))
+        else:
+            paths.append(prefix + name)
+    return paths

@@ -1,0 +1,134 @@
+"""What a store was asked to keep and what it has promised: the model that the simulation judges by.
+
+A ledger knows, for each stream, every message that was attempted, how far acks went, which messages were taken out
+and whether that was confirmed, and every state its journal and metadata went through. `judge` compares a recovered
+stream with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from natsctl.store.message import StoredMessage
+from natsctl.store.stream import StreamStore
+
+Record = tuple[int, bytes]
+
+
+class Violation(AssertionError):
+    """A promise of the store was broken."""
+
+
+@dataclass(slots=True)
+class History:
+    """The states a value went through; those before `confirmed` may never be seen again after a crash."""
+
+    states: list[object]
+    confirmed: int = 0
+
+    def change(self, state: object) -> int:
+        """Note a new state and return its index, to be confirmed later."""
+        self.states.append(state)
+        return len(self.states) - 1
+
+    def confirm(self, index: int) -> None:
+        """Note that the state of this index, or a later one, will be found after any crash."""
+        self.confirmed = max(self.confirmed, index)
+
+    def judge(self, found: object, what: str) -> None:
+        """Raise Violation unless `found` is a state that may be found now; it then is the only one."""
+        if found not in self.states[self.confirmed :]:
+            raise Violation(f"{what}: found {found!r}, promised {self.states[self.confirmed]!r} or later")
+        self.states, self.confirmed = [found], 0
+
+
+@dataclass(slots=True)
+class StreamLedger:
+    """One stream as the outside knows it."""
+
+    meta: History
+    journal: History = field(default_factory=lambda: History([()]))
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
+    acked_seq: int = 0
+    taken: dict[int, bool] = field(default_factory=dict)
+    """Sequence → whether its removal was confirmed."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The journal as it was last asked to be."""
+        latest = self.journal.states[-1]
+        assert isinstance(latest, tuple)
+        return latest
+
+    def attempted(self, message: StoredMessage) -> None:
+        """Note a publish whose ack is open."""
+        self.messages[message.seq] = message
+
+    def take(self, seq: int) -> None:
+        """Note a removal that is not confirmed yet."""
+        self.taken.setdefault(seq, False)
+
+    def confirm_taken(self, seqs: list[int]) -> None:
+        """Note that these removals were confirmed."""
+        for seq in seqs:
+            self.taken[seq] = True
+
+    def judge(self, stream: StreamStore) -> None:
+        """Raise Violation where the recovered stream breaks a promise; what was found is the promise from now on."""
+        last_seq = max(self.messages, default=0)
+        if not self.acked_seq <= stream.last_seq <= max(last_seq, self.acked_seq):
+            raise Violation(f"{stream.key}: last_seq {stream.last_seq}, acked {self.acked_seq}, attempted {last_seq}")
+        for seq in range(1, stream.last_seq + 1):
+            self._judge_message(stream, seq)
+        self.meta.judge(stream.meta, f"{stream.key} metadata")
+        self.journal.judge(tuple((kind, bytes(body)) for kind, body in stream.records()), f"{stream.key} journal")
+        self._rebase(stream)
+
+    def _judge_message(self, stream: StreamStore, seq: int) -> None:
+        found, wanted = stream.get(seq), self.messages.get(seq)
+        if found is None:
+            if seq not in self.taken and wanted is not None:
+                raise Violation(f"{stream.key}: message {seq} is lost (acked up to {self.acked_seq})")
+        elif wanted is None or tuple(found) != tuple(wanted):
+            raise Violation(f"{stream.key}: message {seq} is {found!r}, attempted {wanted!r}")
+        elif self.taken.get(seq):
+            raise Violation(f"{stream.key}: message {seq} is back after its removal was confirmed")
+
+    def _rebase(self, stream: StreamStore) -> None:
+        self.acked_seq = stream.last_seq
+        present = {seq for seq in range(1, stream.last_seq + 1) if stream.get(seq) is not None}
+        self.taken = {seq: True for seq in range(1, stream.last_seq + 1) if seq not in present}
+        self.messages = {seq: message for seq, message in self.messages.items() if seq <= stream.last_seq}
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Every stream that was ever asked for, by key; None is "does not exist"."""
+
+    streams: dict[str, StreamLedger] = field(default_factory=dict)
+    creation_confirmed: set[str] = field(default_factory=set)
+    deletion_asked: set[str] = field(default_factory=set)
+    deletion_confirmed: set[str] = field(default_factory=set)
+
+    def create(self, key: str, meta: bytes) -> StreamLedger:
+        """Note a creation that is not confirmed yet."""
+        ledger = self.streams[key] = StreamLedger(History([meta]))
+        return ledger
+
+    def judge(self, found: dict[str, StreamStore], damaged: dict[str, str]) -> None:
+        """Raise Violation where the recovered streams break a promise."""
+        if damaged:
+            raise Violation(f"streams reported as damaged although nothing was: {damaged}")
+        for key in sorted(self.streams):
+            if key in found and key in self.deletion_confirmed:
+                raise Violation(f"{key} is back after its deletion was confirmed")
+            if key not in found and key in self.creation_confirmed and key not in self.deletion_asked:
+                raise Violation(f"{key} is lost")
+        for key in sorted(found):
+            if key not in self.streams:
+                raise Violation(f"{key} was never asked for")
+            self.streams[key].judge(found[key])
+        self.streams = {key: ledger for key, ledger in self.streams.items() if key in found}
+        self.creation_confirmed = set(found)
+        self.deletion_asked.clear()
+        self.deletion_confirmed.clear()

@@ -1,0 +1,388 @@
+"""A store under random work and random disasters, judged by a ledger kept outside: one seed is one reproducible
+session.
+
+Theory of operation. A session is several *lives* of one simulated disk. In a life a random program publishes,
+removes, purges, writes journals and metadata, creates and deletes streams, and drives commits through begin, run and
+finish with other work between them, as the server's worker threads do. A life ends by kill, by power loss, by a crash
+inside a disk call, or cleanly; then the store is opened again and the ledger judges what it finds. At random acks the
+platter alone (nothing that was not synced) is opened as well: an ack that is not on the platter is a violation even
+if no crash happens to show it. A last life without faults must settle everything.
+
+The real store runs unmodified; only the disk and the clock are simulated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from natsctl.store.commit import Commit, Committable
+from natsctl.store.errors import StoreError
+from natsctl.store.filters import Filters
+from natsctl.store.message import StoredMessage
+from natsctl.store.options import StoreOptions
+from natsctl.store.store import Store
+from natsctl.store.stream import StreamStore
+from natsctl.testing.ledger import Ledger, StreamLedger, Violation
+from natsctl.testing.simdisk import Crash, Fault, Personality, Plan, SimDisk, no_faults
+
+STREAMS_MAX = 4
+PLATTER_CHECK_SHARE = 0.08
+SUBJECTS = (b"a", b"a.b", b"a.c", b"x.y.z")
+SETTLE_ROUNDS = 200
+
+
+@dataclass(slots=True)
+class Report:
+    """What one session did, so that a run can tell that it was not idle."""
+
+    seed: int
+    lives: int = 0
+    operations: int = 0
+    acks: int = 0
+    kills: int = 0
+    power_losses: int = 0
+    disk_faults: int = 0
+    platter_checks: int = 0
+    damaged_at_rest: int = 0
+
+
+class _Flight:
+    """A commit between begin and finish."""
+
+    __slots__ = ("commit", "error", "owner", "ran")
+
+    def __init__(self, owner: Committable, commit: Commit) -> None:
+        self.owner = owner
+        self.commit = commit
+        self.ran = False
+        self.error: StoreError | None = None
+
+
+class Session:
+    """One seed's disk, ledger and program."""
+
+    def __init__(self, seed: int) -> None:
+        self.report = Report(seed)
+        self._work = random.Random(f"{seed}/work")
+        self._faults = random.Random(f"{seed}/faults")
+        personality = self._faults.choice(list(Personality))
+        self._disk = SimDisk(random.Random(f"{seed}/disk"), personality)
+        self._options = StoreOptions(segment_bytes=self._work.choice((1024, 4096, 16384)), reserve_bytes=4096)
+        self._ledger = Ledger()
+        self._now_ns = 1_700_000_000_000_000_000
+        self._salt = random.Random(f"{seed}/salt")
+        self._created = 0
+        self._flights: list[_Flight] = []
+        self._store: Store
+
+    # -- a session and its lives
+
+    def run(self) -> Report:
+        """Live several times and settle; raises Violation."""
+        for _ in range(self._work.randint(2, 5)):
+            self._live(self._draw_plan())
+        self._disk.plan = no_faults
+        self._open()
+        self._settle()
+        self._store.close()
+        self._disk.kill()
+        self.report.disk_faults = self._disk.faults
+        self._damage_at_rest()
+        return self.report
+
+    def _live(self, plan: Plan) -> None:
+        self.report.lives += 1
+        try:
+            self._disk.plan = plan if self._faults.random() < 0.3 else no_faults
+            self._open()
+            self._disk.plan = plan
+            for _ in range(self._work.randint(10, 120)):
+                self.report.operations += 1
+                self._step()
+        except (Crash, OSError):  # the machine stopped, or the start failed and the store is as it was
+            pass
+        self._end_life()
+
+    def _open(self) -> None:
+        self._flights.clear()
+        self._store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        faults_before = self._disk.faults
+        found = self._store.open()
+        if found.damaged and self._disk.faults > faults_before:
+            raise OSError(errno.EIO, "the disk failed while the store was opened")
+        plan, self._disk.plan = self._disk.plan, no_faults
+        self._ledger.judge(self._store.streams, found.damaged)
+        self._disk.plan = plan
+        for key, stream in self._store.streams.items():
+            self._listen(stream, self._ledger.streams[key])
+
+    def _end_life(self) -> None:
+        self._disk.plan = no_faults
+        draw = self._faults.random()
+        if draw < 0.45:
+            self.report.kills += 1
+            self._disk.kill()
+        else:
+            self.report.power_losses += 1
+            self._disk.power_loss()
+
+    def _draw_salt(self) -> int:
+        return self._salt.getrandbits(31) | 1
+
+    def _draw_plan(self) -> Plan:
+        """One disaster for a life: a crash, a failing sync, write or folder sync, a full disk, at one call; or none."""
+        kind = self._faults.choice(("none", "none", "crash", "crash", "sync", "pwrite", "full", "short", "fsync_dir"))
+        at = self._faults.randint(1, 150)
+        seen = 0
+
+        def plan(call: str, path: str) -> Fault | None:
+            nonlocal seen
+            seen += kind in ("crash", call) or (kind in ("full", "short") and call == "pwrite")
+            if seen < at or kind == "none" or (seen > at and kind != "full") or seen > at + 5:
+                return None
+            if kind == "crash":
+                return Fault(crash=True)
+            if kind in ("full", "short"):
+                return None if call != "pwrite" else Fault(short=True) if kind == "short" else Fault(error=errno.ENOSPC)
+            if call != kind:
+                return None
+            return Fault(error=errno.EIO)
+
+        return plan
+
+    # -- one step of the program
+
+    def _step(self) -> None:
+        steps: tuple[tuple[Callable[[], None], int], ...] = (
+            (self._publish, 30),
+            (self._begin, 20),
+            (self._run_commit, 20),
+            (self._finish, 20),
+            (self._remove, 6),
+            (self._drop, 4),
+            (self._purge, 3),
+            (self._journal, 10),
+            (self._meta, 3),
+            (self._create, 5),
+            (self._delete, 1),
+            (self._pass_time, 6),
+        )
+        step = self._work.choices([step for step, _ in steps], [weight for _, weight in steps])[0]
+        with contextlib.suppress(StoreError):  # refused: nothing may have changed, which the next judgement checks
+            step()
+
+    def _pick(self) -> tuple[StreamStore, StreamLedger] | None:
+        if not self._store.streams:
+            return None
+        key = self._work.choice(sorted(self._store.streams))
+        return self._store.streams[key], self._ledger.streams[key]
+
+    def _create(self) -> None:
+        if len(self._store.streams) >= STREAMS_MAX:
+            return
+        self._created += 1
+        key, meta = f"$G/S{self._created}", self._work.randbytes(self._work.randint(1, 60)).hex().encode()
+        ledger = self._ledger.create(key, meta)
+        stream = self._store.create(key, meta, "file")
+        self._listen(stream, ledger)
+        stream.on_durable(lambda error: self._ledger.creation_confirmed.add(key) if error is None else None)
+
+    def _delete(self) -> None:
+        if picked := self._pick():
+            key = picked[0].key
+            self._ledger.deletion_asked.add(key)
+            gone = self._store.delete(key)
+            gone.on_durable(lambda error: self._ledger.deletion_confirmed.add(key) if error is None else None)
+
+    def _publish(self) -> None:
+        picked = self._pick()
+        if picked is None:
+            self._create()
+            return
+        stream, ledger = picked
+        for _ in range(self._work.choice((1, 1, 3, 12))):
+            subject = self._work.choice(SUBJECTS)
+            header = b"NATS/1.0\r\nK: v\r\n\r\n" if self._work.random() < 0.2 else b""
+            payload = self._work.randbytes(self._work.choice((0, 8, 24, 200)))
+            self._now_ns += self._work.randint(0, 1000)
+            seq = stream.append(subject, header, payload, self._now_ns)
+            ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload))
+
+    def _listen(self, stream: StreamStore, ledger: StreamLedger) -> None:
+        def acked(durable_seq: int) -> None:
+            self.report.acks += durable_seq - ledger.acked_seq
+            ledger.acked_seq = durable_seq
+
+        stream.listener = acked
+
+    def _remove(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            if not stream.last_seq:
+                return
+            seq = self._work.randint(1, stream.last_seq)
+            erase = self._work.random() < 0.5
+            payload = ledger.messages[seq].payload if seq in ledger.messages else b""
+            if stream.remove(seq, erase) is not None:
+                self._taken(stream, ledger, [seq], payload if erase else b"")
+
+    def _drop(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            count = min(self._work.randint(1, 8), stream.messages)
+            self._taken(stream, ledger, [stream.drop_first().seq for _ in range(count)])
+
+    def _purge(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            before = self._live_seqs(stream)
+            filters = self._work.choice((None, None, Filters((b"a.*",)), Filters((b"x.>", b"a"))))
+            below, keep = self._work.choice(((0, 0), (self._work.randint(1, stream.last_seq + 1), 0), (0, 3)))
+            stream.purge(filters, below, keep)
+            self._taken(stream, ledger, sorted(before - self._live_seqs(stream)))
+
+    def _live_seqs(self, stream: StreamStore) -> set[int]:
+        return set(range(stream.first_seq, stream.last_seq + 1)) - set(stream.deleted()) if stream.messages else set()
+
+    def _taken(self, stream: StreamStore, ledger: StreamLedger, seqs: list[int], erased: bytes = b"") -> None:
+        for seq in seqs:
+            ledger.take(seq)
+
+        def settled(error: StoreError | None) -> None:
+            if error is None:
+                ledger.confirm_taken(seqs)
+                if len(erased) >= 24 and stream.key not in self._ledger.deletion_asked:
+                    self._check_erased(erased)
+
+        if seqs:
+            stream.on_durable(settled)
+
+    def _check_erased(self, payload: bytes) -> None:
+        if self._disk.holds(payload):
+            raise Violation("an erased payload is still on the disk")
+
+    def _journal(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            if self._work.random() < 0.08:
+                records = [(1, self._work.randbytes(10))]
+                stream.rewrite(records)
+                index = ledger.journal.change(tuple(records))
+            else:
+                record = (self._work.randint(1, 5), self._work.randbytes(self._work.randint(0, 40)))
+                stream.append_record(*record)
+                index = ledger.journal.change((*ledger.records, record))
+            if self._work.random() < 0.5:
+                self._confirm(stream, lambda: ledger.journal.confirm(index))
+
+    def _meta(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            meta = self._work.randbytes(self._work.randint(1, 400)).hex().encode()
+            stream.set_meta(meta)
+            index = ledger.meta.change(meta)
+            self._confirm(stream, lambda: ledger.meta.confirm(index))
+
+    def _confirm(self, stream: StreamStore, then: Callable[[], object]) -> None:
+        def settled(error: StoreError | None) -> None:
+            if error is None:
+                then()
+
+        stream.on_durable(settled)
+
+    def _pass_time(self) -> None:
+        self._now_ns += self._work.choice((1_000_000, 100_000_000, 3_000_000_000))
+        deadline = self._store.next_deadline_ns()
+        if deadline is not None and deadline <= self._now_ns:
+            self._store.run_timers()
+
+    # -- commits, driven as the server does, one phase at a time
+
+    def _begin(self) -> None:
+        if self._store.dirty:
+            owner = self._work.choice(list(self._store.dirty))
+            commit = owner.begin_commit()
+            if commit is not None:
+                self._flights.append(_Flight(owner, commit))
+
+    def _run_commit(self) -> None:
+        waiting = [flight for flight in self._flights if not flight.ran]
+        if waiting:
+            flight = self._work.choice(waiting)
+            flight.ran = True
+            try:
+                flight.commit.run()
+            except StoreError as error:
+                flight.error = error
+
+    def _finish(self) -> None:
+        done = [flight for flight in self._flights if flight.ran]
+        if done:
+            flight = self._work.choice(done)
+            self._flights.remove(flight)
+            flight.owner.finish_commit(flight.commit, flight.error)
+            if flight.error is None and self._faults.random() < PLATTER_CHECK_SHARE:
+                self._check_platter()
+
+    def _check_platter(self) -> None:
+        """Open what is durable now and nothing else: every confirmed promise must already be there."""
+        self.report.platter_checks += 1
+        twin = self._disk.platter(self.report.seed)
+        store = Store(twin, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        report = store.open()
+        if report.damaged:
+            raise Violation(f"the platter alone is damaged: {report.damaged}")
+        for key, ledger in self._ledger.streams.items():
+            if key in self._ledger.creation_confirmed and key not in self._ledger.deletion_asked:
+                stream = store.streams.get(key)
+                if stream is None or stream.last_seq < ledger.acked_seq:
+                    raise Violation(f"{key} was acked up to {ledger.acked_seq}, the platter lacks it")
+
+    def _settle(self) -> None:
+        """Without faults everything that is pending must become durable."""
+        for _ in range(SETTLE_ROUNDS):
+            self._begin()
+            self._run_commit()
+            self._finish()
+            if not self._store.dirty and not self._flights:
+                return
+        raise Violation("the store does not settle")
+
+    # -- damage at rest
+
+    def _damage_at_rest(self) -> None:
+        """Alter one place of a cleanly closed store: its streams must be refused or whole, never silently less."""
+        paths = [path for path in self._disk.files() if path.endswith((".seg", "meta.json"))]
+        if not paths:
+            return
+        path = self._faults.choice(sorted(paths))
+        size = self._disk.size_of(path)
+        kind = self._faults.choice(("flip", "cut", "lose"))
+        if kind == "flip" and size:
+            offset = self._faults.randrange(size)
+            self._disk.alter(path, offset, bytes([self._disk.byte_at(path, offset) ^ (1 << self._faults.randrange(8))]))
+        elif kind == "cut" and size:
+            self._disk.cut(path, self._faults.randrange(size))
+        else:
+            self._disk.lose(path)
+        self.report.damaged_at_rest += 1
+        store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        report = store.open()
+        intact = [key for key in self._ledger.streams if key in store.streams]
+        missing = [key for key in self._ledger.streams if key not in store.streams]
+        if missing and not report.damaged:
+            raise Violation(f"{missing} vanished silently after {kind} of {path}")
+        for key in intact:
+            self._ledger.streams[key].judge(store.streams[key])
+
+
+def simulate(seed: int) -> Report:
+    """Run one session; raises Violation, whose text names the seed."""
+    try:
+        return Session(seed).run()
+    except Violation as violation:
+        raise Violation(f"seed {seed}: {violation}") from violation
