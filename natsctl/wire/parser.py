@@ -53,8 +53,12 @@ class Parser(Framing):
                         append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body[:-1]))
                         index += 2
                         continue
+                    after = self._gather_publish(pieces, index, fields, 1, ops)
+                    if after:
+                        index = after
+                        continue
                 elif 4 <= count <= 5 and line[:5] == b"HPUB ":
-                    after = self._header_publish(pieces, index, fields, ops)
+                    after = self._gather_publish(pieces, index, fields, 2, ops)
                     if after:
                         index = after
                         continue
@@ -65,16 +69,16 @@ class Parser(Framing):
         self._feed_pieces(pieces, index, ops)
         return ops
 
-    def _header_publish(self, pieces: list[bytes], index: int, fields: list[bytes], ops: list[Op]) -> int:
-        """Read a HPUB whose body is complete and return the index after it; 0 where it needs a closer look."""
+    def _gather_publish(self, pieces: list[bytes], index: int, fields: list[bytes], sizes: int, ops: list[Op]) -> int:
+        """Read a PUB (`sizes` 1) or HPUB (2) that is complete, and return the index after it; 0: look closer."""
         size = self._sizes.get(fields[-1], -1)
-        header_size = self._sizes.get(fields[-2], -1)
+        header_size = self._sizes.get(fields[-2], -1) if sizes == 2 else 0
         if not 0 <= header_size <= size or len(pieces[index]) > self.limits.max_control_line:
             return 0
         end, body = gather_body(pieces, index + 1, size)
         if len(body) != size + 1 or body[-1] != CR or end == len(pieces) - 1:
             return 0
-        reply = fields[2] if len(fields) == 5 else b""
+        reply = fields[2] if len(fields) == 3 + sizes else b""
         ops.append((PUB, fields[1], reply, body[:header_size], body[header_size:size]))
         return end + 1
 
