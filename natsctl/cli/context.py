@@ -8,6 +8,7 @@ server may have cut it as stale by then.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -114,6 +115,8 @@ class Session:
             await manager.connection.close()
         if self._manager is None:
             self._manager = await self._connect()
+            gc.freeze()
+            gc.enable()
         return await work(self._manager)
 
     async def _connect(self) -> Manager:

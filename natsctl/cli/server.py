@@ -1,6 +1,7 @@
 """`natsctl server`: the included server as a process of its own."""
 
-import click
+from typing import Any
+
 import typer
 from typer.core import TyperCommand
 
@@ -10,7 +11,7 @@ app = typer.Typer(no_args_is_help=True, help="Runs the included server.")
 class _ReferenceFlags(TyperCommand):
     """A command whose arguments are not this command line's: they follow the reference server's rules."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Hand every argument on as it stands, `--help` and `--version` included."""
         ctx.args = list(args)
         return ctx.args

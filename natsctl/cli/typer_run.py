@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import importlib
 import os
 import signal
@@ -25,9 +27,10 @@ _TERMINATED = 128 + signal.SIGTERM
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """The exit code of a noun's command; raises UsageError and whatever the command raises."""
     typer_main = _import_typer()
-    app = importlib.import_module(f"natsctl.cli.{noun.name}").app
+    app = _narrowed(importlib.import_module(f"natsctl.cli.{noun.name}").app, words)
     command = typer_main.get_group(app) if noun.group else typer_main.get_command(app)
     if noun.raw:
+        gc.enable()
         arguments = list(words)
     else:
         chain = _named(command, words)
@@ -37,12 +40,23 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     if "help" in given:
         arguments.append("--help")
     session = Session(_options(given))
-    if not noun.raw:
-        signal.signal(signal.SIGTERM, _terminate)
+    before = None if noun.raw else signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(command, arguments, f"natsctl {noun.name}", session)
     finally:
         session.close()
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _narrowed(app: Any, words: Sequence[str]) -> Any:
+    """The app with only the command that the first word names, as building the others costs time; or all of it."""
+    for command in app.registered_commands if words else ():
+        if words[0] in (name.strip() for name in (command.name or "").split(",")):
+            narrow = copy.copy(app)
+            narrow.registered_commands = [command]
+            return narrow
+    return app
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
