@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from natsctl.client.backup import Progress as Transferred
     from natsctl.client.manager import Manager
 
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag", show_default=False)
+]
+
 
 def backup(
     ctx: typer.Context,
@@ -45,7 +49,7 @@ def backup(
     chunk, window = _size("--chunk-size", chunk_size), _size("--window-size", window_size)
 
     async def work(manager: Manager) -> Transferred:
-        with shown(progress and not json, _backup_begins, "Received") as step:
+        with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
             return await run_backup(
                 manager,
                 stream,
@@ -85,9 +89,7 @@ def restore(
     progress: Progress = True,
     config: Config = None,
     cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="place in this cluster")] = "",
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag")
-    ] = None,
+    tag: Tags = None,
     replicas: Annotated[int, typer.Option("--replicas", metavar="N", help="number of copies", min=0)] = 0,
     json: Json = False,
 ) -> None:
@@ -105,7 +107,7 @@ def restore(
         return f'Starting restore of Stream "{done.stream}" from file "{source}"'
 
     async def work(manager: Manager) -> Answer[Any]:
-        with shown(progress and not json, begins, "Sent") as step:
+        with shown(begins, "Sent", bar=progress, quiet=json) as step:
             return await run_restore(manager, path, stream=stream, config=changed, on_progress=step)
 
     answer = session_of(ctx).run(work)

@@ -20,12 +20,15 @@ LINE_EVERY_S = 2.0
 
 
 @contextmanager
-def shown(bar: bool, begin: Callable[[Progress], str], verb: str) -> Iterator[OnProgress]:
+def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool) -> Iterator[OnProgress]:
     """A function to call at each step; the first call tells `begin(progress)`.
 
-    With `bar` and a terminal a bar follows, otherwise a line every `LINE_EVERY_S`, beginning with `verb`.
+    With `bar` and a terminal a bar follows, otherwise a line every `LINE_EVERY_S`, beginning with `verb`; with `quiet`
+    nothing is told.
     """
-    if bar and sys.stderr.isatty():
+    if quiet:
+        yield lambda progress: None
+    elif bar and sys.stderr.isatty():
         with _bar(begin) as step:
             yield step
     else:
@@ -56,12 +59,8 @@ def _bar(begin: Callable[[Progress], str]) -> Iterator[OnProgress]:
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr))
-    columns = (
-        TransferSpeedColumn(),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        DownloadColumn(binary_units=True),
-    )
+    sizes = DownloadColumn(binary_units=True)
+    columns = (TransferSpeedColumn(), BarColumn(bar_width=None), TaskProgressColumn(), sizes)
     with RichProgress(*columns, console=console, transient=False) as bars:
         task: TaskID | None = None
 
