@@ -14,7 +14,7 @@ class _ReferenceFlags(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Hand every argument on as it stands, `--help` and `--version` included."""
         ctx.args = list(args)
-        return ctx.args
+        return list(args)
 
 
 @app.command("run", cls=_ReferenceFlags)
