@@ -67,7 +67,11 @@ class JetStreamAccount:
 
     def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
         """Return why the account can not take the new configuration of a stream, or None."""
-        return self._refuse_size(config, max(stream.config.max_bytes, 0)) or self._refuse_overlap(config)
+        return (
+            self._refuse_size(config, max(stream.config.max_bytes, 0))
+            or self._refuse_overlap(config)
+            or _refuse_consumer_limits(stream, config)
+        )
 
     def _refuse_overlap(self, config: StreamConfig) -> ApiError | None:
         return error(10065) if any(self.overlapping(config.subjects, config.name)) else None
@@ -144,3 +148,15 @@ class JetStreamAccount:
             domain=self.engine.options.domain,
             api=ApiStats(total=self.dispatcher.total, errors=self.dispatcher.errors),
         )
+
+
+def _refuse_consumer_limits(stream: Stream, config: StreamConfig) -> ApiError | None:
+    """Return the error where a consumer that exists is beyond the consumer limits of a new configuration."""
+    limits = config.consumer_limits
+    beyond = [
+        name
+        for name, consumer in sorted(stream.consumers.items())
+        if 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+        or 0 < limits.inactive_threshold < consumer.config.inactive_threshold
+    ]
+    return error(10069, err="change to limits violates consumers: " + ", ".join(beyond)) if beyond else None

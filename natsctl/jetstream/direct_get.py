@@ -107,10 +107,12 @@ class DirectGet:
         try:
             if request.multi_last:
                 self._answer_multi(reply, request)
-            elif request.batch > 1 or request.max_bytes > 0:
+            elif request.batch > 1:
                 self._answer_batch(reply, request)
             else:
                 self._answer_one(reply, request)
+        except search.EmptyRequest:
+            self._send(reply, EMPTY_REQUEST)
         except search.BadRequest:
             self._send(reply, BAD_REQUEST)
         except StoreError:
@@ -143,7 +145,7 @@ class DirectGet:
             return
         messages = search.read(self._stream.store, seqs, request)
         left = len(seqs) - len(messages)
-        last_seq = self._send_batch(reply, messages, len(seqs), request.no_hdr)
+        last_seq = self._send_batch(reply, messages, len(seqs), no_hdr=False)
         self._end(reply, left, last_seq, up_to)
 
     def _send_batch(self, reply: bytes, messages: list[StoredMessage], total: int, no_hdr: bool) -> int:

@@ -23,7 +23,7 @@ from natsctl.api.model import Model
 from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream import handlers
 from natsctl.jetstream.client_info import client_info
-from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_object
+from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_structured
 from natsctl.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
@@ -132,11 +132,11 @@ def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
         return None if is_absent(body) else error(10038)
-    if rule is BodyRule.REQUIRED and not body.strip():
+    if rule is BodyRule.REQUIRED and is_absent(body):
         return error(10003)
     if endpoint.request is None or rule is BodyRule.RAW:
         return None
-    if not body.strip() or (rule is BodyRule.OPTIONAL and not is_object(body)):
+    if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
         body = b"{}"
     try:
         request.value = decode(body, endpoint.request, strict=True)

@@ -244,7 +244,7 @@ class Intake:
         stream.count_bytes()
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in waiting if subject]
-            for consumer in tuple(stream.consumers.values()):
+            for consumer in tuple(stream.consumers.values()) if stored else ():
                 consumer.on_messages(stored)
 
     def _send_late(self, durable_seq: int) -> None:

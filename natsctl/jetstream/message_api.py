@@ -8,7 +8,6 @@ from natsctl.api.answers import StreamMsgDeleteAnswer, StreamMsgGetAnswer, Strea
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.messages import StoredMsg
 from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
-from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.jetstream import message_search as search
 from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
@@ -58,6 +57,8 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10109)
     if stream.config.deny_delete:
         return error(10057, err="message delete not permitted")
+    if not wish.seq:
+        return error(10057, err="no message found")
     if wish.seq > stream.store.last_seq:
         return error(10057, err="stream store EOF")
     if not stream.remove(wish.seq, erase=not wish.no_erase):
@@ -76,8 +77,6 @@ def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream.config.deny_purge:
         return error(10110, err="stream purge not permitted")
     if wish.seq and wish.keep:
-        return error(10003)
-    if wish.filter and not is_valid_subject(wish.filter):
         return error(10003)
     filters = Filters((wish.filter.encode(),)) if wish.filter else None
     count = stream.purge(filters, wish.seq, wish.keep)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsctl.api.requests import StreamMsgGetRequest
-from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import is_zero, parse_time
 from natsctl.store.filters import ALL, Filters
 
@@ -15,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class BadRequest(Exception):
-    """Selectors that contradict each other, or none."""
+    """Selectors that contradict each other."""
+
+
+class EmptyRequest(BadRequest):
+    """No selector at all."""
 
 
 def find(store: StreamStore, request: StreamMsgGetRequest) -> StoredMessage | None:
@@ -26,7 +29,7 @@ def find(store: StreamStore, request: StreamMsgGetRequest) -> StoredMessage | No
         return last(store, _filters(request.last_by_subj))
     if not request.next_by_subj and is_zero(request.start_time):
         if not request.seq:
-            raise BadRequest
+            raise EmptyRequest
         return store.get(request.seq)
     return store.next_match(_wanted(request), _start(store, request))
 
@@ -44,7 +47,7 @@ def batch(store: StreamStore, request: StreamMsgGetRequest) -> tuple[list[Stored
     if request.last_by_subj or request.batch < 0:
         raise BadRequest
     if not request.next_by_subj and is_zero(request.start_time) and not request.seq:
-        raise BadRequest
+        raise EmptyRequest
     filters = _wanted(request)
     messages = store.read_from(_start(store, request), filters, request.batch or 1)
     messages = _cut(messages, request.max_bytes)
@@ -54,7 +57,7 @@ def batch(store: StreamStore, request: StreamMsgGetRequest) -> tuple[list[Stored
 
 def multi_last(store: StreamStore, request: StreamMsgGetRequest, most: int) -> tuple[list[int] | None, int]:
     """Return the newest sequence of each matching subject (None: more than `most`) and up to where was looked."""
-    if request.seq or request.last_by_subj or request.next_by_subj or not is_zero(request.start_time):
+    if request.last_by_subj or request.next_by_subj or not is_zero(request.start_time):
         raise BadRequest
     if request.up_to_seq and not is_zero(request.up_to_time):
         raise BadRequest
@@ -64,6 +67,7 @@ def multi_last(store: StreamStore, request: StreamMsgGetRequest, most: int) -> t
     elif not is_zero(request.up_to_time):
         up_to = min(up_to, store.first_seq_at(_time(request.up_to_time)) - 1)
     seqs = store.last_per_subject(_filters(*request.multi_last), up_to) if up_to else []
+    seqs = [seq for seq in seqs if seq >= request.seq]
     return (None if len(seqs) > most else seqs), up_to
 
 
@@ -107,6 +111,4 @@ def _time(text: str | None) -> int:
 
 
 def _filters(*subjects: str) -> Filters:
-    if not all(is_valid_subject(subject) for subject in subjects):
-        raise BadRequest
     return Filters([subject.encode() for subject in subjects])

@@ -24,14 +24,15 @@ _OF_FEATURES_ABSENT: Final = (
 
 
 def read_headers(block: bytes) -> Wish:
-    """Return the headers of a block that a stream looks at, first value each."""
+    """Return the headers of a block that a stream looks at, first value each; one without a value counts as absent."""
     if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
         return {}
     wish: Wish = {}
     for line in block.split(b"\r\n"):
         if line.startswith((b"Nats-", b"Msg-Id:")):
             key, _, value = line.partition(b":")
-            wish.setdefault(key, value.strip())
+            if value := value.strip():
+                wish.setdefault(key, value)
     return wish
 
 

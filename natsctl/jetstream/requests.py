@@ -117,8 +117,8 @@ def is_absent(body: bytes) -> bool:
     return not text or text == b"{}" or (text[:1] == b"{" and not text[1:-1].strip() and text[-1:] == b"}")
 
 
-def is_object(body: bytes) -> bool:
-    """Tell whether a body claims to be a JSON object."""
-    return body.lstrip()[:1] == b"{"
+def is_structured(body: bytes) -> bool:
+    """Tell whether a body claims to be a JSON object or array."""
+    return body.lstrip()[:1] in (b"{", b"[")
 
 

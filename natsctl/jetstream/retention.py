@@ -62,8 +62,10 @@ class Retention:
         if self.removes:
             self._filters = {c: _filters_of(c) for c in self._stream.consumers.values()}
             self._known.clear()
-            if self._interest:
+            if self._interest and self._filters:
                 self._start_sweep()
+            elif self._interest and self._stream.store.messages:
+                self._stream.purge()
 
     # Interest
 

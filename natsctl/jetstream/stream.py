@@ -132,6 +132,8 @@ class Stream:
         """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
         self.dedupe.purging(below_seq)
         count = self.store.purge(filters, below_seq, keep)
+        if below_seq > self.store.last_seq + 1 and filters is None:
+            self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
         if count:
             for consumer in tuple(self.consumers.values()):
                 consumer.on_purged()
@@ -160,11 +162,10 @@ class Stream:
     def state(self) -> StreamState:
         """Return counters and ends of the appended view."""
         store = self.store
-        used = store.last_seq > 0 or store.first_seq > 1
         return StreamState(
             messages=store.messages,
             bytes=store.bytes,
-            first_seq=store.first_seq if used else self.config.first_seq,
+            first_seq=store.first_seq,
             first_ts=format_time(store.first_ts_ns) if store.messages else ZERO_TIME,
             last_seq=store.last_seq,
             last_ts=format_time(store.last_ts_ns) if store.last_ts_ns else ZERO_TIME,

@@ -112,6 +112,8 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = rules.check_update(stream.config, config) or js.refuse_update(stream, config)
     if refusal is not None:
         return refusal
+    if config.sealed:
+        rules.seal(config)
     before = stream.config
     stream.reconfigure(config)
     answer = recast(stream.info(), StreamUpdateAnswer)
@@ -145,7 +147,8 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     page = Paged()
     if wish.subjects_filter:
         counts = stream.store.subjects(Filters((wish.subjects_filter.encode(),)))
-        page = Paged(total=len(counts), offset=_clamped(wish.offset, len(counts)), limit=SUBJECTS_PAGE)
+        if counts:
+            page = Paged(total=len(counts), offset=wish.offset, limit=SUBJECTS_PAGE)
         shown = sorted(counts)[page.offset : page.offset + SUBJECTS_PAGE]
         found.state.subjects = {subject.decode("utf-8", "replace"): counts[subject] for subject in shown}
     return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))

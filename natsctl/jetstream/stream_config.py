@@ -78,12 +78,14 @@ def _corrections(config: StreamConfig, max_window_ns: int) -> Iterator[tuple[str
         # Clients set it on every key-value bucket. Dropped, as a 2.10 server drops a key that it does not know, and
         # visible as absent in the answer; a message that asks for a time to live is refused (10166), never kept longer.
         yield "allow_msg_ttl", False, "allow_msg_ttl must be set to false"
-    if config.sealed:
-        yield "max_age", 0, ""
-        yield "discard", DiscardPolicy.NEW, ""
-        yield "deny_delete", True, ""
-        yield "deny_purge", True, ""
-        yield "allow_rollup_hdrs", False, ""
+
+
+def seal(config: StreamConfig) -> None:
+    """Set what being sealed means."""
+    config.max_age = 0
+    config.discard = DiscardPolicy.NEW
+    config.deny_delete = config.deny_purge = True
+    config.allow_rollup_hdrs = False
 
 
 def check(config: StreamConfig, max_window_ns: int = 0) -> ApiError | None:
@@ -160,8 +162,6 @@ def _check_window(config: StreamConfig, max_window_ns: int) -> ApiError | None:
 
 def _check_subjects(config: StreamConfig) -> ApiError | None:
     subjects = config.subjects
-    if len(set(subjects)) != len(subjects):
-        return invalid("duplicate subjects detected")
     for subject in subjects:
         refusal = _check_subject(config, subject)
         if refusal is not None:
