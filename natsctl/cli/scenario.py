@@ -106,7 +106,7 @@ SCENARIO: tuple[Chapter, ...] = (
             Step("natsctl con next ORDERS DISPATCH", ("order 1", "Acknowledged message")),
             Step("natsctl con next ORDERS DISPATCH", ("order 2", "Acknowledged message")),
             Step("natsctl req '$JS.NEXT.ORDERS.DISPATCH' ''", ("order 3",), included_only=True),
-            Step("natsctl sub monitor.ORDERS --count 2", ("order 3", "order 4"), background=True),
+            Step("natsctl sub monitor.ORDERS --count 4", ("order 3", "order 4"), background=True),
             Step('natsctl pub ORDERS.processed "order 4"', (), joins=True),
         ),
     ),
