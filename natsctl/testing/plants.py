@@ -1,0 +1,166 @@
+"""Faults planted into the store, each one plausible line, to prove that the simulation can fail.
+
+A plant replaces one function of the store while it is active. A simulation that does not notice a plant within
+`SEEDS_MAX` seeds proves nothing about the promise that the plant breaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from natsctl.store import fsck, recovery
+from natsctl.store.commit import Commit
+from natsctl.store.disk import Disk, File
+from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import FileCommit, write_all
+from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.fsck import StreamCheck
+from natsctl.store.journal import Journal
+from natsctl.store.stream import StreamStore
+from natsctl.testing.ledger import Violation
+from natsctl.testing.simdisk import SimDisk
+from natsctl.testing.simulation import simulate
+
+SEEDS_MAX = 400
+
+Patch = contextlib.AbstractContextManager[Any]
+
+
+def _nothing(*arguments: Any, **named: Any) -> None:
+    """Do not do it."""
+
+
+def _ack_before_sync() -> Patch:
+    return mock.patch.object(FileCommit, "_sync", _nothing)
+
+
+def _no_folder_sync() -> Patch:
+    return mock.patch.object(SimDisk, "fsync_dir", _nothing)
+
+
+def _sync_retried() -> Patch:
+    def sync(self: FileCommit, file: File) -> None:
+        for attempt in range(3):
+            try:
+                file.sync()
+                return
+            except OSError:
+                if attempt == 2:
+                    raise
+
+    return mock.patch.object(FileCommit, "_sync", sync)
+
+
+def _short_write_kept() -> Patch:
+    def write_all(file: File, data: bytes, offset: int) -> None:
+        file.pwrite(data, offset)
+
+    return mock.patch("natsctl.store.file_commit.write_all", write_all)
+
+
+def _checksum_skipped() -> Patch:
+    same = mock.patch("natsctl.store.frame.crc32", lambda *_: 0)
+    writer = mock.patch("natsctl.store.file_stream.crc32", lambda *_: 0)
+    stack = contextlib.ExitStack()
+    stack.enter_context(same)
+    stack.enter_context(writer)
+    return stack
+
+
+def _recovery_does_not_write_again() -> Patch:
+    return mock.patch.object(recovery, "_persist_again", _nothing)
+
+
+def _damage_cut_like_a_torn_tail() -> Patch:
+    check_stream = fsck.check_stream
+
+    def forgiving(*arguments: Any) -> StreamCheck:
+        check = check_stream(*arguments)
+        check.damage = [text for text in check.damage if "synced" not in text]
+        return check
+
+    return mock.patch("natsctl.store.store.check_stream", forgiving)
+
+
+def _erasure_skipped() -> Patch:
+    return mock.patch.object(FileCommit, "_erase", _nothing)
+
+
+def _removal_not_recorded() -> Patch:
+    return mock.patch.object(FileStreamStore, "_removing", _nothing)
+
+
+def _floor_not_recorded() -> Patch:
+    return mock.patch.object(FileStreamStore, "_floor_moved", _nothing)
+
+
+def _journal_never_synced() -> Patch:
+    take = Journal.take
+    return mock.patch.object(Journal, "take", lambda self, sync: take(self, False))
+
+
+def _acks_run_ahead_of_the_commit() -> Patch:
+    finish = StreamStore.finish_commit
+
+    def eager(self: StreamStore, commit: Commit, error: StoreError | None = None) -> None:
+        commit.last_seq = self.last_seq
+        finish(self, commit, error)
+
+    return mock.patch.object(StreamStore, "finish_commit", eager)
+
+
+def _metadata_not_written() -> Patch:
+    return mock.patch.object(FileCommit, "_write_meta", _nothing)
+
+
+def _replaced_file_not_synced() -> Patch:
+    def replace_file(disk: Disk, path: str, data: bytes) -> None:
+        file = disk.open(path + ".tmp", create=True)
+        write_all(file, data, 0)
+        file.close()
+        disk.rename(path + ".tmp", path)
+        disk.fsync_dir(path.rpartition("/")[0])
+
+    return mock.patch("natsctl.store.file_commit.replace_file", replace_file)
+
+
+PLANTS: dict[str, Callable[[], Patch]] = {
+    plant.__name__.removeprefix("_"): plant
+    for plant in (
+        _ack_before_sync,
+        _no_folder_sync,
+        _sync_retried,
+        _short_write_kept,
+        _checksum_skipped,
+        _recovery_does_not_write_again,
+        _damage_cut_like_a_torn_tail,
+        _erasure_skipped,
+        _removal_not_recorded,
+        _floor_not_recorded,
+        _journal_never_synced,
+        _acks_run_ahead_of_the_commit,
+        _metadata_not_written,
+        _replaced_file_not_synced,
+    )
+}
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have the store commit the named fault while the context lasts."""
+    with PLANTS[name]():
+        yield
+
+
+def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
+    """The first seed at which the simulation notices the planted fault, None when it never does."""
+    with planted(name):
+        for seed in range(seeds):
+            try:
+                simulate(seed)
+            except Violation:
+                return seed
+    return None

@@ -1,0 +1,28 @@
+"""The store keeps its promises under random disasters, and the simulation that says so can fail."""
+
+from dataclasses import asdict
+
+import pytest
+
+from natsctl.testing.plants import PLANTS, caught_at
+from natsctl.testing.simulation import simulate
+
+SEEDS = 300
+
+
+def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
+    reports = [simulate(seed) for seed in range(SEEDS)]
+    assert sum(report.kills for report in reports) > SEEDS
+    assert sum(report.power_losses for report in reports) > SEEDS
+    assert sum(report.disk_faults for report in reports) > SEEDS // 4
+    assert sum(report.acks for report in reports) > 50 * SEEDS
+    assert sum(report.platter_checks for report in reports) > SEEDS // 2
+
+
+def test_a_seed_reproduces_its_session() -> None:
+    assert asdict(simulate(769)) == asdict(simulate(769))
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_planted_fault_is_noticed(name: str) -> None:
+    assert caught_at(name) is not None
