@@ -230,6 +230,7 @@ class Consumer:
         """Journal what changed, and answer double acks once it is durable."""
         if self.log.acked:
             self.state.last_ack_ns = self.now_ns()
+            self.state.floor()
             if self.stream.retention.removes:
                 self.stream.retention.acked(self.log.acked)
         self.journal.changed(self)
@@ -309,6 +310,10 @@ class Consumer:
     def on_purged(self) -> None:
         """Take note that many messages left the stream at once."""
         self._forget_missing()
+        behind = self.stream.store.first_seq - 1
+        if behind > self.state.delivered_sseq:
+            self.state.skip_to(behind)
+            self.log.skipped(behind)
         self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
 
@@ -317,7 +322,7 @@ class Consumer:
         self.stop(deleted=True)
 
     def _forget_missing(self) -> None:
-        """Drop pending entries whose messages are gone, and skip what lies before the stream's first message."""
+        """Drop pending entries whose messages are gone."""
         store, state = self.stream.store, self.state
         first_seq = store.first_seq
         next_seq = store.next_seq
@@ -327,9 +332,6 @@ class Consumer:
             self.redelivery.forget(seq)
         if gone:
             self.log.forgotten(gone)
-        if first_seq - 1 > state.delivered_sseq:
-            state.skip_to(first_seq - 1)
-            self.log.skipped(first_seq - 1)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         self.delivery.on_request(subject, reply, header, payload, origin)

@@ -46,7 +46,7 @@ class Acks:
             return
         consumer = self._consumer
         if payload in PLAIN:
-            if self._simple and not consumer.state.redelivered:
+            if self._simple and not consumer.state.first_ns and not consumer.redelivery.queued:
                 if consumer.state.pending.pop(sseq, None) is not None:
                     consumer.log.acked.append(sseq)
             else:
@@ -112,5 +112,5 @@ class Acks:
     def _sample(self, sseq: int, entry: tuple[int, int]) -> None:
         consumer = self._consumer
         if self._percent >= 100 or consumer.engine.rng.random() * 100 < self._percent:
-            since = consumer.now_ns() - entry[1]
+            since = consumer.now_ns() - consumer.state.first_delivery_ns(sseq)
             consumer.events.sample(sseq, entry[0], consumer.state.deliveries(sseq), since)

@@ -97,7 +97,9 @@ class Retry:
             self.redelivery.forget(sseq)
             self.delay(sseq, delay_ns - wait_ns)
         else:
-            consumer.log.touched(sseq, consumer.now_ns() - wait_ns)
+            due_ns = consumer.now_ns() - wait_ns
+            consumer.state.touch(sseq, due_ns)
+            consumer.log.touched(sseq, due_ns)
             self.redelivery.enqueue(sseq)
 
     def message_gone(self, sseq: int, reason: str) -> None:

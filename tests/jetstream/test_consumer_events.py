@@ -1,0 +1,97 @@
+"""Advisories and ack samples."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.testing.jet import Jet
+
+
+@pytest.fixture
+def jet() -> Jet:
+    jet = Jet()
+    jet.stream()
+    return jet
+
+
+def test_creation_and_deletion_are_told(jet: Jet) -> None:
+    created = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.CREATED.S.C")
+    deleted = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.DELETED.S.*")
+    jet.consumer()
+    jet.consumer()
+    jet.api("CONSUMER.DELETE.S.C")
+    (made,) = jet.heard(created)
+    assert list(made.json()) == ["type", "id", "timestamp", "stream", "consumer", "action"]
+    assert made.json()["type"] == "io.nats.jetstream.advisory.v1.consumer_action"
+    assert made.json()["action"] == "create"
+    assert [m.json()["action"] for m in jet.heard(deleted)] == ["delete"]
+
+
+def test_an_expired_ephemeral_is_told_as_deleted(jet: Jet) -> None:
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.DELETED.S.>")
+    name = jet.ephemeral()["name"]
+    jet.advance(10)
+    assert [m.json()["consumer"] for m in jet.heard(heard)] == [name]
+
+
+def test_naks_are_told(jet: Jet) -> None:
+    jet.consumer()
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.S.C")
+    jet.publish("0", "1")
+    messages = jet.pull(b"2")
+    jet.ack(messages[1], b"-NAK")
+    body = jet.heard(heard)[0].json()
+    assert body["type"] == "io.nats.jetstream.advisory.v1.nak"
+    assert (body["consumer_seq"], body["stream_seq"], body["deliveries"]) == (2, 2, 1)
+
+
+def test_terminations_are_told_with_their_reason(jet: Jet) -> None:
+    jet.consumer()
+    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    jet.publish("1", "2")
+    one, two = jet.pull(b"2")
+    jet.ack(one, b"+TERM no such order")
+    jet.ack(two, b"+TERM")
+    first, second = (m.json() for m in jet.heard(heard))
+    assert (first["reason"], first["stream_seq"], first["deliveries"]) == ("no such order", 1, 1)
+    assert "reason" not in second
+
+
+def test_every_ack_is_sampled_at_100_percent(jet: Jet) -> None:
+    jet.consumer(sample_freq="100%")
+    heard = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
+    legacy = jet.listen("$JS.EVENT.METRIC.CONSUMER_ACK.S.C")
+    jet.publish("1", "2")
+    messages = jet.pull(b"2")
+    jet.advance(1.5)
+    for message in messages:
+        jet.ack(message)
+    first, second = (m.json() for m in jet.heard(heard))
+    assert first["type"] == "io.nats.jetstream.metric.v1.consumer_ack"
+    assert (first["stream"], first["consumer"]) == ("S", "C")
+    assert (first["consumer_seq"], first["stream_seq"], first["deliveries"]) == (1, 1, 1)
+    assert first["ack_time"] == 1_500_000_000
+    assert second["stream_seq"] == 2
+    assert len(jet.heard(legacy)) == 2
+
+
+def test_ack_time_counts_from_the_first_delivery(jet: Jet) -> None:
+    jet.consumer(sample_freq="100", ack_wait=1_000_000_000)
+    heard = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
+    jet.publish("1")
+    jet.pull()
+    jet.advance(2)
+    (again,) = jet.pull()
+    jet.advance(0.5)
+    jet.ack(again)
+    body = jet.heard(heard)[0].json()
+    assert (body["deliveries"], body["ack_time"]) == (2, 2_500_000_000)
+
+
+def test_a_share_of_acks_is_sampled(jet: Jet) -> None:
+    jet.consumer(sample_freq="30")
+    heard = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
+    jet.publish_many(500)
+    for message in jet.pull(b"500"):
+        jet.ack(message)
+    assert 90 < len(jet.heard(heard)) < 210

@@ -1,0 +1,127 @@
+"""Random lives of consumers: counters stay exact, and a crash changes nothing that matters."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet, numbers
+from natsctl.testing.machine import Message
+
+SUBJECTS = ("s.a", "s.b", "s.c.1", "s.c.2")
+CONFIGS = (
+    {"ack_wait": 3 * SECOND},
+    {"ack_wait": 3 * SECOND, "filter_subject": "s.c.*", "max_deliver": 3},
+    {"filter_subjects": ["s.a", "s.c.>"], "backoff": [SECOND, 2 * SECOND], "max_ack_pending": 5},
+    {"ack_policy": "all", "ack_wait": 2 * SECOND},
+    {"ack_policy": "none"},
+    {"deliver_policy": "last_per_subject", "filter_subject": "s.>", "ack_wait": 2 * SECOND},
+)
+PAYLOADS = (b"", b"+ACK", b"+ACK", b"-NAK", b"-NAK 1s", b"+WPI", b"+TERM")
+
+
+class Life:
+    """One random life of a stream and its consumers."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.jet = Jet()
+        limits = self.rng.choice(({}, {"max_msgs": 40}, {"max_msgs_per_subject": 3}))
+        self.jet.stream(**limits)
+        self.jet.publish("0", "0", subject="s.c.1")
+        self.names = [f"C{index}" for index in range(len(CONFIGS))]
+        for name, config in zip(self.names, CONFIGS, strict=True):
+            self.jet.consumer(name, **config)
+        self.unacked: list[tuple[str, Message]] = []
+
+    def step(self) -> None:
+        """Do one thing."""
+        rng, jet = self.rng, self.jet
+        often = ("publish", "pull", "ack")
+        action = rng.choice((*often, *often, "ack", "time", "delete", "purge", "hold"))
+        name = rng.choice(self.names)
+        if action == "publish":
+            for _ in range(rng.randint(1, 6)):
+                jet.publish("x", subject=rng.choice(SUBJECTS))
+        elif action == "pull":
+            got = jet.pull({"batch": rng.randint(1, 8), "no_wait": True}, name=name)
+            self.unacked += [(name, m) for m in got if not m.status]
+        elif action == "ack" and self.unacked:
+            _, message = self.unacked.pop(rng.randrange(len(self.unacked)))
+            assert len(jet.double_ack(message, rng.choice(PAYLOADS))) == 1
+        elif action == "time":
+            jet.advance(rng.random() * 2)
+        elif action == "delete":
+            jet.api("STREAM.MSG.DELETE.S", {"seq": rng.randint(1, 60)})
+        elif action == "purge" and rng.random() < 0.2:
+            jet.api("STREAM.PURGE.S", rng.choice(({}, {"filter": "s.a"}, {"keep": 2}, {"seq": 12})))
+        elif action == "hold":
+            jet.machine.hold_commits = True
+            jet.publish(*"xyz", subject=rng.choice(SUBJECTS))
+            jet.machine.hold_commits = False
+            jet.machine.settle()
+
+    def check(self) -> None:
+        """Compare every counter with what the store says."""
+        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        for name in self.names:
+            consumer, counts = stream.consumers[name], self.jet.counts(name)
+            pending = counts["pending"]
+            consumer.undelivered.recount()
+            assert pending == consumer.undelivered.count, name
+            state = consumer.state
+            assert counts["ack_pending"] == len(state.pending)
+            floor = counts["floor"]
+            if state.pending:
+                assert floor == (min(e[0] for e in state.pending.values()) - 1, min(state.pending) - 1)
+            else:
+                assert floor == counts["delivered"]
+            assert list(state.pending) == sorted(state.pending)
+
+    def crash(self) -> None:
+        """End the process and compare what comes back."""
+        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        before = {name: (self.jet.counts(name), stream.consumers[name].state.encode()) for name in self.names}
+        self.jet = Jet(self.jet.machine.restarted())
+        stream = self.jet.machine.engine.accounts["$G"].streams["S"]
+        for name in self.names:
+            counts, state = before[name]
+            assert self.jet.counts(name) == counts | {"waiting": 0}, name
+            assert stream.consumers[name].state.encode() == state, name
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_counters_are_exact_and_survive_crashes(seed: int) -> None:
+    life = Life(seed)
+    for index in range(120):
+        life.step()
+        if index % 3 == 0:
+            life.check()
+        if index % 40 == 39:
+            life.crash()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_message_is_delivered_until_it_is_acked_and_never_after(seed: int) -> None:
+    rng = random.Random(seed)
+    jet = Jet()
+    jet.stream()
+    jet.consumer(ack_wait=SECOND, max_ack_pending=20)
+    jet.publish_many(200)
+    acked: set[int] = set()
+    while len(acked) < 200:
+        for message in jet.pull({"batch": 10, "no_wait": True}):
+            if message.status:
+                continue
+            sseq = numbers(message)[1]
+            assert sseq not in acked
+            if rng.random() < 0.7:
+                jet.double_ack(message)
+                acked.add(sseq)
+            elif rng.random() < 0.5:
+                jet.ack(message, b"-NAK")
+        if rng.random() < 0.1:
+            jet = Jet(jet.machine.restarted())
+        jet.advance(0.4)
+    assert jet.counts() | {"ack_pending": 0, "pending": 0} == jet.counts()
