@@ -89,13 +89,14 @@ class Store:
         self._lock = self._disk.lock("LOCK")
         report = RecoveryReport()
         self._open_layout()
-        witnessed, report.clean_stop, note = read_witness(self._disk)
-        if note:
-            report.notes.append(note)
+        testimony = read_witness(self._disk)
+        witnessed, report.clean_stop = testimony.entries, testimony.clean_stop
+        if testimony.note:
+            report.notes.append(testimony.note)
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
         trashed = {int(m[1]) for name in gone if (m := _FOLDER.match(name))}
         checks = self._check_all(witnessed, report)
-        self._next_id = 1 + max((*trashed, *witnessed, *checks), default=0)
+        self._next_id = 1 + max((testimony.highest_id, *trashed, *checks))
         for stream_id, entry in witnessed.items():
             if stream_id not in checks and stream_id not in trashed:
                 self._refuse(f"s{stream_id:06d}", f"streams/s{stream_id:06d} is missing", stream_id, entry, report)
@@ -109,7 +110,7 @@ class Store:
             self._recover(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
-        commit = self._witness.anew()
+        commit = self._witness.anew(self._next_id - 1)
         commit.run()
         self._witness.finish_commit(commit)
         self._trash.add(gone)
@@ -226,7 +227,7 @@ class Store:
         self._lock = None
 
     def _witness_stop(self) -> None:
-        commit = self._witness.final()
+        commit = self._witness.final(self._next_id - 1)
         try:
             commit.run()
         except OSError as error:

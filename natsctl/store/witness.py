@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from natsctl.store import frame
 from natsctl.store.commit import Commit, Committable
@@ -23,10 +24,19 @@ COMPACT_BYTES = 1024 * 1024
 """The file is written anew when it has grown this much beyond its last rewrite."""
 
 
-def read_witness(disk: Disk) -> tuple[dict[int, WitnessEntry], bool, str]:
-    """Return the newest entry of each stream, whether the last stop was clean, and a note when it is damaged."""
+class Testimony(NamedTuple):
+    """What the file says: the newest entry of each stream, the highest stream id ever given, how the last run ended."""
+
+    entries: dict[int, WitnessEntry]
+    highest_id: int = 0
+    clean_stop: bool = False
+    note: str = ""
+
+
+def read_witness(disk: Disk) -> Testimony:
+    """Return what the witness says; nothing when there is none."""
     if not disk.exists(PATH):
-        return {}, False, ""
+        return Testimony({})
     file = disk.open_read(PATH)
     try:
         data = file.pread(file.size(), 0)
@@ -34,8 +44,9 @@ def read_witness(disk: Disk) -> tuple[dict[int, WitnessEntry], bool, str]:
         file.close()
     scan = frame.scan(data, len(data), SubjectTable())
     entries: dict[int, WitnessEntry] = {}
-    clean = False
+    clean, highest = False, 0
     for record in scan.records:
+        highest = max(highest, record.seq)
         clean = record.kind == frame.CLEAN
         if record.kind == frame.WITNESS:
             entry = WitnessEntry(*ENTRY.unpack(record.payload))
@@ -43,7 +54,7 @@ def read_witness(disk: Disk) -> tuple[dict[int, WitnessEntry], bool, str]:
         elif record.kind == frame.GONE_STREAM:
             entries.pop(record.seq, None)
     note = "" if scan.head is not None and not scan.gaps else "WITNESS is torn or damaged: its valid part is used"
-    return entries, clean and not scan.gaps, note
+    return Testimony(entries, highest, clean and not scan.gaps, note)
 
 
 class WitnessCommit(Commit):
@@ -88,6 +99,7 @@ class Witness:
         self._file: File | None = None
         self._size = 0
         self._compact_at = 0
+        self._highest = 0
         self._in_flight = False
         self._failed = False
         self.changed: dict[int, Callable[[], WitnessEntry]] = {}
@@ -109,19 +121,24 @@ class Witness:
         self._in_flight = True
         return self._take(b"")
 
-    def final(self) -> WitnessCommit:
+    def final(self, highest_id: int) -> WitnessCommit:
         """Return the commit of everything and the mark of a clean stop."""
         self._compact_at = 0
-        return self._take(frame.encode(frame.CLEAN, 0, 0, 0, self._head.salt, b""))
+        self._highest = highest_id
+        return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""))
 
-    def anew(self) -> WitnessCommit:
+    def anew(self, highest_id: int) -> WitnessCommit:
         """Return the commit that writes the whole file, at start-up."""
         self._compact_at = 0
-        return self._take(frame.encode(frame.OPENED, 0, 0, 0, self._head.salt, b""))
+        self._highest = highest_id
+        return self._take(frame.encode(frame.OPENED, highest_id, 0, 0, self._head.salt, b""))
 
     def _take(self, tail: bytes) -> WitnessCommit:
         salt = self._head.salt
         anew = self._size >= self._compact_at
+        self._highest = max((self._highest, *self.changed, *self.gone))
+        if anew and not tail:
+            tail = frame.encode(frame.OPENED, self._highest, 0, 0, salt, b"")
         entries = list(self._everything()) if anew else [entry() for entry in self.changed.values()]
         data = b"".join(frame.encode(frame.WITNESS, e.stream_id, 0, 0, salt, ENTRY.pack(*e)) for e in entries)
         if not anew:
