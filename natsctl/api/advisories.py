@@ -200,13 +200,14 @@ class SnapshotCreate(Event, tag_field="type", tag=TYPE_PREFIX + "snapshot_create
 
 
 class SnapshotComplete(Event, tag_field="type", tag=TYPE_PREFIX + "snapshot_complete"):
-    """A snapshot ended, well or not."""
+    """A snapshot ended; `error` says why when it failed."""
 
     stream: str = field(default_factory=blank)
     start: Time = field(default_factory=zero_time)
     end: Time = field(default_factory=zero_time)
     client: ClientInfo | None = None
     domain: str = ""
+    error: str = ""
 
     def subject(self) -> str:
         """Return where it is published."""
@@ -232,9 +233,9 @@ class RestoreComplete(Event, tag_field="type", tag=TYPE_PREFIX + "restore_comple
     start: Time = field(default_factory=zero_time)
     end: Time = field(default_factory=zero_time)
     bytes: Int64 = field(default_factory=zero)
-    error: str = ""
     client: ClientInfo | None = None
     domain: str = ""
+    error: str = ""
 
     def subject(self) -> str:
         """Return where it is published."""

@@ -12,6 +12,7 @@ from natsctl.api.stream import StreamConfig
 class _Record(msgspec.Struct):
     created_ns: int
     config: StreamConfig
+    restoring: bool = False
 
 
 _encode = msgspec.json.encode
@@ -24,13 +25,15 @@ class StreamMeta:
 
     created_ns: int
     config: StreamConfig
+    restoring: bool = False
+    """The stream is not whole yet; a server that finds it so at its start throws it away."""
 
     def encode(self) -> bytes:
         """Return the bytes that the store keeps."""
-        return _encode(_Record(self.created_ns, self.config))
+        return _encode(_Record(self.created_ns, self.config, self.restoring))
 
     @classmethod
     def decode(cls, raw: bytes) -> StreamMeta:
         """Return what `encode` wrote; raises msgspec.MsgspecError for anything else."""
         record = _decoder.decode(raw)
-        return cls(record.created_ns, record.config)
+        return cls(record.created_ns, record.config, record.restoring)

@@ -1,0 +1,47 @@
+"""Between a consumer's living state and what archives keep of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.jetstream.archive import ArchivedConsumer, ArchiveFault, Progress
+from natsctl.jetstream.consumer_state import ConsumerState
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumer import Consumer
+
+
+def archived(consumer: Consumer) -> ArchivedConsumer:
+    """Return a consumer as it is now."""
+    return ArchivedConsumer(consumer.name, consumer.config, progress_of(consumer.state), consumer.created_ns)
+
+
+def progress_of(state: ConsumerState) -> Progress:
+    """Return how far a consumer is."""
+    floor = state.floor()
+    return Progress(
+        state.delivered_cseq,
+        state.delivered_sseq,
+        floor.consumer_seq,
+        floor.stream_seq,
+        dict(state.pending),
+        dict(state.redelivered),
+    )
+
+
+def state_of(progress: Progress) -> ConsumerState:
+    """Return the state of a consumer that continues there. Raises ArchiveFault for what can not be.
+
+    The ack floor follows from what is pending, as always.
+    """
+    state = ConsumerState(progress.delivered_sseq + 1)
+    state.delivered_cseq = progress.delivered_cseq
+    last_cseq = 0
+    for sseq, (cseq, ts_ns) in sorted(progress.pending.items()):
+        if not last_cseq < cseq <= progress.delivered_cseq or not 0 < sseq <= progress.delivered_sseq:
+            raise ArchiveFault(f"message {sseq} is pending, but was never delivered")
+        last_cseq = cseq
+        state.pending[sseq] = (cseq, max(ts_ns, 0))
+        state.order.append(sseq)
+    state.redelivered.update({sseq: count for sseq, count in progress.redelivered.items() if count > 0})
+    return state
