@@ -1,0 +1,218 @@
+"""JetStream behind the shell: group commit, back-pressure, restarts, what a failing disk does to the process."""
+
+import asyncio
+import errno
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.server import shell
+from natsctl.server.instance import ServerInstance, StoreInUse
+from natsctl.server.options import ServerOptions
+from natsctl.store.disk import PosixFile
+from natsctl.testing.rawclient import RawClient
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def options(folder: Path) -> ServerOptions:
+    return ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=folder)
+
+
+async def api(client: RawClient, verb: str, **body: object) -> dict[str, Any]:
+    _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"")
+    value: dict[str, Any] = json.loads(answer)
+    assert "error" not in value, value
+    return value
+
+
+async def add(client: RawClient, name: str, **more: object) -> None:
+    await api(client, f"STREAM.CREATE.{name}", name=name, subjects=[f"{name}.>"], **more)
+
+
+class Acks:
+    """Counts the acks of asynchronous publishes, and keeps what was no plain ack."""
+
+    def __init__(self, client: RawClient, name: bytes) -> None:
+        self.client, self.inbox, self.sent, self.seqs = client, b"_INBOX.acks." + name, 0, list[int]()
+        self.others: list[dict[str, Any]] = []
+        self.changed = asyncio.Event()
+        client.subscribe(self.inbox + b".*", self._acked)
+
+    def _acked(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        answer = json.loads(payload)
+        if "error" in answer:
+            self.others.append(answer)
+        else:
+            self.seqs.append(answer["seq"])
+        self.changed.set()
+
+    def publish(self, subject: bytes, payload: bytes) -> None:
+        self.sent += 1
+        self.client.publish(subject, payload, b"%s.%d" % (self.inbox, self.sent))
+
+    async def all(self, seconds: float = 10) -> None:
+        async with asyncio.timeout(seconds):
+            while len(self.seqs) + len(self.others) < self.sent:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class SlowDisk:
+    """Holds every sync until it is let go, or for one stream's folder only."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.held: set[PosixFile] = set()
+        self.error: OSError | None = None
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    """A gate in front of the real `sync`: files in `held` wait for it."""
+    gate = SlowDisk()
+    sync = PosixFile.sync
+
+    def gated(file: PosixFile) -> None:
+        if file in gate.held:
+            if gate.error is not None:
+                raise gate.error
+            gate.open.wait(20)
+        sync(file)
+
+    monkeypatch.setattr(PosixFile, "sync", gated)
+    yield gate
+    gate.open.set()
+
+
+def log_file(server: ServerInstance, name: str) -> PosixFile:
+    """Return the open segment of a stream."""
+    assert server.store is not None
+    file = server.store.streams[f"$G/{name}"]._index.active.body.writer  # type: ignore[attr-defined,union-attr]
+    assert isinstance(file, PosixFile)
+    return file
+
+
+async def test_what_was_acked_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "S")
+        acks = Acks(client, b"s")
+        for number in range(3000):
+            acks.publish(b"S.%d" % (number % 7), b"%d" % number)
+        await acks.all()
+        assert acks.seqs == list(range(1, 3001))
+        await client.close()
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        state = (await api(client, "STREAM.INFO.S"))["state"]
+        assert (state["messages"], state["first_seq"], state["last_seq"]) == (3000, 1, 3000)
+        await client.close()
+
+
+async def test_a_stop_answers_what_was_read(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "S")
+        acks = Acks(client, b"s")
+        for _ in range(500):
+            acks.publish(b"S.x", b"payload")
+        await asyncio.sleep(0.05)
+        await server.stop()
+        await asyncio.wait_for(client.closed.wait(), 5)
+        acked = len(acks.seqs)
+        assert acked == 500
+
+
+async def test_a_second_server_on_the_same_store_is_refused(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)):
+        with pytest.raises(StoreInUse, match="in use"):
+            await ServerInstance(options(tmp_path)).start()
+
+
+async def test_a_memory_stream_is_acked_without_a_disk(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "M", storage="memory")
+        acks = Acks(client, b"m")
+        for _ in range(100):
+            acks.publish(b"M.x", b"")
+        await acks.all()
+        await client.close()
+
+
+async def test_a_slow_sync_of_one_stream_leaves_others_alone_and_pauses_its_publishers(
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "WAITING_ACKS", 100)
+    async with ServerInstance(options(tmp_path)) as server:
+        setup = await RawClient.connect(server.url)
+        await add(setup, "SLOW")
+        await add(setup, "QUICK")
+        await setup.request(b"SLOW.first", b"")
+        await setup.request(b"QUICK.first", b"")
+        disk.held = {log_file(server, "SLOW")}
+        disk.open.clear()
+        flooding, other = await RawClient.connect(server.url), await RawClient.connect(server.url)
+        flood, calm = Acks(flooding, b"flood"), Acks(other, b"calm")
+        for _ in range(200):
+            for _ in range(100):
+                flood.publish(b"SLOW.x", b"x" * 1000)
+            await asyncio.sleep(0)
+        for _ in range(50):
+            calm.publish(b"QUICK.x", b"")
+        await calm.all()
+        assert flood.seqs == []
+        stream = server.store.streams["$G/SLOW"] if server.store else None
+        assert stream is not None
+        assert stream.last_seq < 15_000
+        disk.open.set()
+        await flood.all()
+        assert flood.seqs == list(range(2, 20_002))
+        for client in (setup, flooding, other):
+            await client.close()
+
+
+async def test_large_messages_are_bounded_by_their_bytes(tmp_path: Path, disk: SlowDisk) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "S")
+        await client.request(b"S.first", b"")
+        disk.held = {log_file(server, "S")}
+        disk.open.clear()
+        acks = Acks(client, b"s")
+        for _ in range(100):
+            acks.publish(b"S.x", b"x" * 1_000_000)
+        await asyncio.sleep(0.5)
+        stream = server.store.streams["$G/S"] if server.store else None
+        assert stream is not None
+        assert stream.last_seq < 60
+        disk.open.set()
+        await acks.all()
+        await client.close()
+
+
+async def test_after_a_failed_sync_the_stream_refuses_and_others_go_on(tmp_path: Path, disk: SlowDisk) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "BAD")
+        await add(client, "GOOD")
+        await client.request(b"BAD.first", b"")
+        disk.held, disk.error = {log_file(server, "BAD")}, OSError(errno.EIO, "Input/output error")
+        bad, good = Acks(client, b"bad"), Acks(client, b"good")
+        for _ in range(20):
+            bad.publish(b"BAD.x", b"")
+            good.publish(b"GOOD.x", b"")
+        await bad.all()
+        await good.all()
+        assert bad.seqs == []
+        assert {answer["error"]["code"] for answer in bad.others} == {503}
+        assert len(good.seqs) == 20
+        assert server.store is not None
+        assert not server.store.healthy
+        await client.close()
