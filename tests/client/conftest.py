@@ -1,0 +1,93 @@
+"""A server of a few lines that refuses, stays silent or hangs up where a test wants it to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+INFO: dict[str, Any] = {
+    "server_id": "FAKE",
+    "version": "2.10.29",
+    "max_payload": 1048576,
+    "headers": True,
+    "client_id": 7,
+    "proto": 1,
+}
+
+
+class FakeServer:
+    """Speaks enough of the protocol.
+
+    A publish on `refused` gets a permissions violation, one on `answers` an answer, one on `fatal` ends the connection.
+    """
+
+    def __init__(self, **info: Any) -> None:
+        self.info = {**INFO, **info}
+        self.refused: set[str] = set()
+        self.answers: dict[str, bytes] = {}
+        self.fatal: set[str] = set()
+        self.login_error = ""
+        self.connects: list[dict[str, Any]] = []
+        self.published: list[tuple[str, bytes]] = []
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FakeServer]:
+        """Listen on a free port of this host."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps(self.info).encode() + b"\r\n")
+        inboxes: dict[str, str] = {}
+        try:
+            while line := await reader.readline():
+                verb, *words = line.decode().split()
+                if verb == "CONNECT":
+                    self.connects.append(json.loads(line.partition(b" ")[2]))
+                    if self.login_error:
+                        writer.write(f"-ERR '{self.login_error}'\r\n".encode())
+                        break
+                elif verb == "PING":
+                    writer.write(b"PONG\r\n")
+                elif verb == "SUB":
+                    if words[0] in self.refused:
+                        writer.write(f"-ERR 'Permissions Violation for Subscription to \"{words[0]}\"'\r\n".encode())
+                    inboxes[words[0]] = words[-1]
+                elif verb in ("PUB", "HPUB"):
+                    body = await reader.readexactly(int(words[-1]) + 2)
+                    if not self._published(words, body[:-2], inboxes, writer):
+                        break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def _published(self, words: list[str], body: bytes, inboxes: dict[str, str], writer: asyncio.StreamWriter) -> bool:
+        subject = words[0]
+        self.published.append((subject, body))
+        if subject in self.fatal:
+            return False
+        if subject in self.refused:
+            writer.write(f"-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n".encode())
+        elif subject in self.answers:
+            reply = words[1]
+            sid = next(sid for inbox, sid in inboxes.items() if reply.startswith(inbox.rstrip("*")))
+            answer = self.answers[subject]
+            writer.write(b"MSG %b %b %d\r\n%b\r\n" % (reply.encode(), sid.encode(), len(answer), answer))
+        return True
+
+
+@pytest.fixture
+def fake() -> FakeServer:
+    """A fake server that is not yet running."""
+    return FakeServer()

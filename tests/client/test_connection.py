@@ -1,0 +1,165 @@
+"""The connection: failures told by who must act, nothing waited for in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import NotAuthorised, Unreachable, UsageError
+from natsctl.client.connection import Connection
+from natsctl.client.dial import NobodyListens, connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.client.trace import Tracer
+
+
+async def _connect(url: str, timeout_s: float = 5.0, **settings: Any) -> Connection:
+    target = resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"})
+    return await connect(target, name="test")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_nobody_listening_is_told_at_once() -> None:
+    with pytest.raises(NobodyListens, match="nobody listens"):
+        await _connect(f"127.0.0.1:{_free_port()}")
+
+
+async def test_a_server_that_says_nothing_is_unreachable_within_the_timeout() -> None:
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        with pytest.raises(Unreachable, match=r"within 0\.2s"):
+            await _connect(f"127.0.0.1:{port}", 0.2)
+
+
+async def test_the_next_address_is_tried_when_one_fails(fake: Any) -> None:
+    async with fake.running(), await _connect(f"127.0.0.1:{_free_port()},{fake.url}") as connection:
+        assert connection.url == fake.url
+
+
+async def test_a_refused_login_is_not_authorised_and_shows_no_secret(fake: Any) -> None:
+    fake.login_error = "Authorization Violation"
+    async with fake.running():
+        with pytest.raises(NotAuthorised) as raised:
+            await _connect(fake.url, user="ann", password="secret")
+    assert "secret" not in str(raised.value)
+    assert raised.value.exit_code == 6
+    assert (fake.connects[0]["user"], fake.connects[0]["pass"]) == ("ann", "secret")
+
+
+async def test_a_user_without_password_is_a_token(fake: Any) -> None:
+    async with fake.running(), await _connect(fake.url, user="s3cr3t"):
+        pass
+    fake.info["auth_required"] = True
+    async with fake.running(), await _connect(fake.url, user="s3cr3t"):
+        pass
+    assert fake.connects[-1]["auth_token"] == "s3cr3t"
+
+
+async def test_a_refused_request_subject_fails_at_once_instead_of_timing_out(fake: Any) -> None:
+    fake.refused.add("$JS.API.STREAM.INFO.ORDERS")
+    async with fake.running(), await _connect(fake.url) as connection:
+        before = time.monotonic()
+        with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
+            await Manager(connection).stream_info("ORDERS")
+        assert time.monotonic() - before < 2.0
+
+
+async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:
+    fake.refused.add("secret.subject")
+    async with fake.running(), await _connect(fake.url) as connection:
+        await connection.publish("secret.subject", b"x")
+        with pytest.raises(NotAuthorised):
+            await connection.flush()
+
+
+async def test_a_refused_subscription_fails_its_reader(fake: Any) -> None:
+    fake.refused.add("Secret.>")
+    async with fake.running(), await _connect(fake.url) as connection:
+        subscription = await connection.subscribe("Secret.>")
+        with pytest.raises(NotAuthorised, match=r"subscribe to Secret\.>"):
+            await subscription.next(2.0)
+
+
+async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
+    fake.fatal.add("bye")
+    async with fake.running(), await _connect(fake.url) as connection:
+        subscription = await connection.subscribe("news")
+        with pytest.raises(Unreachable, match="lost"):
+            await connection.request("bye")
+        with pytest.raises(Unreachable, match="lost"):
+            await subscription.next(2.0)
+        with pytest.raises(Unreachable, match="lost"):
+            await connection.publish("more")
+
+
+async def test_no_answer_is_unreachable_after_the_timeout(fake: Any) -> None:
+    async with fake.running(), await _connect(fake.url) as connection:
+        with pytest.raises(Unreachable, match=r"no answer on nobody within 0\.1s"):
+            await connection.request("nobody", timeout_s=0.1)
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB x 0"])
+async def test_a_subject_cannot_carry_protocol(fake: Any, subject: str) -> None:
+    async with fake.running(), await _connect(fake.url) as connection:
+        with pytest.raises(UsageError, match="invalid subject"):
+            await connection.publish(subject)
+
+
+async def test_a_message_over_the_servers_limit_is_refused_here(fake: Any) -> None:
+    fake.info["max_payload"] = 8
+    async with fake.running(), await _connect(fake.url) as connection:
+        with pytest.raises(UsageError, match="at most 8"):
+            await connection.publish("a", b"123456789")
+
+
+async def test_tls_that_was_asked_for_and_is_not_there_is_refused(fake: Any) -> None:
+    async with fake.running():
+        with pytest.raises(Unreachable, match="does not offer TLS"):
+            await _connect(fake.url.replace("nats://", "tls://"))
+
+
+async def test_trace_shows_requests_and_answers_and_no_login(fake: Any) -> None:
+    shown = io.StringIO()
+    fake.answers["$JS.API.INFO"] = b'{"memory":0}'
+    fake.info["auth_required"] = True
+    async with fake.running(), await _connect(fake.url, user="ann", password="secret") as connection:
+        connection.tracer = Tracer(shown)
+        await Manager(connection).account_info()
+    assert ">>> $JS.API.INFO\n" in shown.getvalue()
+    assert '<<< $JS.API.INFO\n{"memory":0}\n' in shown.getvalue()
+    assert "secret" not in shown.getvalue()
+
+
+@pytest.mark.both
+async def test_a_subscription_reads_every_message_up_to_its_limit(server: Any) -> None:
+    async with await _connect(server.url) as connection, await _connect(server.url) as publisher:
+        subscription = await connection.subscribe("burst", limit=500)
+        await connection.flush()
+        for number in range(600):
+            await publisher.publish("burst", b"%d" % number, headers={"N": str(number)} if number % 2 else None)
+        await publisher.flush()
+        bodies = [message.body async for message in subscription]
+        assert bodies == [b"%d" % number for number in range(500)]
+        assert subscription.dropped == 0
+
+
+@pytest.mark.both
+async def test_no_responders_is_an_answer_with_status_503(server: Any) -> None:
+    async with await _connect(server.url) as connection:
+        answer = await connection.request("nobody.here")
+        assert (answer.status, answer.body) == (503, b"")

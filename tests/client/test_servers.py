@@ -1,0 +1,90 @@
+"""Which server a command talks to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from natsctl.api.errors import UsageError
+from natsctl.client.contexts import ContextNotFound
+from natsctl.client.servers import TargetKind, resolve, server_urls, without_login
+from natsctl.client.settings import Settings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment whose home has the contexts `prod` and `dev`, the second selected."""
+    folder = tmp_path / ".config" / "nats" / "context"
+    folder.mkdir(parents=True)
+    (folder / "prod.json").write_text(json.dumps({"url": "nats://prod:4222", "user": "p", "password": "s"}))
+    (folder / "dev.json").write_text(json.dumps({"url": "nats://dev:4222", "jetstream_domain": "edge"}))
+    (folder.parent / "context.txt").write_text("dev")
+    return {"HOME": str(tmp_path)}
+
+
+def test_a_server_flag_beats_everything(home: dict[str, str]) -> None:
+    target = resolve(Settings(url="flag:1"), {**home, "NATS_URL": "env:1"}, "prod")
+    assert (target.urls, target.origin) == (("nats://flag:1",), "--server")
+
+
+def test_the_environment_beats_a_context(home: dict[str, str]) -> None:
+    target = resolve(Settings(), {**home, "NATS_URL": "env:1"}, "prod")
+    assert (target.urls, target.origin) == (("nats://env:1",), "NATS_URL")
+
+
+def test_a_named_context_beats_the_selected_one(home: dict[str, str]) -> None:
+    assert resolve(Settings(), home, "prod").urls == ("nats://prod:4222",)
+    assert resolve(Settings(), {**home, "NATS_CONTEXT": "prod"}).urls == ("nats://prod:4222",)
+    assert resolve(Settings(), home).urls == ("nats://dev:4222",)
+
+
+def test_without_any_name_the_default_server_is_looked_for(tmp_path: Path) -> None:
+    target = resolve(Settings(), {"HOME": str(tmp_path)})
+    assert (target.kind, target.urls) == (TargetKind.DEFAULT, ("nats://127.0.0.1:4222",))
+
+
+def test_no_context_ignores_the_selection(home: dict[str, str]) -> None:
+    assert resolve(Settings(), home, no_context=True).kind is TargetKind.DEFAULT
+
+
+def test_a_selected_context_that_is_gone_fails_only_where_it_names_the_server(home: dict[str, str]) -> None:
+    (Path(home["HOME"]) / ".config" / "nats" / "context" / "dev.json").unlink()
+    with pytest.raises(ContextNotFound):
+        resolve(Settings(), home)
+    assert resolve(Settings(url="x:1"), home).urls == ("nats://x:1",)
+
+
+def test_the_domain_of_a_context_maps_the_api(home: dict[str, str]) -> None:
+    assert resolve(Settings(), home).api_prefix == "$JS.edge.API"
+    assert resolve(Settings(jetstream_api_prefix="from.hub."), home).api_prefix == "from.hub"
+    assert resolve(Settings(), home, "prod").api_prefix == "$JS.API"
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("localhost", ("nats://localhost:4222",)),
+        ("localhost:14222", ("nats://localhost:14222",)),
+        ("nats://a, tls://b:1", ("nats://a:4222", "tls://b:1")),
+        ("nats://u:p@a", ("nats://u:p@a:4222",)),
+        ("[::1]:5", ("nats://[::1]:5",)),
+        ("ws://a:80", ("ws://a:80",)),
+    ],
+)
+def test_addresses_are_completed(text: str, urls: tuple[str, ...]) -> None:
+    assert server_urls(text, "--server") == urls
+
+
+@pytest.mark.parametrize("text", ["http://a", "nats://", " , ", "nats://a:port", "nats://a:99999"])
+def test_what_is_no_address_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError):
+        server_urls(text, "--server")
+
+
+def test_a_login_in_a_url_is_never_shown() -> None:
+    assert without_login("nats://ann:secret@host:4222") == "nats://host:4222"
+    with pytest.raises(UsageError) as raised:
+        server_urls("nats://ann:secret@host:port", "--server")
+    assert "secret" not in str(raised.value)
