@@ -330,9 +330,11 @@ class StreamStore(ABC):
         self._in_flight = None
         outcome = self._settle(commit, error)
         if outcome is None:
-            self._host.committed(self)
-            if commit.last_seq > self.durable_seq:
+            moved = commit.last_seq > self.durable_seq
+            if moved:
                 self.durable_seq = commit.last_seq
+            self._host.committed(self)
+            if moved:
                 self.listener(self.durable_seq)
         for callback in commit.callbacks:
             callback(outcome)

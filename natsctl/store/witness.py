@@ -1,7 +1,8 @@
 """The witness: a small log beside all streams that says what was synced, so that a log cut short is known as damaged.
 
 It is written only after the syncs it speaks of, at most once a second and at a clean stop; an old witness is harmless,
-a log shorter than its witness is proof of damage. Its own damage, or a disk too full for it, means "no witness".
+a log shorter than its witness is proof of damage. Its own damage means "no witness"; where there is no
+room for it the next attempt writes it anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from natsctl.store import frame
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
-from natsctl.store.file_commit import replace_file, write_all
+from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
 from natsctl.store.fsck import WitnessEntry
 from natsctl.store.subject_table import SubjectTable
 
@@ -79,7 +80,12 @@ class WitnessCommit(Commit):
             return
         if self.file is None:
             self.file = self._disk.open(PATH)
-        write_all(self.file, self.data, self.offset)
+        try:
+            write_all(self.file, self.data, self.offset)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                self.file.truncate(self.offset)
+            raise
         self.file.sync()
 
 
@@ -153,6 +159,11 @@ class Witness:
         """Note the outcome; after a failure nothing more is witnessed until the next start."""
         assert isinstance(commit, WitnessCommit)
         self._in_flight = False
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            self._compact_at = 0
+            self._file = commit.file
+            self.gone.update(dict.fromkeys(self._taken_gone))
+            return
         if error is not None:
             self._failed = True
             self._log(f"WITNESS can not be written and stays behind: {error}")

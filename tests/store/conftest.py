@@ -1,0 +1,80 @@
+"""A store on a disk in memory, and the loop that a shell would run."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from natsctl.store.commit import Committable
+from natsctl.store.options import StoreOptions
+from natsctl.store.store import Store
+from natsctl.store.stream import StreamStore
+
+
+def _load(name: str) -> ModuleType:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+CrashDisk = _load("crash_disk").CrashDisk
+
+
+def pump(store: Store, only: Committable | None = None) -> None:
+    """Commit until nothing is dirty, as a shell would."""
+    for _ in range(100):
+        tasks = [task for task in store.dirty if only is None or task is only]
+        if not tasks:
+            return
+        for task in tasks:
+            commit = task.begin_commit()
+            if commit is None:
+                continue
+            error = None
+            try:
+                commit.run()
+            except OSError as caught:
+                error = caught
+            task.finish_commit(commit, error)
+    raise AssertionError("the store never comes to rest")
+
+
+class Lab:
+    """A disk, a clock and the stores opened on them one after the other."""
+
+    def __init__(self) -> None:
+        self.disk = CrashDisk()
+        self.now = 0
+        self.log: list[str] = []
+        self.salts = itertools.count(1)
+        self.options = StoreOptions(segment_bytes=2048, reserve_bytes=0, witness_interval_ns=0)
+
+    def open(self) -> Store:
+        """Open a store, as after the end of the process before."""
+        self.disk.kill()
+        store = Store(self.disk, self.options, lambda: next(self.salts), lambda: self.now, self.log.append)
+        self.report = store.open()
+        return store
+
+    pump = staticmethod(pump)
+
+    def fill(self, store: Store, stream: StreamStore, count: int, subject: Callable[[int], bytes] = lambda n: b"s.%d" % (n % 3)) -> None:
+        """Append `count` messages and commit them."""
+        for n in range(count):
+            stream.append(subject(n), b"", b"payload %d" % n, 1000 + n)
+        pump(store)
+
+
+@pytest.fixture
+def lab() -> Lab:
+    """Return a fresh disk."""
+    return Lab()

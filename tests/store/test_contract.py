@@ -1,0 +1,190 @@
+"""What the file log and its memory twin promise alike."""
+
+import pytest
+
+from natsctl.store.filters import ALL, Filters
+from natsctl.store.store import Store
+from natsctl.store.stream import StreamStore
+
+
+@pytest.fixture(params=["file", "memory"])
+def stream(request: pytest.FixtureRequest, lab) -> StreamStore:
+    store = lab.store = lab.open()
+    made = store.create("$G/ORDERS", b"{}", request.param)
+    lab.pump(store)
+    return made
+
+
+def test_nothing_is_shown_before_its_commit_ends(lab, stream):
+    seen = []
+    stream.listener = seen.append
+    assert stream.append(b"a", b"", b"1", 5) == 1
+    assert (stream.last_seq, stream.durable_seq) == (1, 0)
+    assert stream.get(1) is None and stream.read_from(1) == [] and stream.next_match(ALL, 1) is None
+    commit = stream.begin_commit()
+    assert stream.append(b"a", b"", b"2", 6) == 2
+    assert stream.begin_commit() is None, "one commit in flight"
+    commit.run()
+    stream.finish_commit(commit)
+    assert seen == [1] and stream.get(1).payload == b"1" and stream.get(2) is None
+    lab.pump(lab.store)
+    assert seen == [1, 2]
+
+
+def test_listener_runs_before_callbacks_and_callbacks_in_order(lab, stream):
+    order = []
+    stream.listener = lambda seq: order.append(("listener", seq))
+    stream.append(b"a", b"", b"", 1)
+    stream.on_durable(lambda error: order.append(("first", error)))
+    stream.on_durable(lambda error: order.append(("second", error)))
+    lab.pump(lab.store)
+    assert order == [("listener", 1), ("first", None), ("second", None)]
+
+
+def test_time_never_runs_backwards(lab, stream):
+    stream.append(b"a", b"", b"", 100)
+    stream.append(b"a", b"", b"", 50)
+    lab.pump(lab.store)
+    assert [m.ts_ns for m in stream.read_from(1)] == [100, 100]
+
+
+def test_headers_and_payloads_come_back_byte_for_byte(lab, stream):
+    stream.append(b"a.b", b"NATS/1.0\r\nX: 1\r\n\r\n", bytes(range(256)), 1)
+    lab.pump(lab.store)
+    assert stream.get(1) == (1, 1, b"a.b", b"NATS/1.0\r\nX: 1\r\n\r\n", bytes(range(256)))
+
+
+def test_bytes_follow_the_reference_accounting(lab, stream):
+    stream.append(b"abc", b"NATS/1.0\r\n\r\n", b"12345", 1)
+    stream.append(b"abc", b"", b"12345", 1)
+    expected = (22 + 3 + 4 + 12 + 5 + 8) + (22 + 3 + 5 + 8) if stream.storage == "file" else (3 + 12 + 5 + 16) + (3 + 5 + 16)
+    assert stream.bytes == expected
+
+
+def test_filters_count_and_find_across_segments(lab, stream):
+    lab.fill(lab.store, stream, 300, lambda n: b"rare" if n in (7, 250) else b"s.%d" % (n % 3))
+    rare, wide, one = Filters((b"rare",)), Filters((b"s.*",)), Filters((b"s.1", b"rare"))
+    assert stream.next_match(rare, 9).seq == 251 and stream.next_match(rare, 252) is None
+    assert stream.count(rare) == 2 and stream.count(wide) == 298 and stream.count(rare, 9) == 1
+    expected = [n + 1 for n in range(300) if n in (7, 250) or n % 3 == 1]
+    assert [m.seq for m in stream.read_from(1, one, 1000)] == expected
+    for start in range(1, 302, 13):
+        assert stream.count(one, start) == sum(seq >= start for seq in expected)
+        assert stream.count(one, 5, start) == sum(5 <= seq <= start for seq in expected)
+    assert stream.last_seq_of(b"rare") == 251 and stream.last_seq_of(b"none") == 0 and stream.count_of(b"rare") == 2
+    assert stream.last_match(rare) == 251 and stream.first_seq_of(b"rare") == 8
+    assert stream.last_per_subject(wide) == [298, 299, 300]
+    assert stream.last_per_subject(wide, 250) == [248, 249, 250]
+    assert stream.subjects(rare) == {b"rare": 2} and stream.num_subjects == 4
+
+
+def test_removing_the_last_of_a_subject_uncovers_the_one_before(lab, stream):
+    lab.fill(lab.store, stream, 200, lambda n: b"k" if n % 50 == 0 else b"noise")
+    assert stream.remove(151).subject == b"k"
+    assert stream.last_seq_of(b"k") == 101 and stream.remove(151) is None
+    assert stream.num_deleted == 1 and stream.deleted() == [151]
+    assert stream.remove(1).seq == 1 and stream.first_seq == 2 and stream.first_seq_of(b"k") == 51
+
+
+def test_drop_first_walks_over_holes(lab, stream):
+    lab.fill(lab.store, stream, 120)
+    stream.remove(2)
+    assert [stream.drop_first().seq for _ in range(3)] == [1, 3, 4]
+    assert (stream.first_seq, stream.messages, stream.num_deleted) == (5, 116, 0)
+    assert stream.count(Filters((b"s.0",))) == sum(n % 3 == 0 for n in range(4, 120))
+    lab.pump(lab.store)
+    assert stream.next_match(ALL, 1).seq == 5
+
+
+def test_purge_variants(lab, stream):
+    lab.fill(lab.store, stream, 200)
+    before = stream.bytes
+    assert stream.purge(Filters((b"s.0",)), keep=2) == 65 and stream.count(Filters((b"s.0",))) == 2
+    assert stream.purge(below_seq=100) == stream.purge(below_seq=1) + 66
+    assert stream.first_seq == 101 and stream.bytes < before
+    assert stream.purge(keep=5) > 0 and stream.messages == 5 and stream.last_seq == 200
+    assert stream.purge() == 5
+    assert (stream.first_seq, stream.last_seq, stream.messages, stream.bytes, stream.num_subjects) == (201, 200, 0, 0, 0)
+    lab.pump(lab.store)
+    assert stream.append(b"x", b"", b"", 1) == 201
+
+
+def test_restore_keeps_gaps(lab, stream):
+    for seq in (5, 6, 9, 40):
+        stream.append_at(seq, seq, b"s", b"", b"%d" % seq)
+    stream.skip_to(50)
+    lab.pump(lab.store)
+    assert [m.seq for m in stream.read_from(1)] == [5, 6, 9, 40]
+    assert stream.first_seq == 5 and stream.last_seq == 50 and stream.num_deleted == 42
+    assert stream.append(b"s", b"", b"", 99) == 51
+    with pytest.raises(ValueError, match="not above"):
+        stream.append_at(51, 1, b"s", b"", b"")
+
+
+def test_time_lookup(lab, stream):
+    lab.fill(lab.store, stream, 150)
+    assert stream.first_seq_at(0) == 1 and stream.first_seq_at(1077) == 78 and stream.first_seq_at(5000) == 151
+    stream.remove(78)
+    assert stream.first_seq_at(1077) == 79 and stream.first_ts_ns == 1000 and stream.last_ts_ns == 1149
+
+
+def test_journal_keeps_order_and_rewrites(lab, stream):
+    stream.append_record(1, b"a")
+    stream.append_record(2, b"b")
+    assert stream.records() == [(1, b"a"), (2, b"b")]
+    lab.pump(lab.store)
+    stream.append_record(3, b"c")
+    assert stream.records() == [(1, b"a"), (2, b"b"), (3, b"c")]
+    stream.rewrite([(9, b"all")])
+    stream.append_record(1, b"d")
+    lab.pump(lab.store)
+    assert stream.records() == [(9, b"all"), (1, b"d")]
+
+
+def test_never_used_stream_has_no_sequences(stream):
+    assert (stream.first_seq, stream.last_seq, stream.messages, stream.first_ts_ns) == (0, 0, 0, 0)
+
+
+def test_random_operations_agree_with_a_plain_model(lab, stream):
+    import random
+    rng = random.Random(7)
+    model: dict[int, bytes] = {}
+    last = 0
+    for step in range(3000):
+        draw = rng.random()
+        if draw < 0.6:
+            subject = b"s.%d.%d" % (rng.randint(0, 3), rng.randint(0, 30))
+            last = stream.append(subject, b"", b"p", step)
+            model[last] = subject
+        elif draw < 0.75 and model:
+            seq = rng.choice(list(model))
+            assert stream.remove(seq).subject == model.pop(seq)
+        elif draw < 0.8 and model:
+            seq = stream.drop_first().seq
+            assert seq == min(model)
+            del model[seq]
+        elif draw < 0.805:
+            filters = Filters((b"s.%d.*" % rng.randint(0, 3),))
+            below, keep = rng.choice([0, last // 2]), rng.choice([0, 0, 3])
+            matching = [seq for seq in sorted(model) if filters.matches(model[seq])]
+            doomed = [seq for seq in matching[: len(matching) - keep] if not below or seq < below]
+            assert stream.purge(filters, below, keep) == len(doomed)
+            for seq in doomed:
+                del model[seq]
+        elif draw < 0.9:
+            filters = rng.choice([Filters((b"s.1.5",)), Filters((b"s.2.*", b"s.0.1")), ALL])
+            start = rng.randint(0, last + 1)
+            matching = [seq for seq in sorted(model) if filters.matches(model[seq])]
+            assert stream.count(filters, start) == sum(seq >= start for seq in matching)
+            assert stream.last_match(filters) == (matching[-1] if matching else 0)
+            newest = {model[seq]: seq for seq in matching if seq <= stream.durable_seq}
+            assert stream.last_per_subject(filters) == sorted(newest.values())
+            shown = [seq for seq in matching if start <= seq <= stream.durable_seq]
+            assert [m.seq for m in stream.read_from(start, filters, 10)] == shown[:10]
+        elif draw < 0.95:
+            lab.pump(lab.store)
+        assert stream.messages == len(model) and stream.last_seq == last
+        assert stream.num_subjects == len(set(model.values()))
+        if model:
+            assert stream.first_seq == min(model)
+    assert isinstance(lab.store, Store)

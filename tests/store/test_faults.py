@@ -1,0 +1,218 @@
+"""What a stream does when the disk fails it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from natsctl.store.disk import PosixDisk
+from natsctl.store.errors import StoreFull, StoreLocked, StorePoisoned
+from natsctl.store.options import StoreOptions
+from natsctl.store.store import Store
+
+
+def test_a_failed_sync_is_never_retried_and_fences_the_stream(lab):
+    store = lab.open()
+    stream, other = store.create("A", b"", "file"), store.create("B", b"", "file")
+    lab.fill(store, stream, 3)
+    refused, told = [], []
+    stream.refused = lambda durable, error: refused.append((durable, type(error)))
+    stream.append(b"s", b"", b"lost", 1)
+    stream.on_durable(told.append)
+    lab.disk.fail_sync = 1
+    syncs = lab.disk.calls.count("sync")
+    lab.pump(store, only=stream)
+    assert lab.disk.calls.count("sync") == syncs + 1
+    assert refused == [(3, StorePoisoned)] and isinstance(told[0], StorePoisoned)
+    assert stream.durable_seq == 3 and stream.get(4) is None and stream.get(3) is not None
+    with pytest.raises(StorePoisoned):
+        stream.append(b"s", b"", b"", 1)
+    with pytest.raises(StorePoisoned):
+        stream.remove(1)
+    assert not store.healthy and "sync failed" in store.faults[0]
+    stream.on_durable(told.append)
+    lab.pump(store)
+    assert isinstance(told[1], StorePoisoned)
+    lab.fill(store, other, 2)
+    assert other.durable_seq == 2
+
+
+def test_after_a_failed_sync_and_power_loss_nothing_acked_is_missing(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 5)
+    stream.append(b"s", b"", b"x" * 3000, 1)
+    lab.disk.fail_sync = 1
+    lab.pump(store)
+    lab.disk.power(random.Random(1))
+    assert lab.open().streams["A"].read_from(1)[:5] == stream.read_from(1)[:5]
+
+
+def test_disk_full_refuses_cleanly_and_service_resumes(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 20)
+    refused, told = [], []
+    stream.refused = lambda durable, error: refused.append((durable, type(error)))
+    lab.disk.room = 100
+    size = lab.disk.open(stream._file.path).size()
+    for n in range(5):
+        stream.append(b"new.%d" % n, b"", b"y" * 90, 1)
+    stream.on_durable(told.append)
+    lab.pump(store)
+    assert refused == [(20, StoreFull)] and isinstance(told[0], StoreFull)
+    assert (stream.last_seq, stream.messages, stream.num_subjects) == (20, 20, 3)
+    assert lab.disk.open(stream._file.path).size() == size and store.healthy
+    stream.remove(20)
+    stream.on_durable(told.append)
+    lab.pump(store)
+    assert told[1] is None, "deletes still work"
+    lab.disk.room = None
+    assert stream.append(b"s", b"", b"again", 1) == 21
+    lab.pump(store)
+    again = lab.open().streams["A"]
+    assert (again.last_seq, again.messages) == (21, 20) and again.get(21).payload == b"again"
+
+
+def test_disk_full_while_rolling_takes_the_new_segment_back(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    while stream._file.size < lab.options.segment_bytes:
+        lab.fill(store, stream, 1)
+    last = stream.last_seq
+    lab.disk.room = 70
+    stream.append(b"s", b"", b"z" * 500, 1)
+    commit = stream.begin_commit()
+    stream.append(b"s", b"", b"z" * 500, 1)
+    commit.run()
+    stream.finish_commit(commit)
+    lab.pump(store)
+    assert stream.last_seq == stream.durable_seq == last
+    assert len([n for n in lab.disk.listdir(stream.folder) if n.endswith(".seg")]) == 1
+    lab.disk.room = None
+    lab.fill(store, stream, 10)
+    again = lab.open().streams["A"]
+    assert again.last_seq == last + 10 and again.messages == last + 10 and not lab.report.notes
+
+
+def test_the_reserve_lets_a_purge_through_on_a_full_disk(lab):
+    lab.options = replace(lab.options, reserve_bytes=4096)
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 20)
+    lab.disk.room = 0
+    told = []
+    stream.purge()
+    stream.on_durable(told.append)
+    lab.pump(store)
+    assert told == [None] and not lab.disk.exists("RESERVE")
+    assert lab.open().streams["A"].messages == 0
+
+
+def test_creation_without_room_leaves_no_stream(lab):
+    store = lab.open()
+    lab.disk.room = 10
+    told = []
+    store.create("A", b"", "file").on_durable(told.append)
+    lab.pump(store)
+    assert isinstance(told[0], StoreFull) and "A" not in store.streams and store.healthy
+    lab.disk.room = None
+    lab.fill(store, store.create("A", b"", "file"), 1)
+    assert lab.open().streams["A"].messages == 1
+
+
+def test_meta_without_room_stays_as_it_was(lab):
+    store = lab.open()
+    stream = store.create("A", b"old", "file")
+    lab.pump(store)
+    lab.disk.room = 5
+    told = []
+    stream.set_meta(b"new")
+    stream.on_durable(told.append)
+    lab.pump(store)
+    assert isinstance(told[0], StoreFull) and stream.meta == b"old" and stream.healthy
+
+
+def test_damage_found_while_reading_is_never_served(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 20)
+    lab.disk.open(stream._file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
+    store._cache.close()
+    from natsctl.store.errors import StoreDamaged
+    assert stream.get(4) is not None
+    with pytest.raises(StoreDamaged):
+        stream.get(5)
+    with pytest.raises(StoreDamaged):
+        stream.read_from(1)
+    assert not store.healthy
+
+
+def test_short_writes_are_carried_on(lab):
+    store = lab.open()
+    lab.disk.short = True
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 50)
+    lab.disk.short = False
+    assert lab.open().streams["A"].messages == 50
+
+
+def test_an_interval_policy_syncs_when_due_only(lab):
+    lab.options = replace(lab.options, sync=1000)
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.pump(store)
+    syncs = lab.disk.calls.count("sync")
+    stream.append(b"s", b"", b"", 1)
+    lab.pump(store, only=stream)
+    assert stream.durable_seq == 1 and lab.disk.calls.count("sync") == syncs and stream.synced_seq == 0
+    assert store.next_deadline_ns() is not None
+    lab.now = 1000
+    store.run_timers()
+    lab.pump(store, only=stream)
+    assert stream.synced_seq == 1 and lab.disk.calls.count("sync") == syncs + 1
+
+
+def test_journal_records_are_synced_within_a_second_or_on_request(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    stream.append_record(1, b"birth")
+    lab.pump(store)
+    syncs = lab.disk.calls.count("sync")
+    stream.append_record(1, b"later")
+    lab.pump(store, only=stream)
+    assert lab.disk.calls.count("sync") == syncs
+    stream.append_record(1, b"now")
+    stream.request_sync()
+    lab.pump(store, only=stream)
+    assert lab.disk.calls.count("sync") == syncs + 1
+    stream.append_record(1, b"in a second")
+    lab.pump(store, only=stream)
+    lab.now += lab.options.journal_sync_ns
+    store.run_timers()
+    lab.pump(store, only=stream)
+    assert lab.disk.calls.count("sync") == syncs + 2
+
+
+def test_the_real_disk_keeps_the_same_promises(tmp_path):
+    def opened():
+        store = Store(PosixDisk(tmp_path / "store"), StoreOptions(segment_bytes=4096), lambda: 99, lambda: 0,
+                      lambda text: None)
+        return store, store.open()
+
+    store, _ = opened()
+    with pytest.raises(StoreLocked):
+        opened()
+    stream = store.create("$G/../evil", b"meta", "file")
+    for n in range(300):
+        stream.append(b"s.%d" % (n % 5), b"", b"payload %d" % n, n)
+    stream.remove(9, erase=True)
+    store.close()
+    assert not list(tmp_path.rglob("*evil*"))
+    again, report = opened()
+    found = again.streams["$G/../evil"]
+    assert report.clean_stop and found.messages == 299 and found.get(300).payload == b"payload 299"
+    assert found.get(9) is None
+    again.delete("$G/../evil")
+    again.close()
+    assert not list((tmp_path / "store" / "streams").iterdir())

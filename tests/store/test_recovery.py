@@ -1,0 +1,209 @@
+"""What a store is after its process ended in some way."""
+
+import pytest
+
+from natsctl.store.errors import StoreDamaged, StoreFormat, StoreLocked
+from natsctl.store.filters import ALL, Filters
+from natsctl.store.options import StoreOptions
+from natsctl.store.store import Store
+
+
+def segments(lab, folder="streams/s000001"):
+    return [f"{folder}/{n}" for n in lab.disk.listdir(folder) if n.endswith(".seg")]
+
+
+def made(lab, count=0, key="$G/A"):
+    store = lab.open()
+    stream = store.create(key, b"meta", "file")
+    lab.fill(store, stream, count)
+    return store, stream
+
+
+def test_everything_survives_a_clean_stop(lab):
+    store, stream = made(lab, 200)
+    stream.remove(5)
+    stream.append_record(4, b"consumer")
+    stream.set_meta(b"changed")
+    store.close()
+    again = lab.open().streams["$G/A"]
+    assert lab.report.clean_stop and lab.report.notes == []
+    assert (again.messages, again.last_seq, again.meta, again.deleted()) == (199, 200, b"changed", [5])
+    assert again.records() == [(4, b"consumer")]
+    assert [m.payload for m in again.read_from(1, ALL, 4)] == [b"payload 0", b"payload 1", b"payload 2", b"payload 3"]
+
+
+def test_counters_are_the_same_after_recovery(lab):
+    store, stream = made(lab, 300)
+    for seq in range(3, 290, 2):
+        stream.remove(seq)
+    for _ in range(40):
+        stream.drop_first()
+    lab.pump(store)
+    before = (stream.messages, stream.bytes, stream.first_seq, stream.subjects(), stream.deleted(), stream.last_ts_ns)
+    again = lab.open().streams["$G/A"]
+    assert before == (again.messages, again.bytes, again.first_seq, again.subjects(), again.deleted(), again.last_ts_ns)
+    assert again.count(Filters((b"s.1",)), 100) == stream.count(Filters((b"s.1",)), 100)
+
+
+def test_torn_tail_is_cut_and_reported(lab):
+    store, stream = made(lab, 10)
+    file = lab.disk.open(segments(lab)[-1])
+    size = file.size()
+    file.pwrite(b"half a frame that nobody was told of", size)
+    again = lab.open().streams["$G/A"]
+    assert again.messages == 10 and file.size() == size
+    assert any("never synced; cut" in note for note in lab.report.notes)
+    assert any(n.endswith(".torn") for n in lab.disk.listdir("streams/s000001"))
+
+
+@pytest.mark.parametrize("where", ["first segment", "last segment"])
+def test_damage_in_synced_data_is_refused_and_left_alone(lab, where):
+    store, stream = made(lab, 200)
+    path = segments(lab)[0 if where == "first segment" else -1]
+    file = lab.disk.open(path)
+    file.pwrite(bytes([file.pread(1, 120)[0] ^ 1]), 120)
+    image = file.pread(10**6, 0)
+    other = lab.open()
+    assert "$G/A" not in other.streams and "$G/A" in lab.report.damaged
+    assert not other.healthy and file.pread(10**6, 0) == image
+    with pytest.raises(StoreDamaged):
+        other.create("$G/A", b"", "file")
+
+
+def test_every_flipped_bit_of_an_idle_log_is_noticed(lab):
+    store, stream = made(lab, 6)
+    path = segments(lab)[-1]
+    file = lab.disk.open(path)
+    for at in range(file.size()):
+        byte = file.pread(1, at)
+        file.pwrite(bytes([byte[0] ^ 0x10]), at)
+        lab.open()
+        assert lab.report.damaged, f"a flip at {at} went unnoticed"
+        file.pwrite(byte, at)
+    assert lab.open().streams["$G/A"].messages == 6
+
+
+def test_truncation_and_lost_segments_are_refused(lab):
+    store, stream = made(lab, 200)
+    paths = segments(lab)
+    file = lab.disk.open(paths[-1])
+    kept = file.pread(10**6, 0)
+    file.truncate(len(kept) - 3)
+    lab.open()
+    assert lab.report.damaged
+    file.pwrite(kept, 0)
+    for path in paths:
+        inode = lab.disk.names.pop(path)
+        lab.open()
+        assert lab.report.damaged, path
+        lab.disk.names[path] = inode
+    folder = [p for p in lab.disk.names if p.startswith("streams/s000001")]
+    for path in folder:
+        del lab.disk.names[path]
+    lab.open()
+    assert lab.report.damaged == {"s000001": "streams/s000001 is missing"}
+
+
+def test_damaged_meta_and_journal_are_refused(lab):
+    store, stream = made(lab, 3)
+    stream.append_record(1, b"state")
+    stream.request_sync()
+    lab.pump(store)
+    for name in ("meta", "journal-0.log"):
+        file = lab.disk.open(f"streams/s000001/{name}")
+        byte = file.pread(1, 10)
+        file.pwrite(bytes([byte[0] ^ 1]), 10)
+        lab.open()
+        assert lab.report.damaged, name
+        file.pwrite(byte, 10)
+
+
+def test_other_streams_run_when_one_is_damaged(lab):
+    store, stream = made(lab, 5)
+    lab.fill(store, store.create("$G/B", b"", "file"), 5)
+    lab.disk.open("streams/s000001/meta").pwrite(b"x", 3)
+    again = lab.open()
+    assert list(again.streams) == ["$G/B"] and list(lab.report.damaged) == ["s000001"]
+
+
+def test_deletion_is_final_and_ids_are_not_used_twice(lab):
+    store, stream = made(lab, 5)
+    done = []
+    store.delete("$G/A").on_durable(done.append)
+    lab.pump(store)
+    assert done == [None] and lab.disk.listdir("streams") == []
+    again = lab.open()
+    assert again.streams == {} and not lab.report.damaged
+    assert again.create("$G/A", b"", "file").stream_id == 2
+
+
+def test_a_deletion_cut_short_is_finished_by_the_successor(lab):
+    store, stream = made(lab, 5)
+    store.delete("$G/A")
+    new = store.create("$G/A", b"new", "file")
+    lab.pump(store, only=new)
+    again = lab.open()
+    assert again.streams["$G/A"].meta == b"new" and not lab.report.damaged
+
+
+def test_store_is_held_by_one_process_and_format_is_respected(lab):
+    made(lab)
+    with pytest.raises(StoreLocked):
+        Store(lab.disk, StoreOptions(), lambda: 1, lambda: 0, print).open()
+    lab.disk.open("FORMAT").pwrite(b'{"format":2', 0)
+    with pytest.raises(StoreFormat):
+        lab.open()
+
+
+def test_erased_bytes_are_gone_from_the_disk(lab):
+    store, stream = made(lab, 100)
+    stream.append(b"s", b"", b"a secret that must go", 1)
+    lab.pump(store)
+    assert lab.disk.contains(b"a secret that must go")
+    gone = []
+    stream.remove(101, erase=True)
+    stream.on_durable(lambda error: gone.append((error, lab.disk.contains(b"a secret that must go"))))
+    lab.pump(store)
+    assert gone == [(None, False)]
+    again = lab.open().streams["$G/A"]
+    assert again.messages == 100 and again.last_seq == 101 and not lab.report.notes
+
+
+def test_a_torn_erasure_is_finished(lab):
+    store, stream = made(lab, 30)
+    stream.remove(7, erase=True)
+    commit = stream.begin_commit()
+    path, (_, offset, data) = segments(lab)[0], commit.plan.erasures[0]
+    commit.plan.erasures.clear()
+    commit.run()
+    lab.disk.open(path).pwrite(data[:50], offset)
+    again = lab.open().streams["$G/A"]
+    assert again.get(7) is None and again.messages == 29 and not lab.disk.contains(b"payload 6")
+    assert any("erasure" in note for note in lab.report.notes)
+
+
+def test_space_of_deleted_messages_comes_back(lab):
+    store, stream = made(lab, 400)
+    files = len(segments(lab))
+    stream.purge(Filters((b"s.1",)))
+    stream.purge(Filters((b"s.2",)))
+    lab.pump(store)
+    total = sum(lab.disk.open(p).size() for p in segments(lab)[:-1])
+    assert total < 0.6 * 2048 * files and stream.messages == 134
+    stream.purge()
+    stream.append(b"s", b"", b"", 1)
+    lab.pump(store)
+    assert len(segments(lab)) == 1
+    again = lab.open().streams["$G/A"]
+    assert (again.messages, again.last_seq) == (1, 401) and not lab.report.damaged
+
+
+def test_same_inputs_give_the_same_bytes(lab):
+    images = []
+    for _ in range(2):
+        twin = type(lab)()
+        store, stream = made(twin, 150)
+        stream.remove(4, erase=True)
+        store.close()
+        images.append({path: bytes(inode.cache) for path, inode in twin.disk.names.items() if inode is not None})
+    assert images[0] == images[1]
