@@ -8,8 +8,8 @@ unsubscribe, because a route is a tuple that changes never alter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
 from natsctl.broker.routes import Route, Routes, Taker
@@ -23,6 +23,8 @@ GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
 """Ends of message heads that are looked up instead of formatted."""
+Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
 """Bytes of payload above which head and body are written as two pieces, to save the copy."""
 
@@ -99,6 +101,58 @@ class Account:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
         route = self._exact.get(to) or self.routes.find(to)
         return self._deliver(route, subject, reply, header, payload, None, to == subject)
+
+    def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
+        """Deliver messages in order to the takers of `to` and return how many had one; the first without is the last.
+
+        The route is looked up once where it is one client's, which is what JetStream deliveries are made of.
+        """
+        clients, queues, handlers = self._exact.get(to) or self.routes.find(to)
+        if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
+            session, sub, _ = clients[0]
+            if session is not None:
+                return self._send_all_to(session, sub, messages)
+        for done, message in enumerate(messages):
+            if not self.send(to, *message):
+                return done
+        return len(messages)
+
+    def _send_all_to(self, session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
+        out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0
+        if not out and messages:
+            self._broker.dirty.append(session)
+        before, body, most, headers = pending, 0, session.max_pending, session.headers
+        for subject, reply, header, payload in messages:
+            size = len(payload)
+            if header and headers:
+                frame = b"HMSG %b%b" % (subject, sid) + _header_tail(reply, header, payload)
+                body += len(header)
+            elif size <= COPY_LIMIT:
+                frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
+            else:
+                frame = b"MSG %b%b%b %d\r\n" % (subject, sid, reply, size)
+                out.append(frame)
+                pending += len(frame)
+                frame = payload + b"\r\n"
+            out.append(frame)
+            body += size
+            pending += len(frame)
+            done += 1
+            if pending > most:
+                break
+        session.pending_bytes += pending - before
+        session.out_bytes += body
+        session.out_msgs += done
+        sub.delivered += done
+        if pending > most:
+            session.cut_slow_consumer()
+        return done
+
+    def unwritten_bytes(self, subject: bytes) -> int:
+        """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
+        clients, queues, _ = self._exact.get(subject) or self.routes.find(subject)
+        takers = [*clients, *(member for members in queues for member in members)]
+        return max((session.pending_bytes for session, _, _ in takers if session is not None), default=0)
 
     def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         """Deliver one message to one client's subscription."""
