@@ -94,9 +94,15 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if not rest:
         return _show_root_help()
+    noun = _noun(rest[0])
+    if noun.raw and rest[1:2] == ["run"]:
+        from natsctl.server.process import main as run_server
+
+        # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.
+        return run_server(rest[2:])
     from natsctl.cli.typer_run import run_noun
 
-    return run_noun(_noun(rest[0]), rest[1:], given)
+    return run_noun(noun, rest[1:], given)
 
 
 def _noun(word: str) -> Noun:
