@@ -1,7 +1,7 @@
 """The ORDERS scenario as data: each command line as a person types it, and what its answer must show.
 
-Source: the JetStream tour ("Administration and Usage from the CLI"); waits of minutes are shortened to seconds, and lines that the
-reference server answers no longer are marked with `included_only`.
+Source: the JetStream tour ("Administration and Usage from the CLI"); waits of minutes are shortened to seconds, and
+lines that the reference server answers no longer are marked with `included_only`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 class Step(NamedTuple):
     """One command line of the tour.
 
-    `shows` are texts that must stand in the output; `background` starts the command and collects it at the step that has `joins`;
-    `pause_s` waits after the step, where the scenario is about time.
+    `shows` are texts that must stand in the output; `background` starts the command and collects it at the step that
+    has `joins`; `pause_s` waits after the step, where the scenario is about time.
     """
 
     line: str
@@ -42,9 +42,8 @@ ADD_MONITOR = (
 
 
 def _pull(name: str, deliver: str) -> str:
-    return (
-        f"natsctl con add ORDERS {name} --pull --filter ORDERS.processed --ack none --replay instant --deliver {deliver}"
-    )
+    flags = "--pull --filter ORDERS.processed --ack none --replay instant"
+    return f"natsctl con add ORDERS {name} {flags} --deliver {deliver}"
 
 
 SCENARIO: tuple[Chapter, ...] = (

@@ -1,7 +1,7 @@
 """`natsctl tour`: the ORDERS scenario, run for real, step by step.
 
-Each step is a process of its own, started with the command line that is printed, so that the tour shows what a person would see.
-Without a named server the steps talk to a temporary embedded server on a fresh store.
+Each step is a process of its own, started with the command line that is printed, so that the tour shows what a person
+would see. Without a named server the steps talk to a temporary embedded server on a fresh store.
 """
 
 from __future__ import annotations
@@ -13,17 +13,25 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from natsctl.api.errors import NatsctlError
+from natsctl.cli import output
+from natsctl.cli.options import session_of
 from natsctl.cli.scenario import SCENARIO, Step
 
+app = typer.Typer()
+
 STEP_WITHIN_S = 30.0
-LISTENING = b"Listening for "
-SUBSCRIBING = b"Subscribing on "
+LISTENING = (b"Listening for ", b"Subscribing on ")
 
 
-class StepFailed(Exception):
+class StepFailed(NatsctlError):
     """A step ended with another exit status than the scenario's, or did not show what it must."""
 
 
@@ -60,7 +68,7 @@ class _Running:
         stream = self._process.stdout
         for line in stream or ():
             self._chunks.append(line)
-            if line.startswith((LISTENING, SUBSCRIBING)) or SUBSCRIBING in line:
+            if any(banner in line for banner in LISTENING):
                 self._listening.set()
         self._listening.set()
 
@@ -114,7 +122,7 @@ class Tour:
             print(f"\n[{background.step.line}]\n{output}", end="", flush=True)
             _check(background.step, status, output)
         if step.pause_s:
-            threading.Event().wait(step.pause_s)
+            time.sleep(step.pause_s)
 
     def _execute(self, step: Step) -> tuple[int, str]:
         arguments, target = _arguments(step.line)
@@ -153,3 +161,35 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     else:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
+
+
+@contextlib.contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    """A temporary embedded server below the tour's folder."""
+    from natsctl.server.embedded import EmbeddedServer
+
+    server = EmbeddedServer(folder / "store")
+    yield server.start()
+    server.stop()
+
+
+@app.command("tour")
+def tour(
+    ctx: typer.Context,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="run in this folder and leave it, the store included")
+    ] = None,
+) -> None:
+    """Run the ORDERS scenario from start to end: each command line, then its real output. Any failing step fails it.
+
+    On a temporary embedded server, or on the server that -s, NATS_URL or --context names; there the streams ORDERS
+    and ARCHIVE must not exist.
+    """
+    options = session_of(ctx).options
+    named = options.server or os.environ.get("NATS_URL")
+    began = time.monotonic()
+    with _folder(keep) as folder, contextlib.ExitStack() as stack:
+        url = named or stack.enter_context(_server(folder))
+        run = Tour(url, folder, included=named is None)
+        run.run()
+    output.log(f"The tour is finished: {run.steps} steps in {time.monotonic() - began:.1f} s, each as it should be.")
