@@ -10,48 +10,15 @@ into the reserve if need be. Any other failure leaves the stream poisoned; a syn
 from __future__ import annotations
 
 import errno
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from natsctl.store import frame
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
-from natsctl.store.segment import Segment
+from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment_file import SegmentFile
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(slots=True)
-class Rewrite:
-    """A sealed segment to be written anew without its dead frames; `offsets` are the frames to keep, in order."""
-
-    segment: Segment
-    old: SegmentFile
-    new: SegmentFile
-    positions: list[int]
-    tombs: array[int]
-    covers_seq: int
-    new_offsets: array[int] = field(default_factory=lambda: array("I"))
-
-    def build(self, source: bytes) -> bytes:
-        """Return the new file's bytes from the old one's and note where frames came to lie."""
-        head = self.new.head
-        parts, size = [head.encode()], frame.FILE_HEAD_BYTES
-        offsets, sizes = self.segment.offsets, self.segment.sizes
-        for position in self.positions:
-            start = offsets[position]
-            piece = source[start:start + sizes[position] + frame.FRAME_OVER_SIZE]
-            self.new_offsets.append(size)
-            parts.append(piece)
-            size += len(piece)
-        if self.tombs:
-            parts.append(frame.encode(frame.DELETES, self.covers_seq, 0, 0, head.salt, self.tombs.tobytes()))
-            size += len(parts[-1])
-        seal = frame.SEAL_BODY.pack(self.covers_seq, size)
-        parts.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
-        return b"".join(parts)
 
 
 @dataclass(slots=True)

@@ -17,28 +17,24 @@ from natsctl.store import frame
 from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
-from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
-from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan, Rewrite
+from natsctl.store.errors import StoreError, StoreFull, StorePoisoned
+from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan
 from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Journal
 from natsctl.store.message import StoredMessage
+from natsctl.store.rewrite import Rewrite, plan_rewrite
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
+from natsctl.store.segment_reader import SegmentReader
 from natsctl.store.stream import StreamStore
 
-SEQUENTIAL = 4
-"""Messages asked from one segment in one go that make loading all of it worthwhile."""
 DELETES_PER_RECORD = 65536
 
 _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
 _pack_length = frame.HEADER_LENGTH.pack
-_head_at = frame.HEAD.unpack_from
-_length_at = frame.HEADER_LENGTH.unpack_from
-_new = tuple.__new__
-_MAGIC, _MSG, _MASK, _HEAD_BYTES, _HAS_HEADER = (
-    frame.MAGIC, frame.MSG, frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER)
+_MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
 
 
 class FileStreamStore(StreamStore):
@@ -54,6 +50,7 @@ class FileStreamStore(StreamStore):
         self.synced_seq = self.durable_seq
         self._disk = disk
         self._cache = cache
+        self._reader = SegmentReader(cache, key, host.report_fault)
         self._new_salt = salt
         self._release = release_reserve
         self._parts: list[bytes] = []
@@ -133,17 +130,17 @@ class FileStreamStore(StreamStore):
 
         `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
         """
-        seq = self._index.last_seq + 1
-        self.append_at(seq, ts_ns, subject, header, payload)
-        return seq
+        return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload)
 
     def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""
+        if seq <= self._index.last_seq:
+            raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
+        self._append(seq, ts_ns, subject, header, payload)
+
+    def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> int:
         if self.fault is not None:
             raise StorePoisoned(self.fault)
-        index = self._index
-        if seq <= index.last_seq:
-            raise ValueError(f"sequence {seq} is not above {index.last_seq}")
         if ts_ns < self.last_ts_ns:
             ts_ns = self.last_ts_ns
         else:
@@ -160,12 +157,12 @@ class FileStreamStore(StreamStore):
         length = len(body) + 12
         parts.append(_pack_prefix(_MAGIC, length, crc32(body, (file.head.salt + length) & _MASK)))
         parts.append(body)
-        index.add(seq, subject, length - 10, ts_ns)
-        index.segments[-1].offsets.append(file.size)
+        self._index.add(seq, subject, length - 10, ts_ns, file.size)
         file.size += length
         self._has_messages = True
         if self._clean:
             self._mark()
+        return seq
 
     def _begin_batch(self, seq: int) -> None:
         """Roll to a new segment when the active one is full, or large and all dead."""
@@ -287,7 +284,8 @@ class FileStreamStore(StreamStore):
             self._take_unlinks(plan)
         self._take_log(plan)
         if self._birth is not None:
-            plan.birth, plan.meta, self._birth = self.folder + ".new", self._birth._replace(meta=self.meta).encode(), None
+            plan.birth, plan.meta = self.folder + ".new", self._birth._replace(meta=self.meta).encode()
+            self._birth = None
             self._meta_pending = None
         elif self._meta_pending is not None:
             plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
@@ -379,17 +377,7 @@ class FileStreamStore(StreamStore):
         del self._sparse[file]
         if segment.keys is None or segment not in self._index.segments or not file.created:
             return None
-        positions = [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
-        tombs = array("Q")
-        for seq in file.tombs:
-            place = self._index.physical(seq)
-            if place is not None and place[0] is not segment and not place[0].is_live(place[1]):
-                tombs.append(seq)
-        at = self._index.segments.index(segment)
-        head = file.head._replace(generation=file.head.generation + 1,
-                                  floor=min(self._index.first_seq, self.durable_seq + 1))
-        new = SegmentFile(self.folder, head)
-        return Rewrite(segment, file, new, positions, tombs, self._index.bases[at + 1] - 1)
+        return plan_rewrite(self._index, segment, file, min(self._index.first_seq, self.durable_seq + 1))
 
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         assert isinstance(commit, FileCommit)
@@ -469,17 +457,7 @@ class FileStreamStore(StreamStore):
 
     def _swap(self, work: Rewrite) -> None:
         """Put the rewritten segment in the place of the old one; the old file goes with the next commit."""
-        old, new = work.segment, Segment(work.segment.base)
-        new.seqs = array("Q", [old.seq_at(p) for p in work.positions])
-        new.offsets = work.new_offsets
-        new.sizes = array("I", [old.sizes[p] for p in work.positions])
-        new.sids = array("I", [old.sids[p] for p in work.positions])
-        new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, old.live
-        dead = bytearray(not old.is_live(p) for p in work.positions)
-        new.dead = dead if any(dead) else None
-        new.seal()
-        file = new.body = work.new
-        file.created, file.settled, file.tombs = True, file.size, work.tombs
+        old, new = work.segment, work.result()
         self._index.replace(old, new)
         self._cache.drop(work.old)
         self._sparse.pop(work.old, None)
@@ -503,71 +481,14 @@ class FileStreamStore(StreamStore):
 
     # -- reading
 
-    def _broken(self, segment: Segment, position: int) -> StoreDamaged:
-        file = segment.body
-        path = file.path if file is not None else ""
-        text = f"stream {self.key}: {path}: damaged message {segment.seq_at(position)} at {segment.offsets[position]}"
-        self._host.report_fault(text)
-        return StoreDamaged(text)
-
-    def _fetch(self, segment: Segment, position: int) -> tuple[int, bytes]:
-        """Return (place, blob) of a checked frame."""
-        file = segment.body
-        assert file is not None
-        offset = segment.offsets[position]
-        start, blob, trusted = self._cache.fetch(file, offset, segment.sizes[position] + frame.FRAME_OVER_SIZE)
-        at = offset - start
-        if not trusted and not frame.is_intact(blob, at, file.head.salt, segment.seq_at(position)):
-            raise self._broken(segment, position)
-        return at, blob
-
     def _message_at(self, segment: Segment, position: int) -> StoredMessage:
-        at, blob = self._fetch(segment, position)
-        return frame.parse_message(blob, at)
+        return self._reader.message_at(segment, position)
 
     def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        file = segment.body
-        assert file is not None
-        if len(positions) < SEQUENTIAL:
-            return [self._message_at(segment, position) for position in positions]
-        out: list[StoredMessage] = []
-        offsets, salt = segment.offsets, file.head.salt
-        start, blob, trusted, end = 0, b"", False, -1
-        for position in positions:
-            offset = offsets[position]
-            if not start <= offset < end:
-                found = file.find(offset)
-                if found is None:
-                    self._cache.load(file)
-                    found = file.find(offset)
-                if found is None:
-                    raise self._broken(segment, position)
-                start, blob, trusted = found
-                end = start + len(blob)
-            at = offset - start
-            _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
-            if not trusted and crc32(blob[at + 12:at + length], (salt + length) & _MASK) != crc:
-                raise self._broken(segment, position)
-            body, stop = at + _HEAD_BYTES + slen, at + length
-            if flags:
-                cut = body + 4 + _length_at(blob, body)[0]
-                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], blob[body + 4:cut],
-                                                blob[cut:stop])))
-            else:
-                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], b"", blob[body:stop])))
-        self._cache.touch(file)
-        return out
+        return self._reader.messages_at(segment, positions)
 
     def _ts_at(self, segment: Segment, position: int) -> int:
         file = segment.body
-        assert file is not None
-        offset = segment.offsets[position]
-        if offset >= file.settled:
-            return self._buffered_ts(offset)
-        start, blob, _ = self._cache.fetch(file, offset, _HEAD_BYTES)
-        return int(_head_at(blob, offset - start)[7])
-
-    def _buffered_ts(self, offset: int) -> int:
-        """Return the time of a frame that is not settled yet: no later than the newest message's."""
+        if file is not None and segment.offsets[position] < file.settled:
+            return self._reader.ts_at(segment, position)
         return self.last_ts_ns
-

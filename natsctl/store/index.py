@@ -59,18 +59,20 @@ class StreamIndex:
         self.bases.append(base)
         return segment
 
-    def add(self, seq: int, subject: bytes, size: int, ts_ns: int) -> None:
-        """Enter the next message; `seq` must be above last_seq. The caller adds where its bytes are."""
+    def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
+        """Enter the next message; `seq` must be above last_seq. `offset` is where its bytes are, if in a file."""
         segment, table = self.segments[-1], self.table
         sid = table.ids.get(subject)
         if sid is None:
             sid = table.intern(subject)
-        if segment.seqs is not None or seq != segment.base + len(segment.sids):
+        sids = segment.sids
+        if segment.seqs is not None or seq != segment.base + len(sids):
             segment.become_sparse()
             assert segment.seqs is not None
             segment.seqs.append(seq)
-        segment.sids.append(sid)
+        sids.append(sid)
         segment.sizes.append(size)
+        segment.offsets.append(offset)
         if segment.dead is not None:
             segment.dead.append(0)
         if not segment.first_ts:
