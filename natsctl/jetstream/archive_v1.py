@@ -112,9 +112,9 @@ class WriterV1:
         return file
 
     def end(self, last_seq: int, last_ts_ns: int) -> bytes:
-        """Return the last block and the consumers; a stream whose newest messages are gone ends with a tombstone."""
+        """Return the last block and the consumers; a stream whose newest messages are gone ends with an erased one."""
         if last_seq > self._last_seq:
-            self._add(last_seq | _TOMBSTONE, last_ts_ns, b"", b"", b"")
+            self._add(last_seq | _ERASED, last_ts_ns, b"", b"", b"")
         parts = [self._close_block()] if self._block else []
         for consumer in self._consumers:
             values = {name: getattr(consumer.config, name) for name in consumer.config.__struct_fields__}

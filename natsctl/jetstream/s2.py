@@ -61,6 +61,8 @@ class FrameReader:
         """Yield the content of each frame that `data` completes. Raises FrameFault."""
         buffer = self._buffer
         buffer += data
+        if buffer and not self._started and buffer[0] != _STREAM_ID:
+            raise FrameFault("this is no S2 or Snappy stream")
         at = 0
         while len(buffer) - at >= 4:
             end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
