@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.units import format_size
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from natsctl.client.backup import OnProgress
+    from natsctl.client.backup import Progress as Transferred
 
 app = typer.Typer(help="Back up the configuration of every stream and consumer.")
 
@@ -17,7 +24,7 @@ app = typer.Typer(help="Back up the configuration of every stream and consumer."
 @app.command("backup")
 def backup(
     ctx: typer.Context,
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="folder to make")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder to make")],
     data: Annotated[bool, typer.Option("--data", help="also the messages, as stream_<STREAM>.tgz")] = False,
     progress: Progress = True,
     json: Json = False,
@@ -26,12 +33,18 @@ def backup(
 
     With --data each stream's messages are saved beside it; natsctl stream restore reads those.
     """
-    from natsctl.cli.progress import ProgressDisplay
+    from natsctl.cli.transfer import shown
     from natsctl.client.account_backup import save_account
 
-    display = ProgressDisplay("Received", bar=progress)
+    def transfer() -> AbstractContextManager[OnProgress]:
+        return shown(_begins, "Received", bar=progress, quiet=json)
+
     saved = session_of(ctx).run(
-        lambda manager: save_account(manager, Path(folder), data=data, log=output.log, on_progress=display)
+        lambda manager: save_account(manager, folder, data=data, log=output.log, transfer=transfer)
     )
     if json:
         output.emit_json(asdict(saved))
+
+
+def _begins(done: Transferred) -> str:
+    return f'Starting backup of Stream "{done.stream}" with {format_size(done.total_bytes)}'

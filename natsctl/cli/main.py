@@ -99,6 +99,7 @@ def _dispatch(words: list[str]) -> int:
         from natsctl.server.process import main as run_server
 
         # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.
+        gc.enable()
         return run_server(rest[2:])
     from natsctl.cli.typer_run import run_noun
 

@@ -15,6 +15,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +25,11 @@ from natsctl.api.errors import ApiFailure, NatsctlError, StorageError, UsageErro
 from natsctl.client import backup as stream_backup
 
 if TYPE_CHECKING:
-    from natsctl.client.backup import OnProgress
     from natsctl.client.manager import Manager
 
 Log = Callable[[str], None]
+Transfer = Callable[[], AbstractContextManager[stream_backup.OnProgress]]
+"""Opens what shows how far one stream's data is."""
 
 _SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
 _EXIT_CONFLICT = 4
@@ -37,6 +39,10 @@ class StreamExists(NatsctlError):
     """A stream of the backup exists and is not to be updated."""
 
     exit_code = _EXIT_CONFLICT
+
+
+def _unseen() -> AbstractContextManager[stream_backup.OnProgress]:
+    return nullcontext(stream_backup.silent)
 
 
 @dataclass(slots=True)
@@ -50,7 +56,7 @@ class AccountBackup:
 
 
 async def save_account(
-    manager: Manager, folder: Path, *, data: bool, log: Log, on_progress: OnProgress | None = None
+    manager: Manager, folder: Path, *, data: bool, log: Log, transfer: Transfer = _unseen
 ) -> AccountBackup:
     """Save every stream and durable consumer of the account to a folder that does not exist yet or is empty.
 
@@ -73,7 +79,8 @@ async def save_account(
         for name in saved.streams if data else ():
             log(f"Stream {name} data to {folder / f'stream_{name}.tgz'}")
             target = part / f"stream_{name}.tgz"
-            await stream_backup.backup(manager, name, target, on_progress=on_progress or stream_backup.silent)
+            with transfer() as step:
+                await stream_backup.backup(manager, name, target, on_progress=step)
             saved.data.append(name)
         part.rename(folder)
     except OSError as failure:
