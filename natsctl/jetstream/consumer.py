@@ -18,22 +18,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api import acks as ack_subjects
-from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, ReplayPolicy, SequenceInfo
+from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, SequenceInfo
 from natsctl.api.subjects import API_PREFIX, FC_PREFIX, LEGACY_NEXT_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream import consumer_config as rules
-from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumer_acks import Acks
 from natsctl.jetstream.consumer_events import ConsumerEvents, nuid
 from natsctl.jetstream.consumer_log import ChangeLog
 from natsctl.jetstream.consumer_start import first_state
 from natsctl.jetstream.consumer_state import ConsumerState
-from natsctl.jetstream.flow import Replay
 from natsctl.jetstream.lifetime import Lifetime
 from natsctl.jetstream.pending import Undelivered
 from natsctl.jetstream.pull import PullDelivery
 from natsctl.jetstream.push import PushDelivery
 from natsctl.jetstream.retry import Retry
+from natsctl.jetstream.supply import Supply
 from natsctl.store.filters import ALL, Filters
 
 if TYPE_CHECKING:
@@ -42,12 +41,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.stream import Stream
     from natsctl.store.errors import StoreError
-    from natsctl.store.message import StoredMessage
 
 RUN_MESSAGES: Final = 512
 """Messages one consumer may deliver per turn, so that none starves the others."""
-
-UNLIMITED: Final = 1 << 62
 
 _FC_NAME: Final = 8
 
@@ -70,8 +66,6 @@ class Consumer:
 
     __slots__ = (
         "_offset_ns",
-        "_pace",
-        "_replay",
         "_subscriptions",
         "account",
         "ack_form",
@@ -94,6 +88,7 @@ class Consumer:
         "state",
         "stopped",
         "stream",
+        "supply",
         "undelivered",
     )
 
@@ -126,13 +121,12 @@ class Consumer:
         self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
         self.needs_ack = rules.needs_ack(config)
         self.scheduled = self.stopped = False
-        self._pace = Alarm(self.engine.timers, self.schedule)
-        self._replay = Replay(stream.store.last_seq) if config.replay_policy is ReplayPolicy.ORIGINAL else None
         self._subscriptions: list[Subscription] = []
         self.retry = Retry(self, self._offset_ns)
         self.redelivery = self.retry.redelivery
         filters = self._filters()
         self.undelivered = Undelivered(stream.store, filters, filters.everything, self.state)
+        self.supply = Supply(self)
         self.acks = Acks(self)
         self.lifetime = Lifetime(self)
         self.delivery: PullDelivery | PushDelivery
@@ -170,7 +164,7 @@ class Consumer:
         self.stopped = True
         self.retry.stop()
         self.lifetime.stop()
-        self._pace.cancel()
+        self.supply.stop()
         for subscription in self._subscriptions:
             self.account.unsubscribe(subscription)
         self._subscriptions.clear()
@@ -248,32 +242,7 @@ class Consumer:
         """Return the time to store: ns since the epoch, advancing with the monotonic clock."""
         return self.engine.clock.monotonic_ns() + self._offset_ns
 
-    # What delivery asks
-
-    def room(self) -> int:
-        """Return how many more messages may wait for acks."""
-        if not self.needs_ack or self.config.max_ack_pending <= 0:
-            return UNLIMITED
-        return max(self.config.max_ack_pending - len(self.state.pending), 0)
-
-    def available(self) -> int:
-        """Return how many messages could go out, were it not for max_ack_pending."""
-        return 0 if self.lifetime.paused else max(self.undelivered.count, 0) + len(self.redelivery.queued)
-
-    def take(self, limit: int) -> Sequence[StoredMessage]:
-        """Return up to `limit` new messages to deliver now."""
-        replay = self._replay
-        if replay is None or limit <= 0:
-            return self.undelivered.take(limit)
-        messages = self.undelivered.take(1)
-        if messages:
-            now_ns = self.engine.clock.monotonic_ns()
-            wait_ns = replay.wait_ns(messages[0].seq, messages[0].ts_ns, now_ns)
-            if wait_ns:
-                self._pace.no_later_than(now_ns + wait_ns)
-                return ()
-            replay.sent(messages[0].ts_ns, now_ns)
-        return messages
+    # What delivery books
 
     def book_first(self, sseqs: list[int]) -> None:
         """Book first deliveries, ascending."""

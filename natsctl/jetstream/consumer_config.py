@@ -70,7 +70,7 @@ def is_durable(config: ConsumerConfig) -> bool:
 def normalise(
     config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds, pedantic: bool = False
 ) -> ApiError | None:
-    """Fill in defaults in place; with `pedantic`, return the error for the first value that was not as it would be kept."""
+    """Fill in defaults in place; with `pedantic`, return the error for the first value that would be corrected."""
     for name, value, text in _corrections(config):
         if pedantic:
             return error(10157, err=text)

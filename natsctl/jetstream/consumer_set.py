@@ -194,7 +194,8 @@ class ConsumerSet:
 
     def rewrite_if_large(self) -> None:
         """Write the journal anew if it has grown much larger than what it describes. Raises StoreError."""
-        if not self._rewriting and self._stream.store.journal_bytes > max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes):
+        bound = max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes)
+        if not self._rewriting and self._stream.store.journal_bytes > bound:
             self.rewrite()
 
     def _append(self, record: records.Record) -> None:

@@ -27,7 +27,7 @@ def headers_only(header: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
 
 class FlowControl:
-    """The window of one push consumer; `asked` is the reply subject of an unanswered request, b"" when there is none."""
+    """The window of one push consumer; `asked` is the reply subject of an unanswered request, else b""."""
 
     __slots__ = ("_covered", "asked", "unanswered", "window")
 

@@ -20,6 +20,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.flow import headers_only
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Delivery
     from natsctl.jetstream.consumer import Consumer
 
 NO_MESSAGES: Final = b"NATS/1.0 404 No Messages\r\n\r\n"
@@ -37,11 +38,20 @@ READ_BATCH: Final = 256
 class OpenRequest:
     """One pull request that still wants messages; times are monotonic ns, 0 = none."""
 
-    __slots__ = ("bytes_left", "delivered", "expires_ns", "heartbeat_ns", "last_ns", "left", "max_bytes", "no_wait", "reply", "wish")
+    __slots__ = (
+        "bytes_left",
+        "delivered",
+        "expires_ns",
+        "heartbeat_ns",
+        "last_ns",
+        "left",
+        "max_bytes",
+        "no_wait",
+        "reply",
+    )
 
     def __init__(self, reply: bytes, wish: PullRequest, now_ns: int) -> None:
         self.reply = reply
-        self.wish = wish
         self.left = wish.batch
         self.max_bytes = self.bytes_left = max(wish.max_bytes, 0)
         self.expires_ns = now_ns + wish.expires if wish.expires > 0 else 0
@@ -161,7 +171,7 @@ class PullDelivery:
         """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
         if wish.expires > 0:
             return b""
-        available = self._consumer.available()
+        available = self._consumer.supply.available()
         if not available:
             return NO_MESSAGES
         return REQUESTS_PENDING if available < self.wanted else b""
@@ -172,15 +182,23 @@ class PullDelivery:
         """Hand out up to `budget` messages, redeliveries first, and return how many went."""
         consumer = self._consumer
         sent = 0
-        while sent < budget and self.waiting:
+        while sent < budget and self._find_taker():
             number = self._redeliver() if consumer.redelivery.queued else self._deliver(budget - sent)
             if not number:
                 break
             sent += number
-        if self.waiting and not consumer.available():
+        if self.waiting and not consumer.supply.available():
             for request in [r for r in self.waiting if r.ends_without_messages()]:
                 self._end(request, NO_MESSAGES)
         return sent
+
+    def _find_taker(self) -> bool:
+        """Bring a request to the head whose client keeps up with reading; False when there is none."""
+        for _ in range(len(self.waiting)):
+            if not self._consumer.supply.congested(self.waiting[0].reply):
+                return True
+            self.waiting.rotate(-1)
+        return False
 
     def _redeliver(self) -> int:
         """Hand out the head of the redelivery queue; 0 means that nobody took it."""
@@ -199,24 +217,35 @@ class PullDelivery:
     def _deliver(self, budget: int) -> int:
         """Hand out new messages, read in one batch, and return how many went."""
         consumer = self._consumer
-        messages = consumer.take(min(budget, self.wanted, consumer.room(), READ_BATCH))
+        messages = consumer.supply.take(min(budget, self.wanted, consumer.supply.room(), READ_BATCH))
         if not messages:
             return 0
-        now_ns = consumer.engine.clock.monotonic_ns()
-        hand_out, form, bare = self._hand_out, consumer.ack_form, consumer.config.headers_only
-        cseq, left = consumer.state.delivered_cseq, consumer.undelivered.count
-        taken: list[int] = []
-        for seq, ts_ns, subject, header, payload in messages:
-            if bare:
-                header, payload = headers_only(header, payload)
-            cseq += 1
-            left -= 1
-            if not hand_out(subject, form % (1, seq, cseq, ts_ns, left), header, payload, now_ns):
-                break
-            taken.append(seq)
-        if taken:
-            consumer.book_first(taken)
-        return len(taken)
+        deliveries = consumer.supply.deliveries(messages)
+        request = self.waiting[0]
+        if len(self.waiting) == 1 and not request.max_bytes:
+            done = self._hand_all(request, deliveries)
+        else:
+            now_ns, done = consumer.engine.clock.monotonic_ns(), 0
+            for subject, reply, header, payload in deliveries:
+                if not self._hand_out(subject, reply, header, payload, now_ns):
+                    break
+                done += 1
+        if done:
+            consumer.book_first([message[0] for message in messages[:done]])
+        return done
+
+    def _hand_all(self, request: OpenRequest, deliveries: list[Delivery]) -> int:
+        """Send to the only open request, which wants at least as many, and return how many it took."""
+        done = self._consumer.account.send_all(request.reply, deliveries)
+        request.left -= done
+        request.delivered += done
+        request.last_ns = self._consumer.engine.clock.monotonic_ns()
+        self.wanted -= done
+        if done < len(deliveries):
+            self._close(request)
+        elif request.left <= 0:
+            self._served(request)
+        return done
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message to the next request that takes it; False when there is none left."""

@@ -28,7 +28,19 @@ DEFAULT_BURST_BYTES: Final = 1 << 20
 class PushDelivery:
     """Sends the messages of one consumer to its deliver subject."""
 
-    __slots__ = ("_beat", "_consumer", "_flow", "_group", "_rate", "_resume", "_subject", "_watch", "idle_since_ns", "is_active", "last_ns")
+    __slots__ = (
+        "_beat",
+        "_consumer",
+        "_flow",
+        "_group",
+        "_rate",
+        "_resume",
+        "_subject",
+        "_watch",
+        "idle_since_ns",
+        "is_active",
+        "last_ns",
+    )
 
     def __init__(self, consumer: Consumer) -> None:
         config, timers = consumer.config, consumer.engine.timers
@@ -120,12 +132,16 @@ class PushDelivery:
         """Send up to `budget` messages, redeliveries first, and return how many went."""
         consumer = self._consumer
         sent = 0
-        while sent < budget and self.is_active and not (self._flow is not None and self._flow.stalled()):
+        while sent < budget and self.is_active and not self._held_up():
             number = self._redeliver() if consumer.redelivery.queued else self._deliver(budget - sent)
             if not number:
                 break
             sent += number
         return sent
+
+    def _held_up(self) -> bool:
+        """Whether the client must take or answer something before it gets more."""
+        return (self._flow is not None and self._flow.stalled()) or self._consumer.supply.congested(self._subject)
 
     def _redeliver(self) -> int:
         """Send the head of the redelivery queue; 0 means that it can not go now."""
@@ -144,32 +160,25 @@ class PushDelivery:
     def _deliver(self, budget: int) -> int:
         """Send new messages, read in one batch, and return how many went."""
         consumer = self._consumer
-        messages = consumer.take(min(budget, consumer.room(), READ_BATCH))
+        messages = consumer.supply.take(min(budget, consumer.supply.room(), READ_BATCH))
         if not messages:
             return 0
+        deliveries = consumer.supply.deliveries(messages)
         now_ns = consumer.engine.clock.monotonic_ns()
-        form, bare = consumer.ack_form, consumer.config.headers_only
-        account_send, to = consumer.account.send, self._subject
-        plain = self._flow is None and self._rate is None
-        cseq, left = consumer.state.delivered_cseq, consumer.undelivered.count
-        taken: list[int] = []
-        for seq, ts_ns, subject, header, payload in messages:
-            if bare:
-                header, payload = headers_only(header, payload)
-            cseq += 1
-            left -= 1
-            reply = form % (1, seq, cseq, ts_ns, left)
-            if plain:
-                if not account_send(to, subject, reply, header, payload):
-                    self._lost_interest()
+        if self._flow is None and self._rate is None:
+            done = consumer.account.send_all(self._subject, deliveries)
+            if done < len(deliveries):
+                self._lost_interest()
+        else:
+            done = 0
+            for subject, reply, header, payload in deliveries:
+                if not self._send(subject, reply, header, payload, now_ns):
                     break
-            elif not self._send(subject, reply, header, payload, now_ns):
-                break
-            taken.append(seq)
-        if taken:
+                done += 1
+        if done:
             self.last_ns = now_ns
-            consumer.book_first(taken)
-        return len(taken)
+            consumer.book_first([message[0] for message in messages[:done]])
+        return done
 
     def _send(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message if window, rate and interest allow it."""

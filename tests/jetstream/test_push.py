@@ -242,3 +242,17 @@ def test_an_ordered_consumer_starts_at_one_without_gaps(jet: Jet) -> None:
     assert info["num_pending"] == 7
     assert [numbers(m)[:3] for m in jet.heard(sid)] == [(1, seq, seq - 3) for seq in range(4, 11)]
     assert jet.info(info["name"])["num_pending"] == 0
+
+
+def test_a_client_that_does_not_read_is_not_flooded(jet: Jet) -> None:
+    push(jet, ack_policy="none")
+    for _ in range(30):
+        jet.publish("x" * 1_000_000)
+    session = jet.wire.session
+    session.receive(b"SUB d.x 77\r\n")
+    while jet.machine.engine.run_ready(2048):
+        pass
+    assert 8_000_000 < session.pending_bytes < 30_000_000
+    jet.machine.settle()
+    jet.advance(0.1)
+    assert len(jet.heard(b"77")) == 30
