@@ -55,7 +55,8 @@ class Page:
         """The page, ending in a line end; `width` in columns wraps long values, None never does."""
         shown = [section for section in self.sections if section.rows]
         column = INDENT + max((len(label) for section in shown for label, _ in section.rows), default=0)
-        lines = [f"{_BOLD}{self.heading}{_OFF}" if colour else self.heading, ""]
+        heading = "\n".join(textwrap.wrap(self.heading, width)) if width else self.heading
+        lines = [f"{_BOLD}{heading}{_OFF}" if colour else heading, ""]
         for section in shown:
             if section.title:
                 lines += [f"{_BOLD}{section.title}:{_OFF}" if colour else f"{section.title}:", ""]

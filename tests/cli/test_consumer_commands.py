@@ -1,0 +1,202 @@
+"""Consumer commands as a script runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
+
+
+@pytest.fixture
+def orders(natsctl: Run) -> Run:
+    """A server with the stream ORDERS."""
+    assert natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*").code == 0
+    return natsctl
+
+
+def test_a_pull_consumer_takes_its_defaults(orders: Run) -> None:
+    info = orders("con", "add", "ORDERS", "NEW", "--filter", "ORDERS.received", "--sample", "100", "-j").json
+    config = info["config"]
+    assert (config["durable_name"], config["ack_policy"], config["deliver_policy"]) == ("NEW", "explicit", "all")
+    assert (config["filter_subject"], config["sample_freq"]) == ("ORDERS.received", "100")
+    assert "deliver_subject" not in config
+
+
+def test_a_push_consumer_takes_its_defaults(orders: Run) -> None:
+    done = orders("con", "add", "ORDERS", "MONITOR", "--target", "monitor.ORDERS", "--filter", "", "--deliver", "last")
+    assert done.code == 0
+    assert "Delivery Subject: monitor.ORDERS" in done.out
+    config = orders("con", "info", "ORDERS", "MONITOR", "-j").json["config"]
+    assert (config["ack_policy"], config["deliver_policy"]) == ("none", "last")
+    assert "filter_subject" not in config
+
+
+def test_adding_never_changes_a_consumer_that_exists(orders: Run) -> None:
+    add = ("con", "add", "ORDERS", "NEW", "--pull", "--filter", "ORDERS.received")
+    assert orders(*add).code == 0
+    assert orders(*add).code == 0
+    before = orders("con", "info", "ORDERS", "NEW", "-j").json["config"]
+    done = orders(*add, "--max-deliver", "5", "-j")
+    assert (done.code, done.error["err_code"]) == (4, 10148)
+    assert "consumer edit" in done.error["hint"]
+    assert orders("con", "info", "ORDERS", "NEW", "-j").json["config"] == before
+
+
+def test_editing_changes_what_was_asked_and_nothing_else(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "NEW", "--pull", "--filter", "ORDERS.received", "--max-deliver", "5")
+    before = orders("con", "info", "ORDERS", "NEW", "-j").json["config"]
+    done = orders("con", "edit", "ORDERS", "NEW", "--wait", "10s")
+    assert done.code == 0
+    assert "ack_wait: 30.00s → 10.00s" in done.err
+    assert orders("con", "info", "ORDERS", "NEW", "-j").json["config"] == {**before, "ack_wait": 10 * 10**9}
+    assert orders("con", "edit", "ORDERS", "NEW", "--max-deliver", "6", "--dry-run").code == 10
+    assert orders("con", "edit", "ORDERS", "NEU", "--max-deliver", "6").code == 3
+
+
+@pytest.mark.parametrize("file", ["orders_new.json", "orders_dispatch.json", "monitor.json", "monitor.yaml"])
+def test_a_file_makes_a_consumer_and_what_info_prints_makes_it_again(orders: Run, file: str, tmp_path: Path) -> None:
+    done = orders("con", "add", "ORDERS", "--config", str(EXAMPLES / file), "-j")
+    name = done.json["name"]
+    assert name == done.json["config"]["durable_name"]
+    saved = tmp_path / "info.json"
+    saved.write_text(orders("con", "info", "ORDERS", name, "-j").out)
+    assert orders("con", "add", "ORDERS", "--config", str(saved)).code == 0
+    assert orders("con", "add", "--config", str(saved)).code == 0, "the file says which stream"
+    renamed = orders("con", "add", "ORDERS", "OTHER", "--config", str(saved), "-j").json
+    assert (renamed["name"], renamed["config"]["durable_name"]) == ("OTHER", "OTHER")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("con", "add"), "STREAM"),
+        (("con", "add", "ORDERS"), "CONSUMER"),
+        (("con", "add", "ORDERS", "C", "--deliver", "never"), "--deliver"),
+        (("con", "add", "ORDERS", "C", "--heartbeat", "5s"), "--heartbeat"),
+        (("con", "add", "ORDERS", "C", "--pull", "--target", "x"), "--target"),
+        (("con", "ls"), "STREAM"),
+        (("con", "info", "ORDERS"), "CONSUMER"),
+        (("con", "rm", "ORDERS", "NEW"), "--force"),
+        (("con", "next", "ORDERS", "NEW", "--nak", "--term"), "--term"),
+        (("con", "next", "ORDERS", "NEW", "--wait", "x"), "--wait"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_a_usage_error_that_names_it(
+    orders: Run, words: tuple[str, ...], named: str
+) -> None:
+    orders("con", "add", "ORDERS", "NEW", "--pull")
+    done = orders(*words)
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
+    failed = orders(*words, "-j")
+    assert named in failed.error["description"] + (failed.error["hint"] or "")
+
+
+def test_a_consumer_that_does_not_exist_is_never_replaced_by_another(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "DISPATCH", "--pull")
+    for words in (("info",), ("state",), ("rm", "-f"), ("next",), ("sub",), ("events",), ("edit", "--wait", "1s")):
+        done = orders("con", words[0], "ORDERS", "DISPTCH", *words[1:])
+        assert (done.code, done.out) == (3, ""), words
+        assert 'did you mean "DISPATCH"?' in done.err
+    assert 'did you mean "ORDERS"?' in orders("con", "ls", "ORDRES").err
+    assert orders("con", "info", "ORDERS", "NONE", "-j").error["err_code"] == 10014
+
+
+def test_lists_are_a_table_names_or_json(orders: Run) -> None:
+    assert orders("con", "ls", "ORDERS").out == "No Consumers defined\n"
+    assert orders("con", "ls", "ORDERS", "-j").json == []
+    orders("con", "add", "ORDERS", "B", "--pull")
+    orders("con", "add", "ORDERS", "A", "--pull")
+    assert orders("con", "ls", "ORDERS", "-n").out == "A\nB\n"
+    assert [one["name"] for one in orders("con", "ls", "ORDERS", "-j").json] == ["A", "B"]
+    assert "╭" in orders("consumer", "list", "ORDERS").out
+
+
+def test_next_shows_the_body_on_stdout_and_the_rest_on_stderr(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull", "--ack", "explicit")
+    orders("pub", "ORDERS.processed", "order 1", "-q")
+    done = orders("con", "next", "ORDERS", "C")
+    assert (done.code, done.out) == (0, "order 1\n")
+    assert "--- received on ORDERS.processed / tries: 1 / cons seq: 1 / str seq: 1 / pending: 0" in done.err
+    assert "Acknowledged message" in done.err
+    info = orders("con", "info", "ORDERS", "C", "-j").json
+    assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (0, 1)
+
+
+def test_next_can_leave_refuse_and_end_a_message(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
+    orders("pub", "ORDERS.a", "x", "-q")
+    assert "Negative Acknowledged message" in orders("con", "next", "ORDERS", "C", "--nak").err
+    again = orders("con", "next", "ORDERS", "C", "--no-ack", "-j").lines[0]
+    assert (again["deliveries"], again["text"], again["stream_seq"]) == (2, "x", 1)
+    assert orders("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
+    orders("pub", "ORDERS.a", "y", "-q")
+    assert "Terminated message" in orders("con", "next", "ORDERS", "C", "--term").err
+    assert orders("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
+
+
+def test_next_takes_as_many_as_asked_and_fails_when_there_are_none(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull", "--max-pull-batch", "2")
+    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q")
+    done = orders("con", "next", "ORDERS", "C", "--count", "5", "--raw")
+    assert (done.code, done.out) == (0, "12345")
+    empty = orders("con", "next", "ORDERS", "C", "--wait", "200ms", "-j")
+    assert (empty.code, empty.out) == (7, "")
+    assert "no message" in empty.error["description"]
+
+
+def test_a_consumer_without_acks_is_read_without_one(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "ALL", "--pull", "--ack", "none")
+    orders("pub", "ORDERS.a", "x", "-q")
+    done = orders("con", "next", "ORDERS", "ALL")
+    assert done.code == 0
+    assert "Acknowledged message (the consumer asks for none)" in done.err
+
+
+def test_a_push_consumer_is_not_pulled_from(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "P", "--target", "out")
+    done = orders("con", "next", "ORDERS", "P")
+    assert done.code == 2
+    assert "con sub" in done.err
+
+
+def test_sub_reads_both_kinds(orders: Run) -> None:
+    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "3", "-q")
+    orders("con", "add", "ORDERS", "PUSH", "--target", "out")
+    orders("con", "add", "ORDERS", "PULL", "--pull")
+    pushed = orders("con", "sub", "ORDERS", "PUSH", "--count", "3", "-j").lines
+    assert [one["text"] for one in pushed] == ["1", "2", "3"]
+    assert orders("con", "sub", "ORDERS", "PULL", "--count", "2", "--raw").out == "12"
+    assert orders("con", "info", "ORDERS", "PULL", "-j").json["num_ack_pending"] == 0
+
+
+def test_an_ephemeral_consumer_needs_no_name(orders: Run) -> None:
+    info = orders("con", "add", "ORDERS", "--ephemeral", "--pull", "-j").json
+    assert info["name"]
+    assert "durable_name" not in info["config"]
+
+
+def test_a_copy_takes_the_configuration_and_the_flags(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "A", "--pull", "--filter", "ORDERS.x", "--max-deliver", "3")
+    config = orders("con", "cp", "ORDERS", "A", "B", "--max-deliver", "4", "-j").json["config"]
+    assert (config["name"], config["filter_subject"], config["max_deliver"]) == ("B", "ORDERS.x", 4)
+
+
+def test_rm_removes(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull")
+    assert orders("con", "rm", "ORDERS", "C", "-f", "-j").json["success"] is True
+    assert orders("con", "info", "ORDERS", "C").code == 3
+
+
+def test_events_are_shown_as_they_come(orders: Run) -> None:
+    quiet = orders("con", "add", "ORDERS", "C", "--pull")
+    assert quiet.code == 0
+    none = orders("con", "events", "ORDERS", "C", "--wait", "100ms")
+    assert none.code == 7
+    assert "Listening for Metrics on $JS.EVENT.METRIC.*.*.ORDERS.C" in none.err

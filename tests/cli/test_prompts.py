@@ -1,0 +1,281 @@
+"""Commands as a person runs them: at a pseudo-terminal, with questions, lists, confirmations and bars."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+pexpect = pytest.importorskip("pexpect")
+
+Run = Callable[..., Any]
+WITHIN_S = 20
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
+
+
+class Person:
+    """Types answers at a terminal of 100 columns."""
+
+    def __init__(self, url: str, command: str, words: list[str]) -> None:
+        environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
+        environment.pop("COLUMNS", None)
+        self.child = pexpect.spawn(
+            command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
+        )
+        self.seen = ""
+
+    def sees(self, text: str) -> None:
+        """Wait for a text to appear."""
+        self.child.expect_exact(text)
+        self.seen += self.child.before + self.child.after
+
+    def answers(self, question: str, keys: str = "\r") -> None:
+        """Wait for a question and press keys."""
+        self.sees(question)
+        self.child.send(keys)
+
+    def end(self) -> tuple[int, str]:
+        """The exit status, and everything that was on the screen, without what moves the cursor."""
+        self.child.expect(pexpect.EOF)
+        self.seen += self.child.before
+        self.child.close()
+        status = self.child.exitstatus
+        assert status is not None, self.child.signalstatus
+        return status, _ESCAPES.sub("", self.seen).replace("\r\n", "\n")
+
+
+@pytest.fixture
+def person(shared_server: ServerProcess, natsctl: Run) -> Iterator[Callable[..., Person]]:
+    people: list[Person] = []
+
+    def start(*words: str, command: str = sys.executable) -> Person:
+        arguments = ["-m", "natsctl", *words] if command == sys.executable else list(words)
+        people.append(Person(shared_server.url, command, arguments))
+        return people[-1]
+
+    yield start
+    for one in people:
+        one.child.close(force=True)
+
+
+def test_a_stream_is_made_from_answers_in_the_documented_order(person: Callable[..., Person], natsctl: Run) -> None:
+    one = person("str", "add")
+    one.answers("Stream Name", "ORDERS\r")
+    one.answers("Subjects", "ORDERS.* SHOP\r")
+    one.answers("Storage")
+    one.answers("Replication")
+    one.answers("Retention Policy", "work\r")
+    one.answers("Discard Policy", "\x1b[A\r")
+    one.answers("Stream Messages Limit", "100\r")
+    one.answers("Per Subject Messages Limit")
+    one.answers("Total Stream Size", "1GB\r")
+    one.answers("Message TTL", "1y\r")
+    one.answers("Max Message Size")
+    one.answers("Duplicate tracking time window")
+    one.answers("Allow message Roll-ups", "y\r")
+    one.answers("Allow message deletion")
+    one.answers("Allow purging subjects or the entire stream", "\r")
+    status, screen = one.end()
+    assert status == 0, screen
+    assert "Stream ORDERS was created" in screen
+    config = natsctl("str", "info", "ORDERS", "-j").json["config"]
+    wanted = {
+        "subjects": ["ORDERS.*", "SHOP"],
+        "storage": "file",
+        "num_replicas": 1,
+        "retention": "workqueue",
+        "discard": "new",
+        "max_msgs": 100,
+        "max_bytes": 1 << 30,
+        "max_age": 31536000 * 10**9,
+        "max_msg_size": -1,
+        "duplicate_window": 120 * 10**9,
+        "allow_rollup_hdrs": True,
+        "deny_delete": False,
+        "deny_purge": False,
+        "allow_direct": True,
+    }
+    assert {key: config.get(key) for key in wanted} == wanted
+
+
+def test_a_question_mark_explains_and_names_the_flag(person: Callable[..., Person]) -> None:
+    one = person("str", "add", "S")
+    one.answers("Subjects", "?\r")
+    one.sees("Settable using --subjects")
+    one.answers("Subjects", "s\r")
+    one.answers("Storage", "?")
+    one.sees("Settable using --storage")
+    one.answers("Storage")
+    for question in ("Replication", "Retention Policy", "Discard Policy", "Stream Messages Limit"):
+        one.answers(question)
+    for question in ("Per Subject Messages Limit", "Total Stream Size", "Message TTL", "Max Message Size"):
+        one.answers(question)
+    one.answers("Duplicate tracking time window")
+    one.answers("Allow message Roll-ups", "?")
+    one.sees("Settable using --allow-rollup")
+    one.child.sendintr()
+    assert one.end()[0] == 130
+
+
+def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], natsctl: Run) -> None:
+    one = person("str", "add", *"--subjects s --storage file --retention limits --discard old --max-msgs 1".split())
+    one.answers("Stream Name", "a.b\r")
+    one.sees("none of them blank")
+    one.child.send("\x7f\x7f\x7fS\r")
+    one.answers("Replication", "0\r")
+    one.sees("expected at least 1")
+    one.child.send("\x7f1\r")
+    one.answers("Per Subject Messages Limit", "x\r")
+    one.sees("whole number")
+    one.child.sendintr()
+    assert one.end()[0] == 130
+    assert natsctl("str", "ls", "-n").out == ""
+
+
+def test_given_flags_are_not_asked(person: Callable[..., Person]) -> None:
+    one = person(
+        *"str add S --subjects s --storage memory --replicas 1 --retention limits --discard old --max-msgs=-1".split(),
+        *"--max-msgs-per-subject=-1 --max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m".split(),
+        *"--no-allow-rollup --no-deny-delete --no-deny-purge".split(),
+    )
+    status, screen = one.end()
+    assert (status, "? " in screen) == (0, False)
+
+
+@pytest.mark.parametrize("flag", ["--defaults", "--no-input"])
+def test_nothing_is_asked_when_told_so(person: Callable[..., Person], flag: str) -> None:
+    status, screen = person("str", "add", "S", "--subjects", "s", flag).end()
+    assert (status, "? " in screen) == (0, False)
+    status, screen = person("str", "add", flag).end()
+    assert status == 2
+    assert "STREAM" in screen
+
+
+def test_a_consumer_is_made_as_the_document_shows(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "OTHER", "--subjects", "o")
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    one = person("con", "add", "--sample", "100")
+    one.answers("Select a Stream", "ORD\r")
+    one.answers("Consumer name", "NEW\r")
+    one.answers("Delivery target (empty for Pull Consumers)")
+    one.answers("Start policy (all, new, last, subject, 1h, msg sequence)", "all\r")
+    one.answers("Acknowledgment policy")
+    one.answers("Replay policy")
+    one.answers("Filter Stream by subjects (blank for all)", "ORDERS.received\r")
+    one.answers("Maximum Allowed Deliveries", "20\r")
+    one.answers("Maximum Acknowledgments Pending")
+    one.answers("Deliver headers only without bodies")
+    one.answers("Add a Retry Backoff Policy")
+    status, screen = one.end()
+    assert status == 0, screen
+    config = natsctl("con", "info", "ORDERS", "NEW", "-j").json["config"]
+    assert (config["filter_subject"], config["max_deliver"], config["sample_freq"]) == ("ORDERS.received", 20, "100")
+    assert (config["ack_policy"], config["replay_policy"]) == ("explicit", "instant")
+
+
+def test_a_push_consumer_is_asked_for_what_concerns_it(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    one = person("con", "add", "ORDERS", "MONITOR")
+    one.answers("Delivery target", "monitor.ORDERS\r")
+    one.answers("Delivery Queue Group")
+    one.answers("Start policy", "last\r")
+    one.answers("Acknowledgment policy")
+    one.answers("Replay policy")
+    one.answers("Filter Stream by subjects")
+    one.answers("Idle Heartbeat", "5s\r")
+    one.answers("Enable Flow Control", "y\r")
+    one.answers("Deliver headers only")
+    assert one.end()[0] == 0
+    config = natsctl("con", "info", "ORDERS", "MONITOR", "-j").json["config"]
+    assert (config["deliver_subject"], config["ack_policy"], config["flow_control"]) == ("monitor.ORDERS", "none", True)
+    assert config["idle_heartbeat"] == 5 * 10**9
+
+
+def test_a_backoff_is_made_from_answers(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    words = "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
+    one = person("con", "add", "ORDERS", "C", *words.split())
+    one.answers("Add a Retry Backoff Policy", "y\r")
+    one.answers("Backoff policy")
+    one.answers("Minimum retry time", "1s\r")
+    one.answers("Maximum retry time", "5s\r")
+    one.answers("Number of steps", "4\r")
+    assert one.end()[0] == 0
+    config = natsctl("con", "info", "ORDERS", "C", "-j").json["config"]
+    assert (config["backoff"], config["max_deliver"]) == ([10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9], 5)
+
+
+def test_a_wrong_name_is_an_error_and_no_list(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    for words in (("purge",), ("rm",), ("info",), ("edit",)):
+        status, screen = person("str", *words, "ORDRES").end()
+        assert status == 3
+        assert 'did you mean "ORDERS"?' in screen
+        assert "Really" not in screen
+
+
+def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    natsctl("pub", "ORDERS.a", "x", "-q")
+    for words, question in (
+        (("purge", "ORDERS"), "Really purge Stream ORDERS"),
+        (("rm", "ORDERS"), "Really delete Stream ORDERS"),
+        (("rmm", "ORDERS", "1"), "Really remove message 1 from Stream ORDERS"),
+        (("edit", "ORDERS", "--max-age", "1d"), "Really edit Stream ORDERS"),
+    ):
+        one = person("str", *words)
+        one.answers(question)
+        assert one.end()[0] == 0
+    info = natsctl("str", "info", "ORDERS", "-j").json
+    assert (info["state"]["messages"], info["config"]["max_age"]) == (1, 0)
+    one = person("str", "edit", "ORDERS", "--max-age", "1d")
+    one.sees("max_age: unlimited → 1d0h0m0s")
+    one.answers("Really edit Stream ORDERS", "y\r")
+    assert one.end()[0] == 0
+    one = person("str", "rm")
+    one.answers("Select a Stream")
+    one.answers("Really delete Stream ORDERS", "y\r")
+    assert one.end()[0] == 0
+    assert natsctl("str", "ls", "-n").out == ""
+
+
+def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(
+    person: Callable[..., Person], natsctl: Run, tmp_path: Path
+) -> None:
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    file = tmp_path / "out.json"
+    one = person("-c", f"{sys.executable} -m natsctl str info -j > {file}", command="/bin/sh")
+    one.answers("Select a Stream")
+    assert one.end()[0] == 0
+    assert file.read_text().startswith("{")
+
+
+def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s", "--description", "[bold]d[/]\x1b[2J")
+    natsctl("pub", "s", "a\x1b]0;title\x07b", "-q")
+    one = person("str", "get", "S", "1")
+    one.sees("a\\x1b]0;title\\x07b")
+    assert one.end()[0] == 0
+    one = person("str", "ls")
+    one.sees("[bold]d[/]\\x1b[2J")
+    assert one.end()[0] == 0
+
+
+def test_a_backup_shows_a_bar_unless_told_not_to(person: Callable[..., Person], natsctl: Run, tmp_path: Path) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    natsctl("pub", "s", "x" * 1000, "--count", "200", "-q")
+    status, screen = person("str", "backup", "S", str(tmp_path / "b")).end()
+    assert (status, "100%" in screen) == (0, True)
+    assert 'Starting backup of Stream "S"' in screen
+    status, screen = person("str", "backup", "S", str(tmp_path / "c"), "--no-progress").end()
+    assert (status, "%" in screen) == (0, False)
+    natsctl("str", "rm", "S", "-f")
+    status, screen = person("str", "restore", "S", str(tmp_path / "b")).end()
+    assert (status, "100%" in screen, 'Restored stream "S" in' in screen) == (0, True, True)

@@ -1,0 +1,66 @@
+"""Values as people read them, and text that must not drive the terminal."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from natsctl.cli.render import values
+from natsctl.cli.render.values import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
+
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0s"),
+        (900, "1µs"),
+        (431_388, "431µs"),
+        (250_000_000, "250ms"),
+        (12_340_000_000, "12.34s"),
+        (2 * S, "2.00s"),
+        (303 * S, "5m3s"),
+        (7200 * S, "2h0m0s"),
+        ((3 * 24 + 4) * 3600 * S, "3d4h0m0s"),
+        (365 * 86400 * S, "1y0d0h0m0s"),
+        (-2 * S, "-2.00s"),
+        (FOREVER_NS, "never"),
+    ],
+)
+def test_durations_are_short_and_exact_enough(ns: int, text: str) -> None:
+    assert duration(ns) == text
+
+
+def test_no_limit_is_a_word() -> None:
+    assert [limit(-1), limit(0), limit(1234567)] == ["unlimited", "unlimited", "1,234,567"]
+    assert [age_limit(0), age_limit(60 * S)] == ["unlimited", "1m0s"]
+
+
+def test_control_characters_in_names_are_shown_and_not_obeyed() -> None:
+    assert safe("a\x1b[31mb\rc\nd") == "a\\x1b[31mb\\x0dc\\x0ad"
+    assert safe("x\u202ey\u2066z\x9b") == "x\\u202ey\\u2066z\\x9b"
+    assert safe("Bestellung №7 [bold]") == "Bestellung №7 [bold]"
+
+
+def test_bodies_keep_lines_and_tabs_but_obey_nothing() -> None:
+    assert body_text(b"a\tb\r\nc\x1b]0;x\x07\xff") == "a\tb\nc\\x1b]0;x\\x07\\xff"
+
+
+def test_times_are_local_with_their_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert when("2026-07-20T13:23:51.9Z") == "2026-07-20 18:53:51 +05:30"
+        assert values.exact_stamp(1_500_000_000_123_456_789) == "2017-07-14T08:10:00.123456+05:30"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert when("0001-01-01T00:00:00Z") == "never"
+
+
+def test_ages_never_are_negative() -> None:
+    assert values.ago("2026-01-01T00:00:10Z", 0) == "0s"
+    assert values.ago("1970-01-01T00:00:01Z", 3 * S) == "2.00s"
+    assert values.ago(None, 3 * S) == "never"
