@@ -76,4 +76,5 @@ class Expiry:
         else:
             while store.messages and store.first_seq < first_kept:
                 stream.removed(store.drop_first(), GONE_BY_LIMITS)
+            stream.count_bytes()
         self.arm()

@@ -31,6 +31,7 @@ MAX_HEADER_BYTES: Final = 65535
 """Longest header block that is stored. Source: reference, error 10097."""
 
 _UNLIMITED: Final = 1 << 62
+_NOTHING: Final[checks.Wish] = {}
 _seq_of = itemgetter(0)
 
 Entry = tuple[int, bytes, bytes]
@@ -105,18 +106,19 @@ class Intake:
         if config.sealed:
             self._refuse(reply, error(10109))
             return
-        wish = checks.read_headers(header) if header else {}
-        refusal = checks.expectations(stream, wish, subject) if wish else None
+        wish = checks.read_headers(header) if header else _NOTHING
+        msg_id = checks.message_id(wish) if wish else b""
+        demanding = len(wish) > 1 or (wish and not msg_id)
+        refusal = checks.expectations(stream, wish, subject) if demanding else None
         if refusal is not None:
             self._refuse(reply, refusal)
             return
-        msg_id = checks.message_id(wish) if wish else b""
         if msg_id:
             known = stream.dedupe.find(msg_id)
             if known:
                 self._answer_duplicate(reply, known)
                 return
-        refusal = checks.after_dedupe(stream, wish) or self._refuse_size(header, payload)
+        refusal = (checks.after_dedupe(stream, wish) if demanding else None) or self._refuse_size(header, payload)
         skipped = refusal is None and stream.retention.refuses(subject)
         if refusal is None and not skipped:
             refusal = self._refuse_full(subject, header, payload)

@@ -88,6 +88,7 @@ class Retention:
         for seq in seqs:
             if alone or not self._is_wanted(seq):
                 self._remove(seq)
+        self._stream.count_bytes()
 
     def _is_wanted(self, seq: int) -> bool:
         message = self._stream.store.get(seq)

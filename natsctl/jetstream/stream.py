@@ -116,9 +116,11 @@ class Stream:
 
     def removed(self, gone: RemovedMessage, reason: str) -> None:
         """Tell everyone that one message is gone."""
-        self.dedupe.message_gone(gone.seq)
-        for consumer in tuple(self.consumers.values()):
-            consumer.on_removed(gone.seq, gone.subject, reason)
+        if self.dedupe:
+            self.dedupe.message_gone(gone.seq)
+        if self.consumers:
+            for consumer in tuple(self.consumers.values()):
+                consumer.on_removed(gone.seq, gone.subject, reason)
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Take one message out and return whether it was there. Raises StoreError."""
@@ -126,6 +128,7 @@ class Stream:
         if gone is None:
             return False
         self.removed(gone, GONE)
+        self.count_bytes()
         return True
 
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
@@ -138,6 +141,7 @@ class Stream:
             for consumer in tuple(self.consumers.values()):
                 consumer.on_purged()
             self.expiry.arm()
+            self.count_bytes()
         return count
 
     def on_acked(self, seq: int) -> None:

@@ -1,0 +1,163 @@
+"""Limits: what is dropped, what is refused, and when messages are too old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet, ok
+
+
+def state(jet: Jet) -> dict[str, Any]:
+    """Return the stream's state with its deleted sequences."""
+    found: dict[str, Any] = jet.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})["state"]
+    return found
+
+
+def publish(jet: Jet, payload: bytes = b"x", subject: str = "s.a") -> Any:
+    """Publish and return the ack."""
+    return jet.wire.request(subject, payload)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_discard_old_keeps_the_newest(jet: Jet, storage: str) -> None:
+    jet.stream(max_msgs=3, storage=storage)
+    jet.publish("1", "2", "3", "4", "5")
+    found = state(jet)
+    assert (found["messages"], found["first_seq"], found["last_seq"]) == (3, 3, 5)
+
+
+@pytest.mark.parametrize(("storage", "size"), [("file", 22 + 3 + 20 + 8), ("memory", 3 + 20 + 16)])
+def test_max_bytes_counts_as_the_reference_does(jet: Jet, storage: str, size: int) -> None:
+    jet.stream(max_bytes=2 * size, storage=storage)
+    jet.publish(*("x" * 20 for _ in range(4)))
+    found = state(jet)
+    assert (found["messages"], found["bytes"], found["first_seq"]) == (2, 2 * size, 3)
+
+
+def test_a_message_larger_than_max_bytes_empties_the_stream(jet: Jet) -> None:
+    jet.stream(max_bytes=100)
+    jet.publish("1", "x" * 200)
+    found = state(jet)
+    assert (found["messages"], found["first_seq"], found["last_seq"]) == (0, 3, 2)
+
+
+def test_per_subject_limits_drop_the_oldest_of_the_subject(jet: Jet) -> None:
+    jet.stream(max_msgs_per_subject=2)
+    for number in range(7):
+        jet.publish("x", subject=f"s.{number % 2}")
+    found = state(jet)
+    assert found["subjects"] == {"s.0": 2, "s.1": 2}
+    assert (found["first_seq"], found["last_seq"]) == (4, 7)
+
+
+def test_discard_new_refuses(jet: Jet) -> None:
+    jet.stream(max_msgs=2, discard="new")
+    jet.publish("1", "2")
+    error = publish(jet)["error"]
+    assert (error["code"], error["err_code"], error["description"]) == (503, 10077, "maximum messages exceeded")
+    assert state(jet)["last_seq"] == 2
+
+
+def test_discard_new_refuses_by_bytes(jet: Jet) -> None:
+    jet.stream(max_bytes=108, discard="new", storage="memory")
+    acks = [publish(jet, b"x" * 20) for _ in range(3)]
+    assert [ack["seq"] for ack in acks] == [1, 2, 0]
+    assert acks[2]["error"]["description"] == "maximum bytes exceeded"
+
+
+def test_discard_new_replaces_on_a_full_subject(jet: Jet) -> None:
+    jet.stream(max_msgs=2, max_msgs_per_subject=1, discard="new")
+    jet.publish("1", subject="s.a")
+    jet.publish("2", subject="s.b")
+    assert publish(jet, subject="s.a")["seq"] == 3
+    assert publish(jet, subject="s.c")["error"]["description"] == "maximum messages exceeded"
+    assert state(jet)["subjects"] == {"s.a": 1, "s.b": 1}
+
+
+def test_discard_new_per_subject_refuses_on_a_full_subject(jet: Jet) -> None:
+    jet.stream(max_msgs_per_subject=1, discard="new", discard_new_per_subject=True)
+    assert publish(jet)["seq"] == 1
+    assert publish(jet)["error"]["description"] == "maximum messages per subject exceeded"
+    assert publish(jet, subject="s.b")["seq"] == 2
+
+
+def test_tightened_limits_trim_at_once(jet: Jet) -> None:
+    config = ok(jet.stream())["config"]
+    for number in range(6):
+        jet.publish("x", subject=f"s.{number % 2}")
+    ok(jet.api("STREAM.UPDATE.S", {**config, "max_msgs_per_subject": 2}))
+    assert state(jet)["subjects"] == {"s.0": 2, "s.1": 2}
+    ok(jet.api("STREAM.UPDATE.S", {**config, "max_msgs": 1}))
+    assert (state(jet)["messages"], state(jet)["first_seq"]) == (1, 6)
+
+
+def test_consumers_are_told_what_limits_drop(jet: Jet) -> None:
+    jet.stream(max_msgs=2)
+    jet.consumer()
+    jet.publish("1", "2", "3", "4")
+    assert jet.counts()["pending"] == 2
+
+
+def test_messages_expire_at_max_age(jet: Jet) -> None:
+    jet.stream(max_age=10 * SECOND, duplicate_window=SECOND)
+    jet.publish("1")
+    jet.advance(6)
+    jet.publish("2")
+    jet.advance(3.9)
+    assert state(jet)["messages"] == 2
+    jet.advance(0.4)
+    assert (state(jet)["messages"], state(jet)["first_seq"]) == (1, 2)
+    jet.advance(6)
+    assert (state(jet)["messages"], state(jet)["last_seq"]) == (0, 2)
+
+
+def test_expiry_reaches_the_counts_of_consumers(jet: Jet) -> None:
+    jet.stream(max_age=10 * SECOND)
+    jet.consumer()
+    jet.publish("1", "2")
+    jet.advance(5)
+    jet.publish("3")
+    jet.advance(6)
+    assert jet.counts()["pending"] == 1
+
+
+def test_many_messages_expire_as_one_purge(jet: Jet) -> None:
+    jet.stream(max_age=10 * SECOND)
+    jet.consumer()
+    jet.publish_many(1500)
+    jet.advance(11)
+    assert state(jet)["messages"] == 0
+    assert jet.counts()["pending"] == 0
+
+
+def test_a_shorter_max_age_applies_to_what_is_stored(jet: Jet) -> None:
+    config = ok(jet.stream())["config"]
+    jet.publish("1")
+    jet.advance(60)
+    ok(jet.api("STREAM.UPDATE.S", {**config, "max_age": 30 * SECOND, "duplicate_window": SECOND}))
+    jet.advance(0.3)
+    assert state(jet)["messages"] == 0
+
+
+def test_expiry_at_start_needs_no_timer(jet: Jet) -> None:
+    jet.stream(max_age=10 * SECOND)
+    jet.publish("1", "2")
+    jet.machine.clock.advance(20 * SECOND)
+    again = Jet(jet.machine.restarted())
+    found = state(again)
+    assert (found["messages"], found["first_seq"], found["last_seq"]) == (0, 3, 2)
+
+
+def test_sequences_are_never_reused(jet: Jet) -> None:
+    jet.stream(max_msgs=1)
+    jet.publish("1", "2")
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))
+    assert publish(jet)["seq"] == 3
+
+
+def test_first_seq_sets_where_a_stream_begins(jet: Jet) -> None:
+    info = jet.stream(first_seq=10)
+    assert (info["state"]["first_seq"], info["state"]["last_seq"]) == (10, 9)
+    assert publish(jet)["seq"] == 10
