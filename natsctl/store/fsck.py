@@ -141,12 +141,12 @@ def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], l
 
 def _explain_erasures(check: StreamCheck) -> None:
     """Take gaps out that are exactly frames whose erasure is on record, and list every erasure not yet done."""
-    intents: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-    for found in check.segments:
-        for record in found.scan.records:
-            if record.kind == frame.ERASE:
-                seq, base, generation, offset, length = frame.ERASE_BODY.unpack(record.payload)
-                intents.setdefault((base, generation), {})[offset] = (seq, length)
+    intents = _intents(check, check.segments[-1].scan.size)
+    last_scan, last_head = check.segments[-1].scan, check.segments[-1].scan.head
+    known = intents.get((last_head.base, last_head.generation), {}) if last_head is not None else {}
+    torn = [gap for gap in last_scan.gaps if not _covers(known, gap.start, gap.end)]
+    if torn:
+        intents = _intents(check, torn[0].start)
     for found in check.segments:
         head = found.scan.head
         mine = intents.get((head.base, head.generation)) if head is not None else None
@@ -160,6 +160,17 @@ def _explain_erasures(check: StreamCheck) -> None:
         for offset, (seq, length) in sorted(mine.items()):
             if seq not in found.scan.erased_seqs:
                 check.erasures.append((found.name, offset, frame.erased(seq, length, head.salt)))
+
+
+def _intents(check: StreamCheck, stop: int) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
+    """Return erasures on record: (base, generation) → offset → (seq, length); from the last file those before `stop`."""
+    intents: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+    for found in check.segments:
+        for record in found.scan.records:
+            if record.kind == frame.ERASE and (found is not check.segments[-1] or record.offset < stop):
+                seq, base, generation, offset, length = frame.ERASE_BODY.unpack(record.payload)
+                intents.setdefault((base, generation), {})[offset] = (seq, length)
+    return intents
 
 
 def _covers(intents: dict[int, tuple[int, int]], start: int, end: int) -> bool:
@@ -237,7 +248,9 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
 
 
 def _floors(scan: Scan) -> list[frame.Record]:
-    return [record for record in scan.records if record.kind == frame.FLOOR]
+    """Return the FLOOR records before the first gap; beyond it nothing was promised."""
+    stop = scan.gaps[0].start if scan.gaps else scan.size
+    return [record for record in scan.records if record.kind == frame.FLOOR and record.offset < stop]
 
 
 def _floor_body(record: frame.Record) -> tuple[int, int]:

@@ -15,7 +15,9 @@ from natsctl.store.frame import FileHead
 MAX_BLOBS = 256
 """Runs per segment before small ones are joined."""
 LOAD_AFTER_MISSES = 8
-"""Single reads from one segment before all of it is loaded."""
+"""Single reads that go forward in one segment before all of it is loaded."""
+NEAR_BYTES = 256 * 1024
+"""How far a read may jump and still count as going forward."""
 
 
 def segment_name(base: int, generation: int) -> str:
@@ -26,7 +28,7 @@ def segment_name(base: int, generation: int) -> str:
 class SegmentFile:
     """One segment file and its kept bytes."""
 
-    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "misses", "settled", "size", "starts",
+    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "last_miss", "misses", "settled", "size", "starts",
                  "tombs", "trusted", "writer")
 
     def __init__(self, folder: str, head: FileHead) -> None:
@@ -43,6 +45,7 @@ class SegmentFile:
         self.trusted: list[bool] = []
         self.kept = 0
         self.misses = 0
+        self.last_miss = 0
 
     @property
     def path(self) -> str:
@@ -135,7 +138,8 @@ class SegmentCache:
         found = file.find(offset)
         if found is not None:
             return found
-        file.misses += 1
+        file.misses = file.misses + 1 if 0 <= offset - file.last_miss < NEAR_BYTES else 0
+        file.last_miss = offset
         if file.misses > LOAD_AFTER_MISSES:
             self.load(file)
             found = file.find(offset)

@@ -127,7 +127,7 @@ class CrashDisk:
     def power(self, rng: random.Random) -> None:
         """Power is lost: what was not synced survives by sector as drawn; names go back or stay per folder."""
         self.kill()
-        kept = {p: i for p, i in self.names.items()}
+        kept = dict(self.names.items())
         for folder in sorted({p.rpartition("/")[0] for p in {*self.names, *self.durable_names} if p}):
             if folder not in self.names or rng.random() < 0.5:
                 for path in [p for p in kept if p and p.rpartition("/")[0] == folder]:

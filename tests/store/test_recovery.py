@@ -46,7 +46,7 @@ def test_counters_are_the_same_after_recovery(lab):
 
 
 def test_torn_tail_is_cut_and_reported(lab):
-    store, stream = made(lab, 10)
+    _store, _stream = made(lab, 10)
     file = lab.disk.open(segments(lab)[-1])
     size = file.size()
     file.pwrite(b"half a frame that nobody was told of", size)
@@ -58,7 +58,7 @@ def test_torn_tail_is_cut_and_reported(lab):
 
 @pytest.mark.parametrize("where", ["first segment", "last segment"])
 def test_damage_in_synced_data_is_refused_and_left_alone(lab, where):
-    store, stream = made(lab, 200)
+    _store, _stream = made(lab, 200)
     path = segments(lab)[0 if where == "first segment" else -1]
     file = lab.disk.open(path)
     file.pwrite(bytes([file.pread(1, 120)[0] ^ 1]), 120)
@@ -71,7 +71,7 @@ def test_damage_in_synced_data_is_refused_and_left_alone(lab, where):
 
 
 def test_every_flipped_bit_of_an_idle_log_is_noticed(lab):
-    store, stream = made(lab, 6)
+    _store, _stream = made(lab, 6)
     path = segments(lab)[-1]
     file = lab.disk.open(path)
     for at in range(file.size()):
@@ -84,7 +84,7 @@ def test_every_flipped_bit_of_an_idle_log_is_noticed(lab):
 
 
 def test_truncation_and_lost_segments_are_refused(lab):
-    store, stream = made(lab, 200)
+    _store, _stream = made(lab, 200)
     paths = segments(lab)
     file = lab.disk.open(paths[-1])
     kept = file.pread(10**6, 0)
@@ -119,7 +119,7 @@ def test_damaged_meta_and_journal_are_refused(lab):
 
 
 def test_other_streams_run_when_one_is_damaged(lab):
-    store, stream = made(lab, 5)
+    store, _stream = made(lab, 5)
     lab.fill(store, store.create("$G/B", b"", "file"), 5)
     lab.disk.open("streams/s000001/meta").pwrite(b"x", 3)
     again = lab.open()
@@ -127,7 +127,7 @@ def test_other_streams_run_when_one_is_damaged(lab):
 
 
 def test_deletion_is_final_and_ids_are_not_used_twice(lab):
-    store, stream = made(lab, 5)
+    store, _stream = made(lab, 5)
     done = []
     store.delete("$G/A").on_durable(done.append)
     lab.pump(store)
@@ -138,7 +138,7 @@ def test_deletion_is_final_and_ids_are_not_used_twice(lab):
 
 
 def test_a_deletion_cut_short_is_finished_by_the_successor(lab):
-    store, stream = made(lab, 5)
+    store, _stream = made(lab, 5)
     store.delete("$G/A")
     new = store.create("$G/A", b"new", "file")
     lab.pump(store, only=new)
@@ -170,7 +170,7 @@ def test_erased_bytes_are_gone_from_the_disk(lab):
 
 
 def test_a_torn_erasure_is_finished(lab):
-    store, stream = made(lab, 30)
+    _store, stream = made(lab, 30)
     stream.remove(7, erase=True)
     commit = stream.begin_commit()
     path, (_, offset, data) = segments(lab)[0], commit.plan.erasures[0]
