@@ -163,7 +163,7 @@ def _explain_erasures(check: StreamCheck) -> None:
 
 
 def _intents(check: StreamCheck, stop: int) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
-    """Return erasures on record: (base, generation) → offset → (seq, length); from the last file those before `stop`."""
+    """Return recorded erasures: (base, generation) → offset → (seq, length); in the last file only before `stop`."""
     intents: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for found in check.segments:
         for record in found.scan.records:

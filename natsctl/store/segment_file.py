@@ -28,8 +28,8 @@ def segment_name(base: int, generation: int) -> str:
 class SegmentFile:
     """One segment file and its kept bytes."""
 
-    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "last_miss", "misses", "settled", "size", "starts",
-                 "tombs", "trusted", "writer")
+    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "last_miss", "misses", "settled", "size",
+                 "starts", "tombs", "trusted", "writer")
 
     def __init__(self, folder: str, head: FileHead) -> None:
         self.folder = folder
