@@ -76,9 +76,13 @@ class GlobalOptions:
 
 @dataclass(slots=True)
 class Session:
-    """What a command function is given first: `run` its requests, look at `interactive` before asking anything."""
+    """What a command runs on: `run` its requests, look at `interactive` before asking anything.
+
+    With `json` a program reads stderr too, so nothing but an error object may be written there by the session.
+    """
 
     options: GlobalOptions = field(default_factory=GlobalOptions)
+    json: bool = False
     _runner: asyncio.Runner | None = None
     _manager: Manager | None = None
     _embedded: Any = None
@@ -160,10 +164,11 @@ class Session:
         from natsctl.cli.output import note
         from natsctl.server.embedded import EmbeddedServer
 
-        embedded = EmbeddedServer(data_folder())
+        say = (lambda text: None) if self.json else note
+        embedded = EmbeddedServer(data_folder(), notify=say)
         url = await asyncio.to_thread(embedded.start)
         self._embedded = embedded
-        note(f"using the embedded server on {data_folder()}")
+        say(f"using the embedded server on {data_folder()}")
         return replace(target, urls=(url,), origin="embedded")
 
     def close(self) -> None:

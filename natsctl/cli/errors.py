@@ -30,6 +30,15 @@ def exit_code_of(failure: BaseException) -> ExitCode:
     return ExitCode(code) if code in {int(known) for known in ExitCode} else ExitCode.FAILED
 
 
+def text_of(failure: BaseException) -> str:
+    """What went wrong in one line; a failure that is nobody's known case is told by its kind too."""
+    from natsctl.api.errors import NatsctlError
+
+    if isinstance(failure, NatsctlError):
+        return str(failure)
+    return f"unexpected {type(failure).__name__}: {failure}".rstrip(": ")
+
+
 def error_object(failure: BaseException) -> dict[str, Any]:
     """The failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
     api_error = getattr(failure, "error", None)
@@ -37,7 +46,7 @@ def error_object(failure: BaseException) -> dict[str, Any]:
         "error": {
             "code": getattr(api_error, "code", None),
             "err_code": getattr(api_error, "err_code", None),
-            "description": getattr(api_error, "description", None) or str(failure) or type(failure).__name__,
+            "description": getattr(api_error, "description", None) or text_of(failure),
             "subject": getattr(failure, "subject", None) or None,
             "hint": getattr(failure, "hint", None) or None,
         }
@@ -48,7 +57,10 @@ def render_error(failure: BaseException, as_json: bool) -> str:
     """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it."""
     if as_json:
         return json.dumps(error_object(failure), ensure_ascii=False)
-    hint = getattr(failure, "hint", None)
+    from natsctl.cli.render.values import safe
+
     err_code = getattr(getattr(failure, "error", None), "err_code", 0)
-    text = f"natsctl: error: {str(failure) or type(failure).__name__}{f' ({err_code})' if err_code else ''}"
-    return f"{text}\n  {hint}" if hint else text
+    lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
+    if hint := getattr(failure, "hint", None):
+        lines.append(safe(hint))
+    return "\n  ".join(lines)

@@ -64,6 +64,16 @@ def all_spellings() -> list[str]:
     return list(_BY_SPELLING)
 
 
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether the words ask for JSON, so that a failure is told as JSON too."""
+    for word in words:
+        if word == "--":
+            return False
+        if word in ("-j", "--json"):
+            return True
+    return False
+
+
 def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """The global options before the first word that is none, and the words from there on."""
     given: dict[str, Any] = {}

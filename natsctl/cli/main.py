@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-JSON_FLAGS = frozenset({"-j", "--json"})
-
 
 class Noun(NamedTuple):
     """A first word of the command line; `raw` words after it are not searched for global options."""
@@ -68,14 +66,14 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     """The exit code of a failure, told on stderr; what is no NatsctlError shows its traceback under --trace."""
     from natsctl.api.errors import NatsctlError
     from natsctl.cli.errors import exit_code_of, render_error
+    from natsctl.cli.globals import wants_json
 
-    given = words[: words.index("--")] if "--" in words else words
-    if "--trace" in given and not isinstance(failure, NatsctlError):
+    if "--trace" in words and not isinstance(failure, NatsctlError):
         import traceback
 
         traceback.print_exception(failure)
     sys.stdout.flush()
-    print(render_error(failure, as_json=not JSON_FLAGS.isdisjoint(given)), file=sys.stderr)
+    print(render_error(failure, as_json=wants_json(words)), file=sys.stderr)
     return exit_code_of(failure)
 
 

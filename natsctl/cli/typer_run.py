@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.context import GlobalOptions, Session
-from natsctl.cli.globals import all_spellings, take_out
+from natsctl.cli.globals import all_spellings, take_out, wants_json
 from natsctl.cli.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
         _read_plainly(chain, help_wanted="help" in given)
     if "help" in given:
         arguments.append("--help")
-    session = Session(_options(given))
+    session = Session(_options(given), json=wants_json(words))
     before = None if noun.raw else signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(command, arguments, f"natsctl {noun.name}", session)
@@ -125,8 +125,13 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
         result = command.main(args=arguments, prog_name=path, standalone_mode=False, obj=session)
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit as end:
+        # Typer ends the process with 1 when whoever reads stdout has gone.
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        raise
     except usage_error as failure:
-        if not str(getattr(failure, "message", "")) or type(failure).__name__ == "NoArgsIsHelpError":
+        if type(failure).__name__ == "NoArgsIsHelpError":
             print(failure.format_message(), file=sys.stderr)
             return UsageError.exit_code
         raise _explained(failure, path) from None
