@@ -23,8 +23,8 @@ from natsctl.api.model import Model
 from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream import handlers
 from natsctl.jetstream.client_info import client_info
-from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_structured
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_structured, storage_error
+from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -81,10 +81,8 @@ class Dispatcher:
                 outcome: Outcome = function(self._js, request)
             else:
                 outcome = refused or error(10010)
-        except StoreFull:
-            outcome = error(10047)
         except StoreError as fault:
-            outcome = error(10077, err=str(fault))
+            outcome = storage_error(fault)
         if not isinstance(outcome, Pending):
             self.complete(request, outcome)
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.model import Model
-from natsctl.store.errors import StoreError
+from natsctl.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -108,7 +108,7 @@ class ApiRequest:
 
 def storage_error(fault: StoreError) -> ApiError:
     """Return the error of an answer whose change could not be made durable."""
-    return error(10077, err=str(fault))
+    return error(10047) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
 
 
 def is_absent(body: bytes) -> bool:

@@ -43,12 +43,9 @@ class Retention:
 
     def configure(self) -> None:
         """Take the policy from the configuration."""
-        before = self._interest
         policy = self._stream.config.retention
         self.removes = policy is not RetentionPolicy.LIMITS
         self._interest = policy is RetentionPolicy.INTEREST
-        if self._interest and not before:
-            self.consumers_changed()
 
     def recovered(self) -> None:
         """Sweep what was acknowledged before a crash and not yet removed."""

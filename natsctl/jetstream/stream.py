@@ -86,8 +86,10 @@ class Stream:
     def reconfigure(self, config: StreamConfig) -> None:
         """Take a configuration that was checked; it is durable when the store's next commit ends."""
         self.store.set_meta(StreamMeta(self.created_ns, config).encode())
-        self.config = config
+        before, self.config = self.config, config
         self._derive()
+        if config.retention is not before.retention:
+            self.retention.consumers_changed()
         self.intake.enforce_limits()
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:

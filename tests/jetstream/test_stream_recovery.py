@@ -1,0 +1,174 @@
+"""What a stream is after a restart, and after a disk failed it."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from natsctl.store.stream import StreamStore
+from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.simdisk import Fault, SimDisk, no_faults
+
+CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
+
+
+def publish(jet: Jet, msg_id: str = "", subject: str = "s.a") -> Any:
+    """Publish, with an id if one is given, and return the ack."""
+    return jet.wire.request(subject, b"x", f"NATS/1.0\r\nNats-Msg-Id: {msg_id}\r\n\r\n".encode() if msg_id else b"")
+
+
+@CRASHES
+def test_acked_messages_and_state_come_back(jet: Jet, crash: Any) -> None:
+    jet.stream(max_msgs=4)
+    for number in range(6):
+        publish(jet, subject=f"s.{number % 2}")
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 4}))
+    before = jet.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
+    again = Jet(jet.machine.restarted(crash))
+    after = again.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
+    assert after["state"] == before["state"]
+    assert (after["config"], after["created"]) == (before["config"], before["created"])
+    assert publish(again)["seq"] == 7
+
+
+@CRASHES
+def test_ids_of_stored_messages_survive(jet: Jet, crash: Any) -> None:
+    jet.stream()
+    publish(jet, "one")
+    publish(jet, "two")
+    again = Jet(jet.machine.restarted(crash))
+    assert publish(again, "one") == {"stream": "S", "seq": 1, "duplicate": True}
+    assert publish(again, "two") == {"stream": "S", "seq": 2, "duplicate": True}
+    assert publish(again, "three")["seq"] == 3
+
+
+@CRASHES
+@pytest.mark.parametrize("verb", ["newest", "all", "purge"])
+def test_ids_of_deleted_messages_survive(jet: Jet, crash: Any, verb: str) -> None:
+    jet.stream()
+    for name in ("one", "two", "three"):
+        publish(jet, name)
+    if verb == "purge":
+        ok(jet.api("STREAM.PURGE.S"))
+    for seq in {"newest": (3,), "all": (1, 2, 3), "purge": ()}[verb]:
+        ok(jet.api("STREAM.MSG.DELETE.S", {"seq": seq}))
+    again = Jet(jet.machine.restarted(crash))
+    acks = [publish(again, name) for name in ("one", "two", "three")]
+    assert [(ack["seq"], ack.get("duplicate")) for ack in acks] == [(1, True), (2, True), (3, True)]
+    twice = Jet(again.machine.restarted(crash))
+    assert publish(twice, "three").get("duplicate")
+
+
+def test_ids_of_messages_that_limits_dropped_survive_a_kill(jet: Jet) -> None:
+    jet.stream(max_msgs=1)
+    for name in ("one", "two", "three"):
+        publish(jet, name)
+    again = Jet(jet.machine.restarted())
+    assert [publish(again, name).get("duplicate") for name in ("one", "two", "three")] == [True, True, True]
+
+
+def test_ids_older_than_the_window_do_not_come_back(jet: Jet) -> None:
+    jet.stream(duplicate_window=10 * SECOND)
+    publish(jet, "old")
+    jet.advance(8)
+    publish(jet, "young")
+    jet.machine.clock.advance(5 * SECOND)
+    again = Jet(jet.machine.restarted())
+    assert not publish(again, "old").get("duplicate")
+    assert publish(again, "young").get("duplicate")
+
+
+def test_ids_survive_a_rewritten_journal(jet: Jet) -> None:
+    jet.stream()
+    jet.consumer()
+    publish(jet, "one")
+    publish(jet, "two")
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 1}))
+    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    stream.consumer_set.rewrite()
+    stream.store.request_sync()
+    jet.machine.settle()
+    again = Jet(jet.machine.restarted())
+    assert publish(again, "one").get("duplicate")
+    assert publish(again, "two").get("duplicate")
+    assert again.counts()["pending"] == 1
+
+
+def test_the_last_id_survives(jet: Jet) -> None:
+    jet.stream()
+    publish(jet, "one")
+    again = Jet(jet.machine.restarted())
+    header = b"NATS/1.0\r\nNats-Expected-Last-Msg-Id: one\r\n\r\n"
+    assert again.wire.request("s.a", b"x", header)["seq"] == 2
+
+
+def test_a_stream_that_never_saw_an_id_reads_no_messages_at_recovery(
+    jet: Jet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jet.stream()
+    publish(jet)
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("messages were read")
+
+    monkeypatch.setattr(StreamStore, "read_from", refuse)
+    assert Jet(jet.machine.restarted()).api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_memory_streams_are_gone_after_a_restart(jet: Jet) -> None:
+    jet.stream(storage="memory")
+    publish(jet)
+    again = Jet(jet.machine.restarted())
+    assert again.api("STREAM.NAMES")["streams"] is None
+
+
+# A disk that fails
+
+
+def failing(error: int, *calls: str) -> Any:
+    """Return a plan by which `calls` fail."""
+    return lambda call, path: Fault(error=error) if call in calls else None
+
+
+def test_a_failed_sync_refuses_publishers_and_never_acks(jet: Jet) -> None:
+    jet.stream()
+    assert publish(jet)["seq"] == 1
+    jet.machine.disk.plan = failing(errno.EIO, "sync")
+    refused = publish(jet, "one")
+    assert (refused["error"]["code"], refused["error"]["err_code"], refused["seq"]) == (503, 10077, 0)
+    jet.machine.disk.plan = no_faults
+    assert publish(jet)["error"]["err_code"] == 10077
+    assert not jet.machine.store.healthy
+
+
+def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
+    jet.stream()
+    publish(jet, "one")
+    disk = jet.machine.disk
+    disk.capacity_bytes -= disk.free_bytes()
+    assert publish(jet, "two")["error"]["err_code"] == 10023
+    disk.capacity_bytes = 1 << 40
+    assert publish(jet, "two") == {"stream": "S", "seq": 2}
+    assert publish(jet, "one").get("duplicate")
+
+
+def test_a_stream_that_can_not_be_made_durable_is_not_there(jet: Jet) -> None:
+    jet.machine.disk.plan = failing(errno.ENOSPC, "mkdir", "create", "write", "pwrite")
+    answer = jet.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    assert answer["error"]["err_code"] == 10047
+    assert jet.api("STREAM.NAMES")["streams"] is None
+    assert jet.wire.request("s.a", b"x").status == b"503"
+    jet.machine.disk.plan = no_faults
+    jet.stream()
+    assert publish(jet)["seq"] == 1
+
+
+def test_an_update_that_can_not_be_kept_is_taken_back(jet: Jet) -> None:
+    config = ok(jet.stream())["config"]
+    jet.machine.disk.plan = failing(errno.ENOSPC, "create", "write", "pwrite")
+    answer = jet.api("STREAM.UPDATE.S", {**config, "subjects": ["t.>"]})
+    assert answer["error"]["err_code"] == 10047
+    jet.machine.disk.plan = no_faults
+    assert jet.api("STREAM.INFO.S")["config"] == config
+    assert publish(jet)["seq"] == 1
