@@ -65,7 +65,7 @@ def rate(load: Path, url: str, mode: str, msgs: int, size: int) -> float:
 def sync_always_config(folder: Path) -> list[str]:
     """Flags that make the reference sync before every ack."""
     path = folder / "always.conf"
-    path.write_text("jetstream { sync_interval: always, store_dir: %s }\n" % json.dumps(str(folder / "store")))
+    path.write_text("jetstream { sync_interval: always }\n")
     return ["-c", str(path)]
 
 
