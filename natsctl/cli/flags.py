@@ -191,39 +191,49 @@ def apply(config: Config, table: Sequence[Flag], given: Given) -> None:
             flag.place(config, given[flag.name])
 
 
-def flagged(table: Sequence[Flag]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+class Flagged:
+    """A command function that takes the flags of a table; made by `flagged`.
+
+    What it declares is computed when Typer asks, as only one of many commands runs.
+    """
+
+    def __init__(self, function: Callable[..., Any], table: Sequence[Flag]) -> None:
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__wrapped__ = function
+        self._table = table
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        given: Given = {}
+        for flag in self._table:
+            value = keywords.pop(flag.parameter, None)
+            if value is not None and not (flag.kind.repeated and not value):
+                given[flag.name] = flag.read(value)
+        return self.__wrapped__(*arguments, given=given, **keywords)
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        """The function's own parameters with the table's flags in the place of `given`."""
+        hints = typing.get_type_hints(self.__wrapped__, include_extras=True)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        own = [
+            one.replace(annotation=hints[one.name])
+            for one in inspect.signature(self.__wrapped__).parameters.values()
+            if one.name != "given"
+        ]
+        return inspect.Signature(
+            [one.replace(kind=keyword) for one in own]
+            + [
+                inspect.Parameter(flag.parameter, keyword, default=None, annotation=flag.annotation())
+                for flag in self._table
+            ]
+        )
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]  # of this command, not of the class
+        return {one.name: one.annotation for one in self.__signature__.parameters.values()}
+
+
+def flagged(table: Sequence[Flag]) -> Callable[[Callable[..., Any]], Flagged]:
     """Make a command take all flags of `table`; its parameter `given` receives those that were used."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        by_parameter = {flag.parameter: flag for flag in table}
-
-        @functools.wraps(function)
-        def command(*arguments: Any, **keywords: Any) -> Any:
-            given: Given = {}
-            for name in by_parameter.keys() & keywords.keys():
-                value, flag = keywords.pop(name), by_parameter[name]
-                if value is not None and not (flag.kind.repeated and not value):
-                    given[flag.name] = flag.read(value)
-            return function(*arguments, given=given, **keywords)
-
-        _declare(command, function, table)
-        return command
-
-    return decorate
-
-
-def _declare(command: Callable[..., Any], function: Callable[..., Any], table: Sequence[Flag]) -> None:
-    """Give `command` the signature of `function` with the table's flags in the place of `given`."""
-    hints = typing.get_type_hints(function, include_extras=True)
-    parameters = []
-    for own in inspect.signature(function).parameters.values():
-        if own.name == "given":
-            continue
-        annotated = hints[own.name]
-        parameters.append(own.replace(annotation=annotated, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD))
-    generated = {flag.parameter: flag.annotation() for flag in table}
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters += [inspect.Parameter(name, keyword, default=None, annotation=a) for name, a in generated.items()]
-    hints.pop("given", None)
-    command.__annotations__ = {**hints, **generated}
-    vars(command)["__signature__"] = inspect.Signature(parameters)
+    return lambda function: Flagged(function, table)

@@ -1,4 +1,4 @@
-"""Commands run in this process, as a script runs them: no terminal, output in pipes, against one server of the whole run."""
+"""Commands run in this process, as a script runs them: no terminal, output in pipes, one server for the whole run."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,7 +126,8 @@ def test_a_question_mark_explains_and_names_the_flag(person: Callable[..., Perso
 
 
 def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], natsctl: Run) -> None:
-    one = person("str", "add", *"--subjects s --storage file --retention limits --discard old --max-msgs 1".split())
+    given = shlex.split("--subjects s --storage file --retention limits --discard old --max-msgs 1")
+    one = person("str", "add", *given)
     one.answers("Stream Name", "a.b\r")
     one.sees("none of them blank")
     one.child.send("\x7f\x7f\x7fS\r")
@@ -141,9 +143,11 @@ def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], n
 
 def test_given_flags_are_not_asked(person: Callable[..., Person]) -> None:
     one = person(
-        *"str add S --subjects s --storage memory --replicas 1 --retention limits --discard old --max-msgs=-1".split(),
-        *"--max-msgs-per-subject=-1 --max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m".split(),
-        *"--no-allow-rollup --no-deny-delete --no-deny-purge".split(),
+        *shlex.split(
+            "str add S --subjects s --storage memory --replicas 1 --retention limits --discard old --max-msgs=-1"
+            " --max-msgs-per-subject=-1 --max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m"
+            " --no-allow-rollup --no-deny-delete --no-deny-purge"
+        )
     )
     status, screen = one.end()
     assert (status, "? " in screen) == (0, False)
@@ -200,8 +204,10 @@ def test_a_push_consumer_is_asked_for_what_concerns_it(person: Callable[..., Per
 
 def test_a_backoff_is_made_from_answers(person: Callable[..., Person], natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
-    words = "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
-    one = person("con", "add", "ORDERS", "C", *words.split())
+    words = shlex.split(
+        "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
+    )
+    one = person("con", "add", "ORDERS", "C", *words)
     one.answers("Add a Retry Backoff Policy", "y\r")
     one.answers("Backoff policy")
     one.answers("Minimum retry time", "1s\r")

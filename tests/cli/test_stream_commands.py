@@ -1,4 +1,4 @@
-"""Stream commands as a script runs them: exit codes, what is on stdout and what on stderr, `-j` for success and failure."""
+"""Stream commands as a script runs them: exit codes, stdout and stderr, `-j` for success and failure."""
 
 from __future__ import annotations
 
