@@ -59,9 +59,10 @@ class ArchivedStream:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The sequence holds no message; one that came before is to be removed."""
+    """The sequence holds no message, since `ts_ns` at the latest; one that came before is to be removed."""
 
     seq: int
+    ts_ns: int = 0
 
 
 Item: TypeAlias = "ArchivedStream | ArchivedConsumer | StoredMessage | Gone"

@@ -213,7 +213,7 @@ def _messages(file: TarFile, feed: Feed) -> Iterator[Item | None]:
         sequence = seq & ~(_ERASED | _TOMBSTONE)
         if seq & (_ERASED | _TOMBSTONE) or not sequence:
             if sequence:
-                yield Gone(sequence)
+                yield Gone(sequence, ts_ns)
             continue
         header, payload = b"", body[subjects:-_HASH_BYTES]
         if has_header:

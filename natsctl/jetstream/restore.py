@@ -5,8 +5,8 @@ item by item, so that a chunk that unpacks to much does not hold up the loop. Me
 whose metadata says that it is being restored: nobody sees it, and a server that starts and finds it throws it away. An
 empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is
 durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a restart,
-and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a transfer that stalls
-is given up. Source: jetstream_semantics.md part 19.
+and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a transfer
+that stalls is given up. Source: jetstream_semantics.md part 19.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = _refuse(js, config)
     if refusal is not None:
         return refusal
-    return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request.origin).start())
+    try:
+        return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request.origin).start())
+    except ArchiveFault as fault:
+        return error(10062, err=str(fault))
 
 
 def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from natsctl.api.codec import encode
 from natsctl.api.stream import StorageType, StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
+from natsctl.api.times import parse_time
 from natsctl.jetstream import consumer_config
 from natsctl.jetstream import consumer_log as records
 from natsctl.jetstream.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Gone, Item
@@ -31,14 +32,22 @@ MAX_CONSUMERS: Final = 100_000
 """Consumers one archive may hold; they are kept in memory until its end."""
 
 
+_PLACEHOLDER: Final = b"_"
+"""Subject of the message that is stored and removed again where the stream's last one is gone."""
+
+
 class Staging:
     """What has been taken in so far."""
 
     def __init__(self, js: JetStreamAccount, config: StreamConfig, state: StreamState) -> None:
-        """Note what the client said of the archive: configuration, and the state that version 1 does not hold."""
+        """Note what the client said of the archive: configuration, and the state, which version 1 does not hold.
+
+        Its first sequence counts: block files may still hold messages that limits have dropped.
+        """
         self._js, self._config = js, config
         self._created_ns = 0
-        self._last_seq = min(state.last_seq, MAX_SEQ)
+        self._newest = self._first_seq = self._last_seq = self._last_ts_ns = 0
+        self._expect(state)
         self._consumers: dict[str, ArchivedConsumer] = {}
         self.store: StreamStore | None = None
 
@@ -47,7 +56,7 @@ class Staging:
         if isinstance(item, StoredMessage):
             self._message(item)
         elif isinstance(item, Gone):
-            self._gone(item.seq)
+            self._gone(item)
         elif isinstance(item, ArchivedConsumer):
             self._consumer(item)
         else:
@@ -56,25 +65,35 @@ class Staging:
     def _stream(self, head: ArchivedStream) -> None:
         self._created_ns = head.created_ns
         if head.state is not None:
-            self._last_seq = min(head.state.last_seq, MAX_SEQ)
+            self._expect(head.state)
+
+    def _expect(self, state: StreamState) -> None:
+        self._first_seq, self._last_seq = state.first_seq, min(state.last_seq, MAX_SEQ)
+        try:
+            self._last_ts_ns = max(parse_time(state.last_ts), 0)
+        except ValueError as fault:
+            raise ArchiveFault(f"the state has no valid time: {fault}") from fault
 
     def _message(self, message: StoredMessage) -> None:
         seq, ts_ns, subject, header, payload = message
-        if not 0 < seq <= MAX_SEQ or (self.store is not None and seq <= self.store.last_seq):
+        if not self._newest < seq <= MAX_SEQ:
             raise ArchiveFault(f"sequence {seq} is out of order")
-        if not subject or len(subject) > MAX_SUBJECT_BYTES or len(subject.split()) != 1 or ts_ns < 0:
+        self._newest = seq
+        if not subject or len(subject) > MAX_SUBJECT_BYTES or subject.split() != [subject] or ts_ns < 0:
             raise ArchiveFault(f"message {seq} has no valid subject or time")
         if header and not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
             raise ArchiveFault(f"message {seq} has no valid header")
-        store = self.store or self._open(seq)
-        store.append_at(seq, ts_ns, subject, header, payload)
+        if seq >= self._first_seq:
+            store = self.store or self._open(seq)
+            store.append_at(seq, ts_ns, subject, header, payload)
 
-    def _gone(self, seq: int) -> None:
+    def _gone(self, gone: Gone) -> None:
         """Remove a message that came before, or remember that the stream went on to there."""
-        if seq > MAX_SEQ:
-            raise ArchiveFault(f"sequence {seq} is out of order")
-        if self.store is None or self.store.remove(seq) is None:
-            self._last_seq = max(self._last_seq, seq)
+        if gone.seq > MAX_SEQ:
+            raise ArchiveFault(f"sequence {gone.seq} is out of order")
+        removed = self.store is not None and self.store.remove(gone.seq) is not None
+        if not removed and gone.seq > self._last_seq:
+            self._last_seq, self._last_ts_ns = gone.seq, max(gone.ts_ns, 0)
 
     def _consumer(self, consumer: ArchivedConsumer) -> None:
         """Check a consumer now, so that a bad one is refused before the stream is there."""
@@ -101,8 +120,7 @@ class Staging:
 
     def complete(self) -> StreamStore:
         """Put what belongs to the end into the store and return it. Raises StoreError."""
-        store = self.store or self._open(self._last_seq + 1)
-        store.skip_to(self._last_seq)
+        store = self._with_last_seq()
         store.append_record(IN_USE, b"")
         for number, consumer in enumerate(self._consumers.values(), 1):
             state = state_of(consumer.progress).encode()
@@ -111,6 +129,15 @@ class Staging:
             record = records.encode(body)
             store.append_record(record.kind, record.body)
         store.request_sync()
+        return store
+
+    def _with_last_seq(self) -> StreamStore:
+        """Return the store with the stream's last sequence and time, whose message may be gone."""
+        last_seq = max(self._last_seq, self._newest)
+        store = self.store or self._open(max(last_seq, 1))
+        if last_seq > store.last_seq:
+            store.append_at(last_seq, self._last_ts_ns, _PLACEHOLDER, b"", b"")
+            store.remove(last_seq)
         return store
 
     def release(self) -> StreamStore:
