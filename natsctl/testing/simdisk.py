@@ -23,8 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from natsctl.store.errors import StoreLocked
-
-SECTOR_BYTES = 512
+from natsctl.testing.platter import FileImage, FolderImage, NameChange, durable_copy, file_paths, used_bytes
 
 
 class Crash(BaseException):
@@ -57,100 +56,10 @@ def no_faults(call: str, path: str) -> Fault | None:
     return None
 
 
-class _FileNode:
-    """One file's bytes, by cache and by platter."""
-
-    __slots__ = ("cache", "dirty", "durable")
-
-    def __init__(self) -> None:
-        self.cache = bytearray()
-        self.durable = bytearray()
-        self.dirty: set[int] = set()
-
-    def write(self, data: bytes, offset: int) -> None:
-        if len(self.cache) < offset:
-            self._touch(len(self.cache), offset)
-            self.cache.extend(bytes(offset - len(self.cache)))
-        self.cache[offset : offset + len(data)] = data
-        self._touch(offset, offset + len(data))
-
-    def truncate(self, size: int) -> None:
-        before = len(self.cache)
-        if size < before:
-            del self.cache[size:]
-        else:
-            self.cache.extend(bytes(size - before))
-        self._touch(min(size, before), max(size, before))
-
-    def _touch(self, start: int, end: int) -> None:
-        self.dirty.update(range(start // SECTOR_BYTES, (max(end, start + 1) + SECTOR_BYTES - 1) // SECTOR_BYTES))
-
-    def sync(self) -> None:
-        size = len(self.cache)
-        del self.durable[size:]
-        for sector in sorted(sector for sector in self.dirty if sector * SECTOR_BYTES < size):
-            start = sector * SECTOR_BYTES
-            piece = self.cache[start : start + SECTOR_BYTES]
-            if len(self.durable) < start:
-                self.durable.extend(bytes(start - len(self.durable)))
-            self.durable[start : start + len(piece)] = piece
-        self.durable.extend(bytes(size - len(self.durable)))
-        self.dirty.clear()
-
-    def lose_power(self, rng: random.Random) -> None:
-        old, new = len(self.durable), len(self.cache)
-        size = rng.choice((old, new, rng.randint(min(old, new), max(old, new))))
-        if self.dirty:
-            image = bytearray(self.durable.ljust(size, b"\0"))
-            for sector in sorted(self.dirty):
-                start = sector * SECTOR_BYTES
-                image[start : start + SECTOR_BYTES] = self._fate(rng, start)
-            self.durable = image[:size].ljust(size, b"\0")
-        self.cache = bytearray(self.durable)
-        self.dirty.clear()
-
-    def _fate(self, rng: random.Random, start: int) -> bytes:
-        """What a dirty sector holds afterwards: written whole or not at all; one that never was may hold anything."""
-        old = bytes(self.durable[start : start + SECTOR_BYTES])
-        new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
-        draw = rng.random()
-        if draw < 0.45:
-            return new
-        if draw < 0.8 or old:
-            return old.ljust(SECTOR_BYTES, b"\0")
-        return bytes(SECTOR_BYTES) if draw < 0.9 else rng.randbytes(SECTOR_BYTES)
-
-
-class _FolderNode:
-    """One folder's names, by cache and by platter."""
-
-    __slots__ = ("cache", "durable")
-
-    def __init__(self) -> None:
-        self.cache: dict[str, _FileNode | _FolderNode] = {}
-        self.durable: dict[str, _FileNode | _FolderNode] = {}
-
-
-class _NameChange(NamedTuple):
-    """Names that change together: (folder, name, node or None for none)."""
-
-    entries: tuple[tuple[_FolderNode, str, _FileNode | _FolderNode | None], ...]
-
-    def touches(self, folder: _FolderNode) -> bool:
-        return any(entry[0] is folder for entry in self.entries)
-
-    def make_durable(self) -> None:
-        for folder, name, node in self.entries:
-            if node is None:
-                folder.durable.pop(name, None)
-            else:
-                folder.durable[name] = node
-
-
 class SimFile:
     """An open file of a SimDisk."""
 
-    def __init__(self, disk: SimDisk, path: str, node: _FileNode, writable: bool) -> None:
+    def __init__(self, disk: SimDisk, path: str, node: FileImage, writable: bool) -> None:
         self._disk = disk
         self._path = path
         self._node = node
@@ -226,8 +135,8 @@ class SimDisk:
         self.capacity_bytes = capacity_bytes
         self.life = 0
         self.faults = 0
-        self._root = _FolderNode()
-        self._waiting: list[_NameChange] = []
+        self._root = FolderImage()
+        self._waiting: list[NameChange] = []
         self._locks: dict[str, SimFile] = {}
 
     # -- what can happen to it
@@ -249,11 +158,11 @@ class SimDisk:
         self._waiting.clear()
         self._restart(self._root)
 
-    def _restart(self, folder: _FolderNode) -> None:
+    def _restart(self, folder: FolderImage) -> None:
         folder.cache = dict(folder.durable)
         for name in sorted(folder.cache):
             node = folder.cache[name]
-            if isinstance(node, _FileNode):
+            if isinstance(node, FileImage):
                 node.lose_power(self.rng)
             else:
                 self._restart(node)
@@ -261,7 +170,7 @@ class SimDisk:
     def platter(self, seed: int) -> SimDisk:
         """Return a new disk that holds only what is durable now, as if nothing else survived a power loss."""
         twin = SimDisk(random.Random(seed), self.personality)
-        twin._root = _durable_copy(self._root)
+        twin._root = durable_copy(self._root)
         return twin
 
     def alter(self, path: str, offset: int, data: bytes) -> None:
@@ -284,7 +193,7 @@ class SimDisk:
 
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
-        return sorted(_paths(self._root, ""))
+        return sorted(file_paths(self._root, ""))
 
     def size_of(self, path: str) -> int:
         """The cached length of a file in bytes."""
@@ -322,7 +231,7 @@ class SimDisk:
         if create:
             if name in folder.cache:
                 raise FileExistsError(errno.EEXIST, "exists", path)
-            self._change((folder, name, _FileNode()))
+            self._change((folder, name, FileImage()))
         return SimFile(self, path, self._file(path), writable=True)
 
     def open_read(self, path: str) -> SimFile:
@@ -351,7 +260,7 @@ class SimDisk:
         folder, name = self._parent(path)
         if name in folder.cache:
             raise FileExistsError(errno.EEXIST, "exists", path)
-        self._change((folder, name, _FolderNode()))
+        self._change((folder, name, FolderImage()))
 
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
@@ -376,7 +285,7 @@ class SimDisk:
 
     def is_dir(self, path: str) -> bool:
         """Return whether the name is a folder."""
-        return self.exists(path) and isinstance(self._node(path), _FolderNode)
+        return self.exists(path) and isinstance(self._node(path), FolderImage)
 
     def fsync_dir(self, path: str) -> None:
         """Make the folder's names durable."""
@@ -398,7 +307,7 @@ class SimDisk:
             raise StoreLocked(f"{path} is held by another process")
         folder, name = self._parent(path)
         if name not in folder.cache:
-            self._change((folder, name, _FileNode()))
+            self._change((folder, name, FileImage()))
         file = self._locks[path] = SimFile(self, path, self._file(path), writable=True)
         return file
 
@@ -409,64 +318,38 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         """Return the room left."""
-        return max(self.capacity_bytes - _used(self._root), 0)
+        return max(self.capacity_bytes - used_bytes(self._root), 0)
 
     # -- names
 
-    def _change(self, *entries: tuple[_FolderNode, str, _FileNode | _FolderNode | None]) -> None:
+    def _change(self, *entries: tuple[FolderImage, str, FileImage | FolderImage | None]) -> None:
         for folder, name, node in entries:
             if node is None:
                 folder.cache.pop(name)
             else:
                 folder.cache[name] = node
-        self._waiting.append(_NameChange(entries))
+        self._waiting.append(NameChange(entries))
 
-    def _node(self, path: str) -> _FileNode | _FolderNode:
-        node: _FileNode | _FolderNode = self._root
+    def _node(self, path: str) -> FileImage | FolderImage:
+        node: FileImage | FolderImage = self._root
         for part in path.split("/") if path else ():
-            if not isinstance(node, _FolderNode) or part not in node.cache:
+            if not isinstance(node, FolderImage) or part not in node.cache:
                 raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
             node = node.cache[part]
         return node
 
-    def _folder(self, path: str) -> _FolderNode:
+    def _folder(self, path: str) -> FolderImage:
         node = self._node(path)
-        if not isinstance(node, _FolderNode):
+        if not isinstance(node, FolderImage):
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
         return node
 
-    def _file(self, path: str) -> _FileNode:
+    def _file(self, path: str) -> FileImage:
         node = self._node(path)
-        if not isinstance(node, _FileNode):
+        if not isinstance(node, FileImage):
             raise IsADirectoryError(errno.EISDIR, "a folder", path)
         return node
 
-    def _parent(self, path: str) -> tuple[_FolderNode, str]:
+    def _parent(self, path: str) -> tuple[FolderImage, str]:
         folder, _, name = path.rpartition("/")
         return self._folder(folder), name
-
-
-def _durable_copy(folder: _FolderNode) -> _FolderNode:
-    copy = _FolderNode()
-    for name, node in folder.durable.items():
-        if isinstance(node, _FolderNode):
-            twin: _FileNode | _FolderNode = _durable_copy(node)
-        else:
-            twin = _FileNode()
-            twin.cache, twin.durable = bytearray(node.durable), bytearray(node.durable)
-        copy.cache[name] = copy.durable[name] = twin
-    return copy
-
-
-def _used(folder: _FolderNode) -> int:
-    return sum(len(node.cache) if isinstance(node, _FileNode) else _used(node) for node in folder.cache.values())
-
-
-def _paths(folder: _FolderNode, prefix: str) -> list[str]:
-    paths: list[str] = []
-    for name, node in folder.cache.items():
-        if isinstance(node, _FolderNode):
-            paths.extend(_paths(node, f"{prefix}{name}/"))
-        else:
-            paths.append(prefix + name)
-    return paths

@@ -1,0 +1,133 @@
+"""What a simulated disk is made of: files and folders, each as the process sees it and as the platter holds it."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+SECTOR_BYTES = 512
+
+
+class FileImage:
+    """One file's bytes, by cache and by platter."""
+
+    __slots__ = ("cache", "dirty", "durable")
+
+    def __init__(self) -> None:
+        self.cache = bytearray()
+        self.durable = bytearray()
+        self.dirty: set[int] = set()
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Change the cache; a hole before `offset` reads as zeros."""
+        if len(self.cache) < offset:
+            self._touch(len(self.cache), offset)
+            self.cache.extend(bytes(offset - len(self.cache)))
+        self.cache[offset : offset + len(data)] = data
+        self._touch(offset, offset + len(data))
+
+    def truncate(self, size: int) -> None:
+        """Set the cached length."""
+        before = len(self.cache)
+        if size < before:
+            del self.cache[size:]
+        else:
+            self.cache.extend(bytes(size - before))
+        self._touch(min(size, before), max(size, before))
+
+    def _touch(self, start: int, end: int) -> None:
+        self.dirty.update(range(start // SECTOR_BYTES, (max(end, start + 1) + SECTOR_BYTES - 1) // SECTOR_BYTES))
+
+    def sync(self) -> None:
+        """Bring the platter up to the cache."""
+        size = len(self.cache)
+        del self.durable[size:]
+        for sector in sorted(sector for sector in self.dirty if sector * SECTOR_BYTES < size):
+            start = sector * SECTOR_BYTES
+            piece = self.cache[start : start + SECTOR_BYTES]
+            if len(self.durable) < start:
+                self.durable.extend(bytes(start - len(self.durable)))
+            self.durable[start : start + len(piece)] = piece
+        self.durable.extend(bytes(size - len(self.durable)))
+        self.dirty.clear()
+
+    def lose_power(self, rng: random.Random) -> None:
+        """Forget the cache; keep what was synced and whatever else the draw lets survive."""
+        old, new = len(self.durable), len(self.cache)
+        size = rng.choice((old, new, rng.randint(min(old, new), max(old, new))))
+        if self.dirty:
+            image = bytearray(self.durable.ljust(size, b"\0"))
+            for sector in sorted(self.dirty):
+                start = sector * SECTOR_BYTES
+                image[start : start + SECTOR_BYTES] = self._fate(rng, start)
+            self.durable = image[:size].ljust(size, b"\0")
+        self.cache = bytearray(self.durable)
+        self.dirty.clear()
+
+    def _fate(self, rng: random.Random, start: int) -> bytes:
+        """What a dirty sector holds afterwards: written whole or not at all; one that never was may hold anything."""
+        old = bytes(self.durable[start : start + SECTOR_BYTES])
+        new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
+        draw = rng.random()
+        if draw < 0.45:
+            return new
+        if draw < 0.8 or old:
+            return old.ljust(SECTOR_BYTES, b"\0")
+        return bytes(SECTOR_BYTES) if draw < 0.9 else rng.randbytes(SECTOR_BYTES)
+
+
+class FolderImage:
+    """One folder's names, by cache and by platter."""
+
+    __slots__ = ("cache", "durable")
+
+    def __init__(self) -> None:
+        self.cache: dict[str, FileImage | FolderImage] = {}
+        self.durable: dict[str, FileImage | FolderImage] = {}
+
+
+class NameChange(NamedTuple):
+    """Names that change together: (folder, name, node or None for none)."""
+
+    entries: tuple[tuple[FolderImage, str, FileImage | FolderImage | None], ...]
+
+    def touches(self, folder: FolderImage) -> bool:
+        """Whether one of the names is in that folder."""
+        return any(entry[0] is folder for entry in self.entries)
+
+    def make_durable(self) -> None:
+        """Write the names to the platter."""
+        for folder, name, node in self.entries:
+            if node is None:
+                folder.durable.pop(name, None)
+            else:
+                folder.durable[name] = node
+
+
+def durable_copy(folder: FolderImage) -> FolderImage:
+    """Return a folder that holds what is durable, by cache and by platter."""
+    copy = FolderImage()
+    for name, node in folder.durable.items():
+        if isinstance(node, FolderImage):
+            twin: FileImage | FolderImage = durable_copy(node)
+        else:
+            twin = FileImage()
+            twin.cache, twin.durable = bytearray(node.durable), bytearray(node.durable)
+        copy.cache[name] = copy.durable[name] = twin
+    return copy
+
+
+def used_bytes(folder: FolderImage) -> int:
+    """Return the cached bytes of all files below a folder."""
+    return sum(len(node.cache) if isinstance(node, FileImage) else used_bytes(node) for node in folder.cache.values())
+
+
+def file_paths(folder: FolderImage, prefix: str) -> list[str]:
+    """Return the paths of all files below a folder, in no promised order."""
+    paths: list[str] = []
+    for name, node in folder.cache.items():
+        if isinstance(node, FolderImage):
+            paths.extend(file_paths(node, f"{prefix}{name}/"))
+        else:
+            paths.append(prefix + name)
+    return paths
