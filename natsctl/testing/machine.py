@@ -135,9 +135,7 @@ class Machine:
         self.broker = Broker(self.clock, self.rng, BrokerOptions())
         self._options = options
         self._store_options = store_options or StoreOptions()
-        self.store = Store(
-            self.disk, self._store_options, self._salt, self.clock.monotonic_ns, self.log.append
-        )
+        self.store = Store(self.disk, self._store_options, self._salt, self.clock.monotonic_ns, self.log.append)
         self.report = self.store.open()
         self.engine = Engine(self.store, self.broker, self.clock, self.rng, options)
         self.engine.recover()
@@ -172,10 +170,10 @@ class Machine:
             if commit is None:
                 continue
             worked = True
-            fault: StoreError | None = None
+            fault: OSError | StoreError | None = None
             try:
                 commit.run()
-            except StoreError as error:
+            except (OSError, StoreError) as error:
                 fault = error
             stream.finish_commit(commit, fault)
         return worked

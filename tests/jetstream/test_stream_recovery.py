@@ -146,9 +146,10 @@ def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
     jet.stream()
     publish(jet, "one")
     disk = jet.machine.disk
-    disk.capacity_bytes -= disk.free_bytes()
+    full = Fault(error=errno.ENOSPC)
+    disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
     assert publish(jet, "two")["error"]["err_code"] == 10023
-    disk.capacity_bytes = 1 << 40
+    disk.plan = no_faults
     assert publish(jet, "two") == {"stream": "S", "seq": 2}
     assert publish(jet, "one").get("duplicate")
 
