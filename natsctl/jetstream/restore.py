@@ -2,11 +2,11 @@
 
 Theory of operation. Chunks come as requests to a subject of their own and are queued; turns of the engine read them,
 item by item, so that a chunk that unpacks to much does not hold up the loop. Messages go into a store of their own,
-whose metadata says that it is being restored: nobody sees it, and a server that starts and finds it throws it away. An
-empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that is
-durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a restart,
-and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a transfer
-that stalls is given up. Source: jetstream_semantics.md part 19.
+whose metadata says that it is being restored: nobody sees it, and a server that starts and finds it throws it away.
+An empty chunk ends the transfer. Then the archive must be complete; the consumers go into the journal; once all that
+is durable the final metadata follows, and once that is durable too, the stream is taken over exactly as after a
+restart, and only then the answer goes out. Whatever fails deletes the store and is told to the client with 10062; a
+transfer that stalls is given up. Source: jetstream_semantics.md part 19.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Theory of operation. A snapshot covers the messages up to the last one that was 
 consumers as they stood then; messages removed meanwhile are missing from it. It waits for interest on the deliver
 subject, then runs in the engine's ready queue: each turn it reads some messages, turns them into archive bytes and
 sends full chunks while fewer than the window allows are unacknowledged. So it holds one block of the archive and one
-chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply subject; an empty message with a
-status ends the transfer. Source: jetstream_semantics.md part 19.
+chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply subject; an empty message
+with a status ends the transfer. Source: jetstream_semantics.md part 19.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def test_version_two_keeps_the_state() -> None:
 
 @pytest.mark.parametrize("messages", [[], MESSAGES])
 def test_version_one_tells_a_last_sequence_that_holds_nothing(messages: list[StoredMessage]) -> None:
-    assert read(written(WriterV1(), messages, last=(20, 5)))[-1] == Gone(20)
+    assert read(written(WriterV1(), messages, last=(20, 5)))[-1] == Gone(20, 5)
 
 
 def test_version_one_closes_blocks_and_holds_no_more() -> None:
