@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from natsctl.client.servers import Target
 
 NO_RESPONDERS = 503
+CLOSE_WAIT_S = 1.0
+"""Seconds that a server gets to see the end of a connection, such as one whose TLS handshake failed."""
 _VIOLATION = "permissions violation for "
 
 
@@ -64,18 +66,19 @@ class Connection:
         """Connect to `url`; raises what nats-py or the system raise."""
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
         try:
-            await self._client.connect(
-                url,
-                error_cb=self._on_error,
-                closed_cb=self._on_closed,
-                allow_reconnect=False,
-                connect_timeout=self.timeout_s,  # type: ignore[arg-type]  # nats-py passes seconds on to asyncio, which takes fractions
-                skip_subject_validation=True,
-                **options,
-            )
+            async with asyncio.timeout(self.timeout_s):
+                await self._client.connect(
+                    url,
+                    error_cb=self._on_error,
+                    closed_cb=self._on_closed,
+                    allow_reconnect=False,
+                    connect_timeout=self.timeout_s,  # type: ignore[arg-type]  # asyncio, where it ends up, takes fractions
+                    skip_subject_validation=True,
+                    **options,
+                )
         except BaseException:
-            with contextlib.suppress(OSError):
-                await self._client.close()
+            self._connecting = False
+            await self.close()
             raise
         self._connecting = False
         self.url = url
@@ -83,8 +86,9 @@ class Connection:
     async def close(self) -> None:
         """End the connection; what was published is sent first."""
         self._lost = self._lost or Unreachable("the connection is closed")
-        with contextlib.suppress(OSError):
-            await self._client.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_WAIT_S):
+                await self._client.close()
 
     async def __aenter__(self) -> Connection:
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from typing import Any
 
@@ -37,8 +36,7 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
     for url in target.urls:
         connection = Connection(target, Tracer() if trace else None)
         try:
-            async with asyncio.timeout(target.timeout_s):
-                await connection.open(url, options)
+            await connection.open(url, options)
         except Exception as reason:
             failure = _explained(reason, url, target)
             continue

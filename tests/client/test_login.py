@@ -1,0 +1,160 @@
+"""Logins: what nats-py is told, and what the reference server makes of it."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nkeys
+import pytest
+
+from natsctl.api.errors import NotAuthorised, Unreachable, UsageError
+from natsctl.client.connection import Connection
+from natsctl.client.dial import connect
+from natsctl.client.login import login_options
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.testing.process import ServerProcess, reference_binary
+
+JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
+needs_reference = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+
+
+def _seed() -> str:
+    return nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)).seed.decode()
+
+
+def _creds(path: Path) -> Path:
+    path.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{JWT}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{_seed()}\n------END USER NKEY SEED------\n"
+    )
+    return path
+
+
+def test_a_user_and_password_come_first() -> None:
+    assert login_options(Settings(user="a", password="b", creds="missing")) == {"user": "a", "password": "b"}
+
+
+def test_a_credentials_file_shows_its_jwt_and_signs(tmp_path: Path) -> None:
+    options = login_options(Settings(creds=str(_creds(tmp_path / "a.creds"))))
+    assert options["user_jwt_cb"]() == JWT.encode()
+    signature = base64.b64decode(options["signature_cb"]("nonce"))
+    nkeys.from_seed(_seed().encode()).verify(b"nonce", signature)
+
+
+def test_a_jwt_alone_is_a_bearer_token() -> None:
+    assert login_options(Settings(user_jwt=JWT))["signature_cb"]("nonce") == b""
+
+
+def test_an_nkey_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.nk").write_text(f"# key of a\n{_seed()}\n")
+    assert login_options(Settings(nkey=str(tmp_path / "a.nk"))) == {"nkeys_seed_str": _seed()}
+
+
+def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_A", "t")
+    (tmp_path / "password").write_text("p\n")
+    assert login_options(Settings(token="env://TOKEN_OF_A")) == {"token": "t"}
+    pointed = Settings(user="a", password=f"file://{tmp_path}/password")
+    assert login_options(pointed)["password"] == "p"
+    data = "data:;base64," + base64.b64encode(_seed().encode()).decode()
+    assert login_options(Settings(nkey=data)) == {"nkeys_seed_str": _seed()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (Settings(creds="/nowhere/a.creds"), "creds: No such file"),
+        (Settings(token="env://NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE is not set"),
+        (Settings(token="op://vault/item"), "op:// is not supported"),
+        (Settings(nkey="data:;base64,***"), "not base64"),
+        (Settings(nkey="data:;base64,aGVsbG8="), "no NKey seed"),
+    ],
+)
+def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: str) -> None:
+    with pytest.raises(UsageError, match=text.replace("/", r"\/")):
+        login_options(settings)
+
+
+async def _connect(url: str, **settings: Any) -> Connection:
+    return await connect(resolve(Settings(url=url, **settings), {"HOME": "/nowhere"}), name="test")
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a reference server with a user of all rights, one of few, and one by NKey."""
+    folder = tmp_path_factory.mktemp("guarded")
+    config = folder / "server.conf"
+    public = nkeys.from_seed(_seed().encode()).public_key.decode()
+    config.write_text(
+        "authorization { users: [\n"
+        '  {user: "all", password: "p"}\n'
+        '  {user: "few", password: "p", permissions: {publish: {allow: ["$JS.API.INFO"]}, subscribe: "_INBOX.>"}}\n'
+        '  {user: "mute", password: "p", permissions: {subscribe: {deny: ">"}}}\n'
+        f'  {{nkey: "{public}"}}\n] }}\n'
+    )
+    with ServerProcess(folder, "reference", "-c", str(config)) as server:
+        yield server.url
+
+
+@needs_reference
+async def test_the_right_login_is_let_in(guarded: str, tmp_path: Path) -> None:
+    (tmp_path / "a.nk").write_text(_seed())
+    for login in ({"user": "all", "password": "p"}, {"nkey": str(tmp_path / "a.nk")}):
+        async with await _connect(guarded, **login) as connection:
+            await Manager(connection).account_info()
+
+
+@needs_reference
+@pytest.mark.parametrize("login", [{}, {"user": "all", "password": "no"}, {"token": "no"}])
+async def test_the_wrong_login_is_not_authorised(guarded: str, login: dict[str, str]) -> None:
+    with pytest.raises(NotAuthorised, match="refused the login"):
+        await _connect(guarded, **login)
+
+
+@needs_reference
+async def test_a_request_without_permission_is_not_authorised_at_once(guarded: str) -> None:
+    async with await _connect(guarded, user="few", password="p") as connection:
+        manager = Manager(connection)
+        await manager.account_info()
+        with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.Orders"):
+            await manager.stream_info("Orders")
+
+
+@needs_reference
+async def test_an_inbox_without_permission_is_not_authorised_at_once(guarded: str) -> None:
+    async with await _connect(guarded, user="mute", password="p") as connection:
+        with pytest.raises(NotAuthorised, match="subscribe"):
+            await Manager(connection).account_info()
+
+
+@needs_reference
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on PATH")
+async def test_tls_needs_the_authority_that_signed(tmp_path: Path) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    about = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*made, *about, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    flags = ("--tls", "--tlscert", str(cert), "--tlskey", str(key))
+    with ServerProcess(tmp_path / "server", "reference", *flags) as server:
+        url = server.url.replace("tls://", "nats://")
+        async with await _connect(url, ca=str(cert)) as connection:
+            assert connection.tls
+            await Manager(connection).account_info()
+        with pytest.raises(Unreachable, match="no TLS"):
+            await _connect(url)
+
+
+def test_a_certificate_without_its_key_is_a_usage_error(tmp_path: Path) -> None:
+    from natsctl.client.login import tls_context
+
+    with pytest.raises(UsageError, match="go together"):
+        tls_context(Settings(cert="a.pem"), ("nats://a:1",))
+    with pytest.raises(UsageError, match="TLS"):
+        tls_context(Settings(ca=str(tmp_path / "missing.pem")), ("nats://a:1",))
