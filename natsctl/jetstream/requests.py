@@ -98,7 +98,10 @@ class ApiRequest:
             return look()
 
         def settled(fault: StoreError | None) -> None:
-            outcome = look()
+            try:
+                outcome = look()
+            except StoreError as damage:
+                outcome = storage_error(damage)
             if not isinstance(outcome, Pending):
                 self.answer(outcome)
 
