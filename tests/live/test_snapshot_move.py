@@ -1,0 +1,69 @@
+"""Streams move between natsctl's server and the reference, in both directions, through real connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.client import messages
+from natsctl.client.backup import backup, restore
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+STREAM = {"name": "S", "subjects": ["s.*"], "storage": "file", "metadata": {"kept": "<yes>"}}
+COUNTS = ("delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
+
+
+async def fill(manager: Manager) -> None:
+    """Make a stream with gaps, a missing newest message, headers, and a consumer in the middle of its work."""
+    await manager.stream_create(STREAM)
+    for number in range(40):
+        await messages.publish(manager, f"s.{number % 3}", b"%d" % number * 50, headers={"N": str(number)})
+    for seq in (1, 2, 17, 40):
+        await manager.message_delete("S", seq)
+    await manager.consumer_create("S", {"durable_name": "C", "ack_policy": "explicit"})
+    async for message in messages.pull(manager, "S", "C", batch=5, expires_s=1):
+        if b"5" in message.body:
+            continue
+        await messages.acknowledge(manager, message)
+
+
+async def seen(manager: Manager) -> tuple[Any, ...]:
+    """Return everything that must be the same after a move, apart from defaults that versions differ in."""
+    info = (await manager.stream_info("S")).raw
+    consumer = (await manager.consumer_info("S", "C")).raw
+    counts = {key: consumer[key] for key in COUNTS}
+    for key in ("delivered", "ack_floor"):
+        counts[key] = (counts[key]["consumer_seq"], counts[key]["stream_seq"])
+    stored = []
+    for seq in (3, 16, 18, 39):
+        found = (await manager.message_get("S", seq=seq)).value.message
+        stored.append((found.seq, found.subject, found.hdrs, found.data, found.time))
+    config = {key: info["config"][key] for key in ("name", "subjects", "retention", "max_msgs", "duplicate_window")}
+    return info["created"], info["state"], config, info["config"]["metadata"]["kept"], counts, stored
+
+
+@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.parametrize("kinds", [("natsctl", "reference"), ("reference", "natsctl")], ids="-to-".join)
+async def test_a_stream_moves_between_servers(tmp_path: Path, kinds: tuple[Kind, Kind]) -> None:
+    held: list[tuple[Any, ...]] = []
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind) as server:
+            target = resolve(Settings(url=server.url), {"HOME": "/nowhere"})
+            async with await connect(target, name="test") as connection:
+                manager = Manager(connection)
+                if held:
+                    await restore(manager, tmp_path / "s.tgz")
+                else:
+                    await fill(manager)
+                    await backup(manager, "S", tmp_path / "s.tgz")
+                held.append(await seen(manager))
+    before, after = held
+    assert after[1:] == before[1:]
+    if kinds[0] == "natsctl":
+        assert after[0] == before[0], "version 1, which natsctl writes, keeps the time of creation"
