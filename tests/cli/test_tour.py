@@ -1,0 +1,43 @@
+"""`natsctl tour` runs the whole ORDERS scenario, and fails when a step does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+
+def natsctl(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "natsctl", *arguments]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(tmp_path: Path) -> None:
+    done = natsctl("tour", "--keep", str(tmp_path / "kept"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The tour is finished" in done.stderr
+    assert '$ natsctl str add ORDERS --subjects "ORDERS.*"' in done.stdout
+    assert json.loads((tmp_path / "kept" / "orders.json").read_text())["config"]["name"] == "ORDERS"
+    assert list((tmp_path / "kept" / "store").rglob("*.seg"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.reference
+def test_the_tour_ends_well_on_the_reference(server: ServerProcess) -> None:
+    done = natsctl("tour", "-s", server.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_failing_step_fails_the_tour(server: ServerProcess) -> None:
+    assert natsctl("-s", server.url, "str", "add", "ORDERS", "--subjects", "OTHER.*").returncode == 0
+    done = natsctl("tour", "-s", server.url)
+    assert done.returncode == 1
+    assert "exit status 4" in done.stderr
