@@ -78,6 +78,8 @@ class Dedupe:
 
     def find(self, msg_id: bytes) -> int:
         """Return the sequence under which `msg_id` is remembered, 0 when it is not."""
+        if msg_id not in self._seqs:
+            return 0
         self._prune(self._clock.now_ns())
         return self._seqs.get(msg_id, 0)
 
@@ -91,7 +93,11 @@ class Dedupe:
         if not self._alarm.armed:
             self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
         self._last = (seq, msg_id)
-        self._remember((seq, ts_ns, msg_id))
+        entries = self._entries
+        if entries and entries[self._head][1] <= ts_ns - self._window_ns:
+            self._prune(ts_ns)
+        entries.append((seq, ts_ns, msg_id))
+        self._seqs[msg_id] = seq
 
     def _remember(self, entry: Entry) -> None:
         self._entries.append(entry)
