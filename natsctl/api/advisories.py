@@ -243,7 +243,7 @@ class RestoreComplete(Event, tag_field="type", tag=TYPE_PREFIX + "restore_comple
 
 
 class ConsumerAckMetric(Event, tag_field="type", tag=METRIC_TYPE_PREFIX + "consumer_ack"):
-    """A sampled ack: `ack_time` is ns since the first delivery."""
+    """A sampled ack: `ack_time` is ns since the latest delivery."""
 
     stream: str = field(default_factory=blank)
     consumer: str = field(default_factory=blank)

@@ -202,7 +202,12 @@ CONSUMER_PAUSE: Final = _e(
 )
 CONSUMER_UNPIN: Final = _e("CONSUMER.UNPIN", args=_SC, request=_r.ConsumerUnpinRequest, answer=_a.ConsumerUnpinAnswer)
 CONSUMER_RESET: Final = _e(
-    "CONSUMER.RESET", args=_SC, request=_r.ConsumerResetRequest, answer=_a.ConsumerResetAnswer, audited=False
+    "CONSUMER.RESET",
+    args=_SC,
+    request=_r.ConsumerResetRequest,
+    answer=_a.ConsumerResetAnswer,
+    error_body={"reset_seq": 0},
+    audited=False,
 )
 CONSUMER_LEADER_STEPDOWN: Final = _e(
     "CONSUMER.LEADER.STEPDOWN",

@@ -141,10 +141,12 @@ class Consumer:
         """Take acks and requests, continue the timers of what is pending, and deliver."""
         names = f"{self.stream.name}.{self.name}"
         handlers = [
-            (ack_subjects.prefix(self.stream.name.encode(), self.name.encode()) + b">", self.acks.handle),
             (f"{API_PREFIX}.CONSUMER.MSG.NEXT.{names}".encode(), self._on_request),
             (f"{LEGACY_NEXT_PREFIX}.{names}".encode(), self._on_request),
         ]
+        if self.needs_ack:
+            prefix = ack_subjects.prefix(self.stream.name.encode(), self.name.encode())
+            handlers.append((prefix + b">", self.acks.handle))
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
             handlers.append((f"{FC_PREFIX}.{names}.*".encode(), self._on_flow_answer))
         self._subscriptions = [self.account.subscribe(subject, handler) for subject, handler in handlers]

@@ -1,8 +1,10 @@
 """Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
 
-An ack names its message by the stream sequence in the subject; how often it was delivered and under which consumer
-sequence is taken from the state, never from the subject. Whatever has a reply subject is answered, late and unknown
-acks too, once what the ack changed is durable; only `+NXT` is not, whose reply subject is where the next messages go.
+An ack names its message by the stream sequence in the subject; how often it was delivered is taken from the state.
+The consumer sequence in the subject only goes into events. Whatever has a reply subject is answered, late and
+repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
+next messages go, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash
+that lost the record of the delivery it will be delivered again, so nobody may be told that it is settled.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.consumer import Consumer
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
+
+_PASSING: Final = (b"-NAK", b"+WPI")
+"""Acks that promise nothing for ever: they are answered whatever they name."""
 
 _SSEQ_TOKEN: Final = 5
 """`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
@@ -46,26 +51,26 @@ class Acks:
             return
         consumer = self._consumer
         if payload in PLAIN:
-            if self._simple and not consumer.state.first_ns and not consumer.redelivery.queued:
+            if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
                 if consumer.state.pending.pop(sseq, None) is not None:
                     consumer.log.acked.append(sseq)
             else:
-                self._ack(sseq)
-        elif self._act(sseq, reply, parse_ack_payload(payload)):
+                self._ack(sseq, subject)
+        elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
             return
-        if reply:
+        if reply and (sseq <= consumer.state.delivered_sseq or payload.startswith(_PASSING)):
             consumer.answers.append(reply)
         if not consumer.scheduled:
             consumer.schedule()
 
-    def _ack(self, sseq: int) -> None:
+    def _ack(self, sseq: int, subject: bytes) -> None:
         """Acknowledge one message, or with ack policy all everything up to it."""
         consumer, state = self._consumer, self._consumer.state
-        if self._policy is AckPolicy.NONE:
+        if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
         entry = state.pending.get(sseq)
         if entry is not None and self._percent:
-            self._sample(sseq, entry)
+            self._sample(sseq, _consumer_seq(subject, entry[0]))
         if self._policy is AckPolicy.ALL:
             dropped = state.acked_through(sseq)
             if dropped:
@@ -79,11 +84,11 @@ class Acks:
             consumer.log.acked.append(sseq)
             consumer.redelivery.forget(sseq)
 
-    def _act(self, sseq: int, reply: bytes, ack: AckPayload) -> bool:
+    def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
         """Do what a payload other than a plain ack asks; True when the reply subject is taken by what it asked for."""
         entry = self._consumer.state.pending.get(sseq)
         if ack.kind is AckKind.NEXT:
-            self._ack(sseq)
+            self._ack(sseq, subject)
             delivery = self._consumer.delivery
             if reply and ack.pull is not None and isinstance(delivery, PullDelivery):
                 delivery.open(reply, ack.pull)
@@ -93,13 +98,14 @@ class Acks:
             return not reply
         if entry is None or self._policy is AckPolicy.NONE:
             return False
+        cseq = _consumer_seq(subject, entry[0])
         if ack.kind is AckKind.NAK:
-            self._consumer.retry.nak(sseq, entry[0], ack.delay_ns)
+            self._consumer.retry.nak(sseq, cseq, ack.delay_ns)
         elif ack.kind is AckKind.PROGRESS:
             self._consumer.retry.delay(sseq, 0)
         elif ack.kind is AckKind.TERM:
             deliveries = self._consumer.state.deliveries(sseq)
-            self._consumer.events.terminated(sseq, entry[0], deliveries, ack.reason)
+            self._consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
             self._terminate(sseq)
         return False
 
@@ -109,8 +115,14 @@ class Acks:
         consumer.log.acked.append(sseq)
         consumer.redelivery.forget(sseq)
 
-    def _sample(self, sseq: int, entry: tuple[int, int]) -> None:
+    def _sample(self, sseq: int, cseq: int) -> None:
         consumer = self._consumer
         if self._percent >= 100 or consumer.engine.rng.random() * 100 < self._percent:
-            since = consumer.now_ns() - consumer.state.first_delivery_ns(sseq)
-            consumer.events.sample(sseq, entry[0], consumer.state.deliveries(sseq), since)
+            since = consumer.now_ns() - consumer.state.pending[sseq][1]
+            consumer.events.sample(sseq, cseq, consumer.state.deliveries(sseq), since)
+
+
+def _consumer_seq(subject: bytes, otherwise: int) -> int:
+    """Return the consumer sequence that an ack subject names: that of the delivery it answers."""
+    tokens = subject.split(b".", _SSEQ_TOKEN + 2)[_SSEQ_TOKEN + 1 :]
+    return int(tokens[0]) if tokens and tokens[0].isdigit() else otherwise

@@ -227,6 +227,8 @@ def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     consumer = _find(js, request)
     if isinstance(consumer, ApiError):
         return consumer
+    if not request.body.strip():
+        return error(10025, err="unexpected end of JSON input")
     group = request.value.group if isinstance(request.value, ConsumerUnpinRequest) else ""
     return error(10160) if group else error(10025, err="consumer group not specified")
 
@@ -242,7 +244,7 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     config = consumer.config
     seq = request.value.seq if isinstance(request.value, ConsumerResetRequest) else 0
     if seq and config.deliver_policy not in _RESETTABLE:
-        return error(10204, err=f"deliver policy {config.deliver_policy} does not allow a sequence")
+        return error(10204, err="not allowed")
     if seq and seq < config.opt_start_seq:
         return error(10204, err=f"sequence {seq} is below the start sequence {config.opt_start_seq}")
     seq = seq or consumer.state.floor().stream_seq + 1

@@ -121,7 +121,7 @@ def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) 
     """Return why a normalised config is refused, or None."""
     steps: tuple[Callable[[], ApiError | None], ...] = (
         lambda: _check_names(config),
-        lambda: _check_replicas(config, stream),
+        lambda: _check_replicas(config),
         lambda: _check_acks(config),
         lambda: _check_size(config),
         lambda: _check_push(config, stream) if config.deliver_subject else _check_pull(config, stream, bounds),
@@ -145,11 +145,11 @@ def _check_names(config: ConsumerConfig) -> ApiError | None:
     return None
 
 
-def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> ApiError | None:
+def _check_replicas(config: ConsumerConfig) -> ApiError | None:
     if config.num_replicas < 0:
         return error(10133)
     if config.num_replicas > 1:
-        return error(10126 if config.num_replicas > max(stream.num_replicas, 1) else 10074)
+        return error(10074)
     return None
 
 
@@ -234,7 +234,7 @@ def _check_filters(config: ConsumerConfig) -> ApiError | None:
         return error(10139)
     for subject in filters:
         if not is_valid_subject(subject):
-            return error(10052, err=f"consumer filter subject {subject!r} is not valid")
+            return error(10052, err="invalid subject")
     return error(10138) if any(overlaps(a, b) for a, b in combinations(filters, 2)) else None
 
 

@@ -22,7 +22,7 @@ def first_state(store: StreamStore, config: ConsumerConfig) -> ConsumerState:
     if policy is DeliverPolicy.NEW:
         return ConsumerState(behind)
     if policy is DeliverPolicy.LAST:
-        return ConsumerState(store.last_match(filters) or behind)
+        return ConsumerState(store.last_match(filters) or first)
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         return ConsumerState(max(config.opt_start_seq, first))
     if policy is DeliverPolicy.BY_START_TIME:

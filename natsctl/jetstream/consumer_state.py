@@ -5,8 +5,7 @@ Theory of operation. A delivery gets the next consumer sequence; the first deliv
 the latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so
 `order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head
 when the ack floor is asked for. The floor is therefore never stored: it is one below the oldest pending entry, or,
-when nothing is pending, equal to `delivered`. `redelivered` counts deliveries beyond the first; `first_ns` keeps the
-time of the first delivery once the time in `pending` has moved.
+when nothing is pending, equal to `delivered`. `redelivered` counts deliveries beyond the first.
 
 The state is changed in memory at once and journaled as operations (`consumer_log`); replaying the operations over the
 state of the consumer's creation gives the same state again.
@@ -35,7 +34,6 @@ class ConsumerState:
     __slots__ = (
         "delivered_cseq",
         "delivered_sseq",
-        "first_ns",
         "last_ack_ns",
         "last_delivered_ns",
         "order",
@@ -54,7 +52,6 @@ class ConsumerState:
         self.pending: dict[int, tuple[int, int]] = {}
         self.order: deque[int] = deque()
         self.redelivered: dict[int, int] = {}
-        self.first_ns: dict[int, int] = {}
         self.snapshot: tuple[int, ...] = tuple(snapshot)
         self.snapshot_end = snapshot_end
 
@@ -89,7 +86,6 @@ class ConsumerState:
         self.last_delivered_ns = now_ns
         entry = self.pending.get(sseq)
         if entry is not None:
-            self.first_ns.setdefault(sseq, entry[1])
             self.pending[sseq] = (entry[0], now_ns)
             self.redelivered[sseq] = self.redelivered.get(sseq, 0) + 1
 
@@ -97,25 +93,22 @@ class ConsumerState:
         """Let the ack wait of a pending entry count from `ts_ns`."""
         entry = self.pending.get(sseq)
         if entry is not None:
-            self.first_ns.setdefault(sseq, entry[1])
             self.pending[sseq] = (entry[0], ts_ns)
 
     def forget(self, sseq: int) -> None:
         """Drop one entry: acknowledged, terminated, or its message is gone."""
         self.pending.pop(sseq, None)
         self.redelivered.pop(sseq, None)
-        self.first_ns.pop(sseq, None)
 
     def acked_through(self, sseq: int) -> list[int]:
         """Drop every pending entry up to and including `sseq` and return them, ascending."""
-        order, pending, redelivered, first_ns = self.order, self.pending, self.redelivered, self.first_ns
+        order, pending, redelivered = self.order, self.pending, self.redelivered
         dropped: list[int] = []
         while order and order[0] <= sseq:
             seq = order.popleft()
             if pending.pop(seq, None) is not None:
                 dropped.append(seq)
                 redelivered.pop(seq, None)
-                first_ns.pop(seq, None)
         return dropped
 
     def give_up(self, sseq: int) -> None:
@@ -131,7 +124,6 @@ class ConsumerState:
         self.pending.clear()
         self.order.clear()
         self.redelivered.clear()
-        self.first_ns.clear()
         self.snapshot, self.snapshot_end = (), 0
         self.delivered_cseq = 0
         self.delivered_sseq = next_seq - 1
@@ -140,17 +132,12 @@ class ConsumerState:
         """Return how often a pending message was delivered."""
         return self.redelivered.get(sseq, 0) + 1
 
-    def first_delivery_ns(self, sseq: int) -> int:
-        """Return when a pending message was delivered for the first time."""
-        return self.first_ns.get(sseq) or self.pending[sseq][1]
-
     def encode(self) -> list[Any]:
         """Return the state as plain values for a journal record."""
         left = [seq for seq in self.snapshot if seq > self.delivered_sseq]
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
-        first = list(self.first_ns.items())
-        return [head, pending, list(self.redelivered.items()), first, left, self.snapshot_end]
+        return [head, pending, list(self.redelivered.items()), left, self.snapshot_end]
 
     @classmethod
     def decode(cls, values: Any) -> ConsumerState:
@@ -162,7 +149,6 @@ class ConsumerState:
             state.pending[sseq] = (cseq, ts_ns)
             state.order.append(sseq)
         state.redelivered.update(wire.redelivered)
-        state.first_ns.update(wire.first_ns)
         return state
 
     def copy(self) -> ConsumerState:
@@ -174,6 +160,5 @@ class _StateRecord(msgspec.Struct, array_like=True):
     head: tuple[int, int, int, int]
     pending: list[tuple[int, int, int]]
     redelivered: list[tuple[int, int]]
-    first_ns: list[tuple[int, int]]
     snapshot: list[int]
     snapshot_end: int

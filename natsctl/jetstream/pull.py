@@ -123,14 +123,16 @@ class PullDelivery:
         self.request(reply, payload)
 
     def request(self, reply: bytes, body: bytes) -> None:
-        """Open a request, or refuse it with a status."""
+        """Open a request, or refuse it with a status; what is neither a number nor JSON asks for one message."""
         if not reply:
             return
         try:
             wish = parse_pull_request(body)
         except ValueError as error:
-            self._status(reply, b"NATS/1.0 400 Bad Request - %b\r\n\r\n" % str(error).encode())
-            return
+            if body.lstrip()[:1] == b"{":
+                self._status(reply, b"NATS/1.0 400 Bad Request - %b\r\n\r\n" % str(error).encode())
+                return
+            wish = PullRequest(batch=1)
         self.open(reply, wish)
 
     def open(self, reply: bytes, wish: PullRequest) -> None:

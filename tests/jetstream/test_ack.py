@@ -92,12 +92,14 @@ def test_late_and_repeated_acks_are_answered(jet: Jet, payload: bytes) -> None:
     assert jet.counts()["ack_pending"] == 0
 
 
-def test_an_ack_for_a_sequence_never_delivered_is_answered_and_changes_nothing(jet: Jet) -> None:
+def test_an_ack_for_a_sequence_never_delivered_is_not_answered_and_changes_nothing(jet: Jet) -> None:
     jet.consumer()
     jet.publish("a")
     (message,) = jet.pull()
     unknown = message._replace(reply=b"$JS.ACK.S.C.1.77.77.1.0")
-    assert len(jet.double_ack(unknown)) == 1
+    assert jet.double_ack(unknown) == []
+    assert jet.double_ack(unknown, b"+TERM") == []
+    assert len(jet.double_ack(unknown, b"-NAK")) == 1
     assert jet.counts()["ack_pending"] == 1
 
 

@@ -29,7 +29,7 @@ def jet() -> Jet:
     ("config", "code"),
     [
         ({"num_replicas": -1}, 10133),
-        ({"num_replicas": 3}, 10126),
+        ({"num_replicas": 3}, 10074),
         ({"ack_wait": -1}, 10183),
         ({"backoff": [SECOND, -1]}, 10184),
         ({"backoff": [SECOND, SECOND], "max_deliver": 1}, 10116),

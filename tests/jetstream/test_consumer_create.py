@@ -352,5 +352,5 @@ def test_reset_is_refused_where_the_policy_has_no_sequences(jet: Jet) -> None:
 def test_unpin_needs_a_group_that_exists(jet: Jet) -> None:
     jet.consumer()
     assert err(jet.api("CONSUMER.UNPIN.S.C", {"group": "A"})) == 10160
-    answer = jet.api("CONSUMER.UNPIN.S.C")
+    answer = jet.api("CONSUMER.UNPIN.S.C", {})
     assert answer["error"]["description"] == "invalid JSON: consumer group not specified"

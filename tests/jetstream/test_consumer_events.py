@@ -75,7 +75,7 @@ def test_every_ack_is_sampled_at_100_percent(jet: Jet) -> None:
     assert len(jet.heard(legacy)) == 2
 
 
-def test_ack_time_counts_from_the_first_delivery(jet: Jet) -> None:
+def test_ack_time_counts_from_the_latest_delivery(jet: Jet) -> None:
     jet.consumer(sample_freq="100", ack_wait=1_000_000_000)
     heard = jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.S.C")
     jet.publish("1")
@@ -85,7 +85,7 @@ def test_ack_time_counts_from_the_first_delivery(jet: Jet) -> None:
     jet.advance(0.5)
     jet.ack(again)
     body = jet.heard(heard)[0].json()
-    assert (body["deliveries"], body["ack_time"]) == (2, 2_500_000_000)
+    assert (body["deliveries"], body["ack_time"]) == (2, 500_000_000)
 
 
 def test_a_share_of_acks_is_sampled(jet: Jet) -> None:

@@ -228,3 +228,15 @@ def test_a_state_can_be_taken_to_another_stream(jet: Jet) -> None:
     other.machine.settle()
     assert other.counts() == before
     assert Jet(other.machine.restarted()).counts() == before
+
+
+def test_an_ack_for_a_delivery_that_a_power_loss_forgot_is_not_answered(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("1")
+    jet.machine.hold_commits = True
+    (message,) = jet.pull()
+    after = Jet(jet.machine.restarted(SimDisk.power_loss))
+    assert after.counts()["delivered"] == (0, 0)
+    assert after.double_ack(message) == []
+    assert texts(after.pull()) == ["1"]
+    assert len(after.double_ack(message)) == 1

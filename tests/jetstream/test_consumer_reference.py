@@ -1,0 +1,538 @@
+"""The same consumer scenarios on natsctl's engine in memory and on the reference server over TCP."""
+
+from __future__ import annotations
+
+import random
+import re
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet
+from natsctl.testing.machine import Machine, Message, Wire
+from natsctl.testing.process import ServerProcess
+from natsctl.wire import ops
+from natsctl.wire.server_parser import ServerParser
+
+QUIET_S = 0.03
+"""How long the reference must be silent before it is taken to be at rest."""
+
+
+class LiveWire(Wire):
+    """A client of a real server with the words of a `Wire`."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._socket = socket.create_connection((parts.hostname, parts.port))
+        self._live_parser = ServerParser()
+        self._inbox = []
+        self._sids = 0
+        self._run = random.randrange(1 << 40)
+        self.errors = []
+        self.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\n')
+
+    def send(self, data: bytes) -> None:
+        """Send, and read until the server is quiet."""
+        self._socket.sendall(data + b"PING\r\n")
+        self.read_until_quiet()
+
+    def read_until_quiet(self) -> None:
+        """Read until nothing came for a while after the PONG."""
+        ponged, deadline = False, time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if not select.select([self._socket], [], [], QUIET_S if ponged else 1)[0]:
+                return
+            for op in self._live_parser.feed(self._socket.recv(1 << 20)):
+                if op[0] == ops.MSG:
+                    self._inbox.append(Message(*op[1:]))
+                ponged = ponged or op[0] == ops.PONG
+
+    def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
+        """Send a request and return the JSON of its answer."""
+        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        sid = self.subscribe(f"_INBOX.{self._run}.{self._sids + 1}")
+        self.publish(subject, payload, f"_INBOX.{self._run}.{self._sids}", header)
+        self.unsubscribe(sid)
+        (answer,) = self.take(sid)
+        return answer.json()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+class Live:
+    """A real server with the words of a `Machine` that Jet needs."""
+
+    def __init__(self, url: str) -> None:
+        self._wire = LiveWire(url)
+        self.rng = random.Random()
+
+    def connect(self) -> LiveWire:
+        """Return the only client."""
+        return self._wire
+
+    def advance(self, ns: int) -> None:
+        """Let real time pass."""
+        time.sleep(ns / SECOND)
+        self._wire.send(b"")
+
+
+class Talk:
+    """A Jet that notes what it was answered, without what differs from run to run."""
+
+    def __init__(self, jet: Jet) -> None:
+        self.jet = jet
+        self.notes: list[Any] = []
+        self.names: dict[str, str] = {}
+
+    def create(self, consumer: str = "C", form: str = "DURABLE.CREATE.S.{name}", **config: Any) -> Any:
+        """Create a consumer and note the answer."""
+        action = config.pop("action", "")
+        config = {"durable_name": consumer, "ack_policy": "explicit", **config}
+        config = {key: value for key, value in config.items() if value is not None}
+        body: dict[str, Any] = {"stream_name": "S", "config": config}
+        if action:
+            body["action"] = action
+        return self.ask("CONSUMER." + form.format(name=consumer), body)
+
+    def ask(self, verb: str, body: object = b"") -> Any:
+        """Ask the API and note the answer."""
+        answer = self.jet.api(verb, body)
+        self.notes.append((verb, scrub(answer)))
+        return answer
+
+    def pull(self, body: object = b"", name: str = "C") -> list[Message]:
+        """Pull and note what came."""
+        messages = self.jet.pull(body, name)
+        self.note(messages)
+        return [m for m in messages if not m.status]
+
+    def note(self, messages: list[Message]) -> None:
+        """Note messages."""
+        for m in messages:
+            reply = re.sub(rb"\.\d{19}\.", b".T.", m.reply)
+            reply = re.sub(rb"^(\$JS\.FC\.S\.C\.).*", rb"\1X", reply)
+            header = re.sub(rb"\.\d{19}\.", b".T.", m.header)
+            self.notes.append((b"" if m.subject.startswith(b"_INBOX") else m.subject, reply, header, m.payload))
+
+    def event(self, sid: bytes) -> None:
+        """Note advisories without what differs from run to run."""
+        for m in self.jet.heard(sid):
+            self.notes.append((m.subject, scrub(m.json())))
+
+
+DROPPED = ("ts", "created", "last_active", "id", "timestamp", "ack_time", "pause_remaining")
+
+
+def scrub(value: Any) -> Any:
+    """Return an answer without times, ids and the metadata that newer servers add."""
+    if isinstance(value, dict):
+        kept = [(k, scrub(v)) for k, v in value.items() if k not in DROPPED and not k.startswith("_nats")]
+        return [(k, v) for k, v in kept if k != "metadata" or v]
+    return [scrub(v) for v in value] if isinstance(value, list) else value
+
+
+Scenario = Callable[[Talk], None]
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Register a scenario; each starts with the empty stream S on `s.>`."""
+    SCENARIOS.append(function)
+    return function
+
+
+@scenario
+def creation_in_all_forms(t: Talk) -> None:
+    t.create()
+    t.create("N", "CREATE.S.{name}", durable_name=None)
+    t.create("D", "CREATE.S.{name}")
+    t.create("F", "CREATE.S.{name}.s.a", filter_subject="s.a")
+    t.create("F2", "CREATE.S.{name}.s.b", filter_subject="s.a")
+    t.create("F3", "CREATE.S.{name}.s.b", filter_subjects=["s.a", "s.b"])
+    t.create("X", "CREATE.S", durable_name="X")
+    t.create("X", "CREATE.S.Y")
+    t.create("X", durable_name=None)
+    t.create("X", "DURABLE.CREATE.S.Y")
+    t.create("M", "CREATE.S", durable_name=None, name="M")
+    t.create("P", deliver_subject="d.p", idle_heartbeat=SECOND, flow_control=True)
+    t.create("A", ack_policy="all")
+    t.create("O", ack_policy="none")
+    t.create("B", backoff=[SECOND, 2 * SECOND], max_deliver=5)
+    t.create("R", replay_policy="original", sample_freq="30%", headers_only=True, description="d")
+    t.create("Z", max_deliver=-5, max_batch=-1)
+    t.ask("CONSUMER.NAMES.S")
+    t.ask("CONSUMER.LIST.S")
+    t.ask("CONSUMER.INFO.S.C")
+    t.ask("CONSUMER.INFO.S.none")
+    t.ask("CONSUMER.DELETE.S.C")
+    t.ask("CONSUMER.DELETE.S.C")
+    t.ask("CONSUMER.NAMES.none")
+    t.ask("CONSUMER.LIST.S", {"offset": 5})
+
+
+@scenario
+def refused_configurations(t: Talk) -> None:
+    push = {"deliver_subject": "d.x"}
+    for config in (
+        {"ack_wait": -1},
+        {"backoff": [SECOND, -1]},
+        {"backoff": [SECOND, SECOND], "max_deliver": 1},
+        {"description": "x" * 4097},
+        {"deliver_subject": "d.*"},
+        {"deliver_subject": "d..x"},
+        {"deliver_subject": "s.x"},
+        {**push, "max_waiting": 5},
+        {**push, "ack_policy": "none", "max_ack_pending": 5},
+        {**push, "idle_heartbeat": 99_000_000},
+        {**push, "flow_control": True},
+        {"rate_limit_bps": 1},
+        {"idle_heartbeat": SECOND},
+        {"flow_control": True},
+        {"max_expires": 999_999},
+        {"filter_subject": "s.a", "filter_subjects": ["s.b"]},
+        {"filter_subjects": ["s.a", ""]},
+        {"filter_subjects": ["s.a", "s.*"]},
+        {"filter_subject": "s..a"},
+        {"deliver_policy": "by_start_sequence"},
+        {"deliver_policy": "by_start_time"},
+        {"opt_start_seq": 1},
+        {"opt_start_time": "2026-01-01T00:00:00Z"},
+        {"deliver_policy": "last", "opt_start_seq": 1},
+        {"deliver_policy": "new", "opt_start_time": "2026-01-01T00:00:00Z"},
+        {"deliver_policy": "last_per_subject"},
+        {"sample_freq": "often"},
+        {"sample_freq": "x%"},
+        {"num_replicas": -1},
+        {"num_replicas": 3},
+        {"colour": "red"},
+        {"ack_policy": "maybe"},
+        {"name": "other"},
+    ):
+        t.create(**config)
+        t.jet.api("CONSUMER.DELETE.S.C")
+
+
+@scenario
+def updates(t: Talk) -> None:
+    t.create()
+    for config in (
+        {"deliver_policy": "new"},
+        {"ack_policy": "all"},
+        {"replay_policy": "original"},
+        {"deliver_subject": "d.x"},
+        {"max_waiting": 5},
+        {"mem_storage": True},
+        {"description": "d", "ack_wait": SECOND, "max_deliver": 3, "max_ack_pending": 7},
+        {"filter_subject": "s.b"},
+        {"action": "create"},
+        {"action": "update", "description": "again"},
+        {"metadata": {"a": "b"}, "inactive_threshold": 60 * SECOND},
+        {},
+    ):
+        t.create(**config)
+    t.create("U", action="update")
+    t.create("P", deliver_subject="d.p", idle_heartbeat=SECOND)
+    t.create("P", deliver_subject="d.p", idle_heartbeat=2 * SECOND)
+    t.create("P", deliver_subject="d.q", idle_heartbeat=SECOND)
+    t.create("P")
+
+
+@scenario
+def pulls_and_acks(t: Talk) -> None:
+    t.create()
+    t.pull({"batch": 2, "no_wait": True})
+    t.jet.publish("1", "2", "3", "4", "5", "6")
+    one, two, three = t.pull(b"3")
+    t.jet.ack(three)
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.ack(one, b"+ACK")
+    t.ask("CONSUMER.INFO.S.C")
+    t.note(t.jet.double_ack(two, b"-NAK"))
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull({"batch": 10, "no_wait": True})
+    t.ask("CONSUMER.INFO.S.C")
+    t.note(t.jet.double_ack(two))
+    t.note(t.jet.double_ack(two))
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull({"batch": 1, "max_bytes": 10, "no_wait": True})
+    t.jet.publish("7", "8")
+    t.pull({"batch": 3, "max_bytes": 10, "expires": SECOND})
+    (seven,) = t.pull({"batch": 1, "expires": SECOND})
+    t.note(t.jet.double_ack(seven, b"+NXT"))
+    t.jet.publish("9", "10")
+    nine, _ten = t.pull({"batch": 2, "max_bytes": 1000, "expires": SECOND})
+    t.note(t.jet.double_ack(nine, b'+NXT {"batch":1,"no_wait":true}'))
+    t.note(t.jet.double_ack(nine, b"+TERM why"))
+    t.note(t.jet.double_ack(nine, b"+WPI"))
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull(b"nonsense")
+    t.pull({"expires": SECOND, "idle_heartbeat": SECOND})
+
+
+@scenario
+def ack_all(t: Talk) -> None:
+    t.create(ack_policy="all")
+    t.jet.publish("1", "2", "3", "4", "5")
+    messages = t.pull(b"4")
+    t.jet.ack(messages[1])
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.ack(messages[0])
+    t.jet.ack(messages[2], b"-NAK")
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull(b"2")
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def redelivery_and_giving_up(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.>")
+    t.create(ack_wait=SECOND // 2, max_deliver=2)
+    t.jet.publish("1", "2", "3")
+    _, two, three = t.pull(b"3")
+    t.jet.ack(three, b"-NAK")
+    t.jet.ack(two, b"+TERM because")
+    t.jet.advance(0.7)
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull({"batch": 5, "no_wait": True})
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.advance(0.7)
+    t.pull({"batch": 5, "no_wait": True})
+    t.event(heard)
+
+
+@scenario
+def deliver_policies(t: Talk) -> None:
+    for index in range(6):
+        t.jet.publish(str(index), subject="s.a" if index % 3 else "s.b")
+    policies: tuple[dict[str, Any], ...] = (
+        {"deliver_policy": "last"},
+        {"deliver_policy": "last", "filter_subject": "s.b"},
+        {"deliver_policy": "last", "filter_subject": "s.none"},
+        {"deliver_policy": "new"},
+        {"deliver_policy": "by_start_sequence", "opt_start_seq": 3},
+        {"deliver_policy": "by_start_sequence", "opt_start_seq": 30},
+        {"deliver_policy": "by_start_time", "opt_start_time": "2020-01-01T00:00:00Z"},
+        {"deliver_policy": "by_start_time", "opt_start_time": "2080-01-01T00:00:00Z"},
+        {"deliver_policy": "last_per_subject", "filter_subject": "s.>"},
+        {"deliver_policy": "last_per_subject", "filter_subjects": ["s.a", "s.c"]},
+        {"filter_subjects": ["s.b", "s.c"]},
+    )
+    for index, config in enumerate(policies):
+        name = f"C{index}"
+        t.create(name, **config)
+        t.pull({"batch": 10, "no_wait": True}, name)
+        t.ask(f"CONSUMER.INFO.S.{name}")
+
+
+@scenario
+def deletes_and_purges_under_a_consumer(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
+    t.create()
+    t.jet.publish(*"12345678")
+    t.pull(b"3")
+    t.jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    t.jet.api("STREAM.MSG.DELETE.S", {"seq": 5})
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.api("STREAM.PURGE.S", {"seq": 4})
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.api("STREAM.PURGE.S")
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.publish("9")
+    t.pull({"batch": 3, "no_wait": True})
+    t.ask("CONSUMER.INFO.S.C")
+    t.event(heard)
+
+
+@scenario
+def push_with_heartbeat(t: Talk) -> None:
+    t.create(deliver_subject="d.x", idle_heartbeat=SECOND, max_ack_pending=3)
+    t.pull()
+    t.jet.publish("1", "2", "3", "4")
+    sid = t.jet.listen("d.x")
+    messages = t.jet.heard(sid)
+    t.note(messages)
+    t.ask("CONSUMER.INFO.S.C")
+    t.create(deliver_subject="d.y", idle_heartbeat=SECOND, max_ack_pending=3)
+    t.jet.ack(messages[0])
+    t.note(t.jet.heard(sid))
+    t.jet.advance(1.2)
+    t.note(t.jet.heard(sid))
+    t.jet.wire.unsubscribe(sid)
+    t.jet.advance(0.3)
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def headers_only_and_filters(t: Talk) -> None:
+    t.create(headers_only=True, ack_policy="none")
+    t.jet.publish("hello")
+    t.jet.wire.publish("s.a", b"body", header=b"NATS/1.0\r\nA: b\r\n\r\n")
+    t.pull(b"2")
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def limits_of_requests(t: Talk) -> None:
+    t.create(max_batch=5, max_expires=SECOND, max_bytes=1024, max_waiting=1)
+    t.pull({"batch": 6})
+    t.pull({"batch": 1, "expires": 2 * SECOND})
+    t.pull({"batch": 1, "max_bytes": 2048})
+    t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 600_000_000})
+    sid = t.jet.listen("in.w")
+    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":500000000}', "in.w")
+    t.pull({"batch": 1, "expires": SECOND})
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.publish("1")
+    t.jet.advance(0.8)
+    t.note(t.jet.heard(sid))
+    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.w")
+    t.ask("CONSUMER.DELETE.S.C")
+    t.note(t.jet.heard(sid))
+
+
+@scenario
+def pausing(t: Talk) -> None:
+    t.create()
+    t.jet.publish("1")
+    t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2099-01-01T00:00:00Z"})
+    t.pull({"batch": 1, "no_wait": True})
+    t.ask("CONSUMER.INFO.S.C")
+    t.create(description="still paused")
+    t.ask("CONSUMER.PAUSE.S.C")
+    t.pull({"batch": 1, "no_wait": True})
+    t.ask("CONSUMER.PAUSE.S.none")
+
+
+@scenario
+def sampling(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.>")
+    t.create(sample_freq="100%")
+    t.jet.publish("1", "2")
+    one, two = t.pull(b"2")
+    t.jet.ack(two)
+    t.jet.ack(one, b"-NAK")
+    (again,) = t.pull()
+    t.jet.ack(again)
+    t.event(heard)
+
+
+
+
+@scenario
+def rare_acks(t: Talk) -> None:
+    naked = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>")
+    t.create()
+    t.jet.publish("1", "2", "3")
+    one, two, three = t.pull(b"3")
+    t.note(t.jet.double_ack(one._replace(reply=b"$JS.ACK.S.C.1.77.77.1.0")))
+    t.note(t.jet.double_ack(one, b"what"))
+    t.jet.ack(one, b'-NAK {"delay": 900000000}')
+    t.jet.ack(two, b"-NAK 100ms")
+    t.jet.ack(three, b"-NAK soon")
+    t.pull({"batch": 5, "no_wait": True})
+    t.jet.advance(0.2)
+    t.pull({"batch": 5, "no_wait": True})
+    t.jet.advance(0.8)
+    (again,) = t.pull({"batch": 5, "no_wait": True})
+    t.jet.ack(again, b"-NAK")
+    t.ask("CONSUMER.INFO.S.C")
+    t.event(naked)
+
+
+@scenario
+def ack_none_answers_acks(t: Talk) -> None:
+    t.create(ack_policy="none")
+    t.jet.publish("1", "2")
+    (one,) = t.pull()
+    t.note(t.jet.double_ack(one))
+    t.note(t.jet.double_ack(one, b"-NAK"))
+    t.note(t.jet.double_ack(one, b"+NXT"))
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def several_requests_wait(t: Talk) -> None:
+    t.create(max_ack_pending=4)
+    sids = []
+    bodies = (b"2", b'{"batch":3,"expires":700000000}', b'{"batch":2,"no_wait":true,"expires":700000000}')
+    for index, body in enumerate(bodies):
+        sids.append(t.jet.listen(f"in.{index}"))
+        t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, f"in.{index}")
+    t.ask("CONSUMER.INFO.S.C")
+    t.jet.publish("1")
+    t.jet.publish("2")
+    t.jet.publish("3")
+    t.jet.publish("4")
+    t.jet.publish("5")
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull({"batch": 2, "no_wait": True})
+    t.jet.advance(1)
+    for sid in sids:
+        t.note(t.jet.heard(sid))
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def flow_control(t: Talk) -> None:
+    t.create(deliver_subject="d.x", idle_heartbeat=SECOND, flow_control=True, ack_policy="none")
+    for _ in range(12):
+        t.jet.publish("x" * 100_000)
+    sid = t.jet.listen("d.x")
+    t.jet.advance(0.2)
+    t.note(t.jet.heard(sid))
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def reset_and_unpin(t: Talk) -> None:
+    t.create()
+    t.create("N", deliver_policy="new")
+    t.jet.publish("1", "2", "3")
+    t.jet.ack(t.pull(b"3")[0])
+    t.ask("CONSUMER.RESET.S.C")
+    t.pull({"batch": 5, "no_wait": True})
+    t.ask("CONSUMER.RESET.S.C", {"seq": 3})
+    t.pull({"batch": 5, "no_wait": True})
+    t.ask("CONSUMER.RESET.S.N", {"seq": 3})
+    t.ask("CONSUMER.RESET.S.N")
+    t.ask("CONSUMER.UNPIN.S.C")
+    t.ask("CONSUMER.UNPIN.S.none", {"group": "A"})
+
+
+@scenario
+def last_per_subject_with_replacement(t: Talk) -> None:
+    for round_ in "12":
+        for key in "abc":
+            t.jet.publish(key + round_, subject=f"s.{key}")
+    t.create(deliver_policy="last_per_subject", filter_subject="s.>")
+    t.pull()
+    t.jet.publish("c3", subject="s.c")
+    t.ask("CONSUMER.INFO.S.C")
+    t.pull({"batch": 9, "no_wait": True})
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
+def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
+    talks = []
+    for machine in (Machine(), Live(server.url)):
+        talk = Talk(Jet(cast(Machine, machine)))
+        try:
+            talk.jet.stream()
+            run(talk)
+        finally:
+            talk.jet.wire.close()
+        talks.append(talk.notes)
+    ours, theirs = talks
+    different = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if mine != other]
+    assert not different, "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)
+    assert len(ours) == len(theirs)
