@@ -198,6 +198,8 @@ class Restore:
             store.on_durable(partial(self._stored, reply))
         except StreamExists:
             self._fail_with(error(10130), reply)
+        except StoreError as fault:
+            self._fail(str(fault), reply)
 
     def _stored(self, reply: bytes, fault: StoreError | None) -> None:
         """Go on after messages and journal are durable."""

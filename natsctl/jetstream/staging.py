@@ -19,6 +19,7 @@ from natsctl.jetstream.consumer_api import bounds_of
 from natsctl.jetstream.consumer_progress import state_of
 from natsctl.jetstream.dedupe import IN_USE
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
 
@@ -46,13 +47,17 @@ class Staging:
         """
         self._js, self._config = js, config
         self._created_ns = 0
+        self._lost: StoreError | None = None
         self._newest = self._first_seq = self._last_seq = self._last_ts_ns = 0
         self._expect(state)
+        usage = js.engine.usage[config.storage]
+        self._room = usage.limit - usage.used if usage.limit > 0 else 1 << 62
         self._consumers: dict[str, ArchivedConsumer] = {}
         self.store: StreamStore | None = None
 
     def take(self, item: Item) -> None:
         """Take one item in. Raises ArchiveFault or StoreError."""
+        self._check_kept()
         if isinstance(item, StoredMessage):
             self._message(item)
         elif isinstance(item, Gone):
@@ -61,6 +66,14 @@ class Staging:
             self._consumer(item)
         else:
             self._stream(item)
+
+    def _check_kept(self) -> None:
+        """Raise StoreError when a commit could not keep what was taken in, perhaps some messages ago."""
+        if self._lost is not None:
+            raise self._lost
+
+    def _refused(self, durable_seq: int, fault: StoreError) -> None:
+        self._lost = fault
 
     def _stream(self, head: ArchivedStream) -> None:
         self._created_ns = head.created_ns
@@ -85,6 +98,8 @@ class Staging:
             raise ArchiveFault(f"message {seq} has no valid header")
         if seq >= self._first_seq:
             store = self.store or self._open(seq)
+            if store.bytes > self._room:
+                raise StoreFull("the server's limit for this storage is reached")
             store.append_at(seq, ts_ns, subject, header, payload)
 
     def _gone(self, gone: Gone) -> None:
@@ -116,10 +131,12 @@ class Staging:
         storage: Literal["memory", "file"] = "memory" if self._config.storage is StorageType.MEMORY else "file"
         key = f"{self._js.name}/{self._config.name}"
         self.store = self._js.engine.store.create(key, meta.encode(), storage, first_seq)
+        self.store.refused = self._refused
         return self.store
 
     def complete(self) -> StreamStore:
         """Put what belongs to the end into the store and return it. Raises StoreError."""
+        self._check_kept()
         store = self._with_last_seq()
         store.append_record(IN_USE, b"")
         for number, consumer in enumerate(self._consumers.values(), 1):
@@ -141,7 +158,8 @@ class Staging:
         return store
 
     def release(self) -> StreamStore:
-        """Write the metadata that makes the stream one like every other."""
+        """Write the metadata that makes the stream one like every other. Raises StoreError."""
+        self._check_kept()
         assert self.store is not None
         self.store.set_meta(StreamMeta(self._created_ns, self._config).encode())
         return self.store

@@ -15,6 +15,7 @@ from natsctl.jetstream.archive import ArchivedConsumer, ArchivedStream, Progress
 from natsctl.jetstream.archive_v2 import WriterV2
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.jetstream.s2 import FrameWriter
+from natsctl.store.errors import StoreFull
 from natsctl.store.message import StoredMessage
 from natsctl.testing.jet import SECOND, Jet, ok, texts
 from natsctl.testing.machine import Machine
@@ -286,7 +287,7 @@ def forged(
     """Return an archive that holds what it is told to, sensible or not."""
     writer, frames = WriterV2(), FrameWriter()
     head = ArchivedStream(state=StreamState(**state))
-    parts = [writer.begin(head, consumers or []), writer.messages([StoredMessage(*m) for m in messages or []])]
+    parts = [writer.begin(head, consumers or []), *(writer.messages([StoredMessage(*m)]) for m in messages or [])]
     return b"".join(frames.write(part) for part in [*parts, writer.end(0, 0)] if part)
 
 
@@ -402,3 +403,26 @@ def test_a_client_that_floods_is_refused(jet: Jet, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("natsctl.jetstream.restore.MAX_QUEUED_BYTES", 10)
     assert "wait for their answers" in reason(restore(jet, document, archive))
     assert is_gone(jet)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_messages_that_a_commit_could_not_keep_fail_the_restore(jet: Jet, at_end: bool) -> None:
+    archive = forged([(seq, 1, b"s.a", b"", b"") for seq in range(1, 9)])
+    to = begin(jet, {"config": {"name": "S"}})
+    half = len(archive) if at_end else len(archive) * 2 // 3
+    jet.wire.request(to, archive[:half])
+    store = jet.machine.store.streams["$G/S"]
+    store.refused(0, StoreFull("no room on disk"))
+    if not at_end:
+        jet.wire.publish(to, archive[half:], "nobody")
+    assert reason(jet.wire.request(to)) == "no room on disk"
+    assert is_gone(jet)
+
+
+def test_the_servers_limit_holds_for_what_is_restored() -> None:
+    jet = Jet(Machine(options=JetStreamOptions(max_storage=20_000)))
+    messages = [(seq, 1, b"s.a", b"", bytes(1000)) for seq in range(1, 40)]
+    answer = restore(jet, {"config": {"name": "S"}}, forged(messages))
+    assert reason(answer) == "the server's limit for this storage is reached"
+    assert is_gone(jet)
+    assert jet.api("INFO")["storage"] == 0
