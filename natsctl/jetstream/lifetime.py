@@ -71,8 +71,8 @@ class Lifetime:
         now_ns = consumer.engine.clock.monotonic_ns()
         threshold_ns = consumer.config.inactive_threshold
         if consumer.delivery.active():
-            return
-        if consumer.delivery.idle_since_ns + threshold_ns > now_ns:
+            self._inactivity.no_later_than(now_ns + threshold_ns)
+        elif consumer.delivery.idle_since_ns + threshold_ns > now_ns:
             self.watch()
         else:
             consumer.journal.expired(consumer)

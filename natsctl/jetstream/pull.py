@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.headers import REQUIRED_API_LEVEL
+from natsctl.api.headers import get as header_of
 from natsctl.api.messages import PullRequest, parse_pull_request
 from natsctl.api.units import format_duration
 from natsctl.jetstream.alarm import Alarm
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Delivery
     from natsctl.jetstream.consumer import Consumer
 
+API_LEVEL_TOO_LOW: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
 NO_MESSAGES: Final = b"NATS/1.0 404 No Messages\r\n\r\n"
 REQUESTS_PENDING: Final = b"NATS/1.0 408 Requests Pending\r\n\r\n"
 MAX_WAITING: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
@@ -120,7 +123,11 @@ class PullDelivery:
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         """Take a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
-        self.request(reply, payload)
+        level = header_of(header, REQUIRED_API_LEVEL) if header else None
+        if level is None or level == b"0":
+            self.request(reply, payload)
+        elif reply:
+            self._status(reply, API_LEVEL_TOO_LOW)
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Open a request, or refuse it with a status; what is neither a number nor JSON asks for one message."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from natsctl.testing.jet import Jet, numbers, texts
+from natsctl.testing.simdisk import Fault
 
 
 @pytest.fixture
@@ -242,3 +245,15 @@ def test_a_late_ack_of_a_message_that_was_given_up_clears_its_redelivery_count(j
     assert jet.counts() | {"ack_pending": 0, "redelivered": 1} == jet.counts()
     jet.ack(message)
     assert jet.counts()["redelivered"] == 0
+
+
+def test_a_double_ack_is_not_answered_when_the_disk_fails(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("a", "b")
+    one, two = jet.pull(b"2")
+    jet.machine.disk.plan = lambda call, path: Fault(error=errno.EIO) if call in ("sync", "pwrite") else None
+    assert jet.double_ack(one) == []
+    assert jet.double_ack(two) == []
+    created = {"stream_name": "S", "config": {"durable_name": "D"}}
+    assert jet.api("CONSUMER.DURABLE.CREATE.S.D", created)["error"]["err_code"] == 10077
+    assert jet.api("CONSUMER.NAMES.S")["consumers"] == ["C"]

@@ -301,6 +301,16 @@ def test_an_unused_pull_ephemeral_ends_and_requests_keep_it(jet: Jet) -> None:
     assert err(jet.api(f"CONSUMER.INFO.S.{info['name']}")) == 10014
 
 
+def test_a_request_that_nobody_listens_to_does_not_keep_an_ephemeral(jet: Jet) -> None:
+    info = jet.ephemeral()
+    sid = jet.listen("in.1")
+    jet.wire.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{info['name']}", b"1", "in.1")
+    jet.advance(60)
+    jet.wire.unsubscribe(sid)
+    jet.advance(12)
+    assert err(jet.api(f"CONSUMER.INFO.S.{info['name']}")) == 10014
+
+
 def test_a_durable_with_a_threshold_ends_too(jet: Jet) -> None:
     jet.consumer(inactive_threshold=2 * SECOND)
     jet.advance(1.9)

@@ -190,6 +190,14 @@ def test_bad_json_is_a_bad_request(jet: Jet) -> None:
     assert answer.status.startswith(b"400 Bad Request - ")
 
 
+def test_a_required_api_level_above_ours_is_refused(jet: Jet) -> None:
+    jet.consumer()
+    sid = jet.listen("in.1")
+    header = b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n"
+    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.1", header)
+    assert texts(jet.heard(sid)) == ["<412 Required Api Level>"]
+
+
 def test_more_requests_than_max_waiting_are_refused(jet: Jet) -> None:
     jet.consumer(max_waiting=2)
     open_request(jet, b"1", "in.1")
