@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
 from natsctl.client.message import Message, to_message
-from natsctl.client.nats_py import client_class
+from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.subscription import Subscription
 from natsctl.client.trace import Tracer
 
@@ -53,6 +53,8 @@ class Connection:
         self.url = ""
         self.violations: list[str] = []
         self._client: Client = client_class()()
+        self._failures: tuple[type[Exception], ...] = (failure_class(), OSError)
+        self._told_violations = 0
         self._waiting: dict[str, _Waiter] = {}
         self._subscriptions: set[Subscription] = set()
         self._inbox = ""
@@ -169,7 +171,10 @@ class Connection:
         self._check(subject)
         if len(body) > self.max_payload:
             raise UsageError(f"the message has {len(body)} bytes, the server takes at most {self.max_payload}")
-        await self._client.publish(subject, body, reply=reply, headers=headers or None)
+        try:
+            await self._client.publish(subject, body, reply=reply, headers=headers or None)
+        except self._failures as failure:
+            raise self._told(failure) from failure
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Return once the server has read all that was sent.
@@ -177,13 +182,15 @@ class Connection:
         Raises Unreachable, or NotAuthorised if it refused a subject.
         """
         self._check_live()
-        before = len(self.violations)
         try:
             await self._client.flush(timeout=timeout_s or self.timeout_s)  # type: ignore[arg-type]  # takes fractions too
-        except Exception as failure:
+        except TimeoutError as failure:
+            raise self._lost or Unreachable(f"no answer from {self.target.shown}") from failure
+        except self._failures as failure:
             raise self._lost or Unreachable(f"no answer from {self.target.shown}: {failure}") from failure
-        for text in self.violations[before:]:
-            if "publish" in text:
+        told, self._told_violations = self._told_violations, len(self.violations)
+        for text in self.violations[told:]:
+            if f"{_VIOLATION}publish" in text:
                 raise NotAuthorised(text.removeprefix("nats: "))
 
     def new_inbox(self) -> str:
@@ -194,13 +201,16 @@ class Connection:
         """A running subscription, ended by itself after `limit` messages if that is above 0."""
         self._check(subject)
         subscription = Subscription(subject, limit, self._subscriptions.discard)
-        inner = await self._client.subscribe(subject, queue=queue, cb=subscription.take)
-        if limit:
-            await inner.unsubscribe(limit)
-            # nats-py would end its task after the first message of a burst that reaches the limit; the server keeps it.
-            inner._max_msgs = 0
-        subscription.attach(inner)
         self._subscriptions.add(subscription)
+        try:
+            inner = await self._client.subscribe(subject, queue=queue, cb=subscription.take)
+            subscription.attach(inner)
+            if limit:
+                await inner.unsubscribe(limit)
+                # nats-py would end its task after the first message of a burst that reaches the limit.
+                inner._max_msgs = 0
+        except self._failures as failure:
+            raise self._told(failure) from failure
         return subscription
 
     async def request(
@@ -237,6 +247,12 @@ class Connection:
         waiter = self._waiting.get(msg.subject[len(self._inbox) :])
         if waiter is not None and not waiter.future.done():
             waiter.future.set_result(to_message(msg))
+
+    def _told(self, failure: Exception) -> NatsctlError:
+        """A failure of nats-py as who must act needs it: the connection has gone, or the call was wrong."""
+        if self._lost is not None or self._client.is_closed:
+            return self._lost or Unreachable(f"the connection to {self.target.shown} was lost")
+        return UsageError(str(failure).removeprefix("nats: "))
 
     def _check_live(self) -> None:
         if self._lost is not None:

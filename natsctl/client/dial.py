@@ -8,6 +8,7 @@ from typing import Any
 from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
 from natsctl.client.connection import Connection
 from natsctl.client.login import login_options, tls_context
+from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target, without_login
 from natsctl.client.trace import Tracer
 
@@ -37,7 +38,7 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
         connection = Connection(target, Tracer() if trace else None)
         try:
             await connection.open(url, options)
-        except Exception as reason:
+        except (NatsctlError, failure_class(), OSError, ValueError) as reason:
             failure = _explained(reason, url, target)
             continue
         if context and not connection.tls:

@@ -27,14 +27,25 @@ def login_options(settings: Settings) -> dict[str, Any]:
         return {**options, "token": settings.user}
     if settings.creds:
         text = resolve_file(settings.creds, "creds")
-        return {**options, **_signed(jwt_in(text, "creds"), seed_in(text, "creds"))}
+        return {**options, **_signed(jwt_in(text, "creds"), _checked(seed_in(text, "creds"), "creds"))}
     if settings.nkey:
-        return {**options, "nkeys_seed_str": seed_in(resolve_file(settings.nkey, "nkey"), "nkey")}
+        return {**options, "nkeys_seed_str": _checked(seed_in(resolve_file(settings.nkey, "nkey"), "nkey"), "nkey")}
     if settings.user_jwt:
         jwt = jwt_in(resolve_text(settings.user_jwt, "jwt"), "jwt")
         seed = resolve_text(settings.user_seed, "seed") if settings.user_seed else ""
-        return {**options, **_signed(jwt, seed_in(seed, "seed") if seed else "")}
+        return {**options, **_signed(jwt, _checked(seed_in(seed, "seed"), "seed") if seed else "")}
     return options
+
+
+def _checked(seed: str, name: str) -> str:
+    """The seed, if it is one; raises UsageError."""
+    import nkeys
+
+    try:
+        nkeys.from_seed(bytearray(seed.encode())).wipe()
+    except (nkeys.NkeysError, ValueError) as failure:
+        raise UsageError(f"{name}: the NKey seed in it is not valid") from failure
+    return seed
 
 
 def _signed(jwt: str, seed: str) -> dict[str, Any]:

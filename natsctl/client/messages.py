@@ -87,15 +87,18 @@ async def pull(
         left = batch
         while left > 0:
             message = await subscription.next(wait_s + _GRACE_S)
-            if message is None or message.status in _NOTHING:
+            if message is None:
+                return
+            if connection.tracer is not None:
+                status = f"{message.status} {message.description}".encode()
+                connection.tracer.answer(message.subject, status if message.status else message.body)
+            if message.status in _NOTHING:
                 return
             if message.status == NO_RESPONDERS:
                 await _raise_missing(manager, stream, consumer, subject)
             elif message.status == _CONFLICT:
                 raise NatsctlError(f"consumer {stream} > {consumer}: {message.description}")
             elif not message.status:
-                if connection.tracer is not None:
-                    connection.tracer.answer(message.subject, message.body)
                 left -= 1
                 yield message
     finally:
@@ -113,8 +116,13 @@ async def _raise_missing(manager: Manager, stream: str, consumer: str, subject: 
 
 
 async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, wait: bool = True) -> None:
-    """Tell the server what became of a delivered message; with `wait` return once it has stored that."""
-    if wait:
-        await manager.connection.request(message.reply, kind)
-    else:
+    """Tell the server what became of a delivered message; with `wait` return once it has stored that.
+
+    Raises Unreachable when nobody takes it any more: the consumer was removed meanwhile.
+    """
+    if not wait:
         await manager.connection.publish(message.reply, kind)
+        return
+    answer = await manager.connection.request(message.reply, kind)
+    if answer.status == NO_RESPONDERS:
+        raise Unreachable("nobody takes the acknowledgement: the consumer was removed")

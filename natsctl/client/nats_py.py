@@ -44,6 +44,13 @@ def client_class() -> type[Client]:
     return client
 
 
+def failure_class() -> type[Exception]:
+    """The base of what nats-py raises."""
+    client_class()
+    failure: type[Exception] = importlib.import_module("nats.errors").Error
+    return failure
+
+
 def _import_with_lazy_jetstream() -> None:
     package = PathFinder.find_spec(_PACKAGE)
     found = PathFinder.find_spec(_LAZY, package.submodule_search_locations) if package else None

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from natsctl.client.message import Message, to_message
+from natsctl.client.nats_py import failure_class
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -94,8 +95,6 @@ class Subscription:
         self._on_stop(self)
         self._kept.clear()
         self._room.set()
-        from nats.errors import Error
-
-        with contextlib.suppress(Error, OSError):
+        with contextlib.suppress(failure_class(), OSError):
             if self._inner is not None:
                 await self._inner.unsubscribe()

@@ -113,6 +113,12 @@ async def test_no_answer_is_unreachable_after_the_timeout(fake: Any) -> None:
             await connection.request("nobody", timeout_s=0.1)
 
 
+async def test_a_header_that_cannot_be_sent_is_a_usage_error(fake: Any) -> None:
+    async with fake.running(), await _connect(fake.url) as connection:
+        with pytest.raises(UsageError, match="eader"):
+            await connection.publish("a", headers={"bad key": "v"})
+
+
 @pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB x 0"])
 async def test_a_subject_cannot_carry_protocol(fake: Any, subject: str) -> None:
     async with fake.running(), await _connect(fake.url) as connection:

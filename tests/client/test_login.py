@@ -75,6 +75,7 @@ def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (Settings(token="op://vault/item"), "op:// is not supported"),
         (Settings(nkey="data:;base64,***"), "not base64"),
         (Settings(nkey="data:;base64,aGVsbG8="), "no NKey seed"),
+        (Settings(nkey="data:;base64," + base64.b64encode(b"SU" + b"1" * 56).decode()), "not valid"),
     ],
 )
 def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: str) -> None:
