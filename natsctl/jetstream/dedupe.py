@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from natsctl.api.headers import LEGACY_MSG_ID, MSG_ID
+from natsctl.api.headers import get as header_of
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.publish_checks import message_id, read_headers
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -206,7 +207,9 @@ class Dedupe:
             if not messages:
                 return
             for message in messages:
-                msg_id = message_id(read_headers(message.header)) if message.header else b""
-                if msg_id:
-                    yield message.seq, message.ts_ns, msg_id
+                header = message.header
+                if header:
+                    msg_id = header_of(header, MSG_ID) or header_of(header, LEGACY_MSG_ID)
+                    if msg_id:
+                        yield message.seq, message.ts_ns, msg_id
             seq = messages[-1].seq + 1

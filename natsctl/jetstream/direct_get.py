@@ -98,7 +98,7 @@ class DirectGet:
     def _when_durable(self, act: Callable[[], None]) -> None:
         """Act once what was published before can be seen."""
         store = self._stream.store
-        if store.durable_seq >= store.last_seq:
+        if store.durable_seq >= store.last_seq or not store.healthy:
             act()
         else:
             store.on_durable(lambda fault: act())

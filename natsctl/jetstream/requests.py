@@ -93,8 +93,9 @@ class ApiRequest:
         """Return what `look` finds, or find and send it once the messages buffered now are durable.
 
         So a client that published without waiting for the ack reads what it wrote, and nobody reads what may be lost.
+        A stream that failed has nothing to wait for.
         """
-        if store.durable_seq >= store.last_seq:
+        if store.durable_seq >= store.last_seq or not store.healthy:
             return look()
 
         def settled(fault: StoreError | None) -> None:

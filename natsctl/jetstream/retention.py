@@ -81,6 +81,8 @@ class Retention:
 
     def acked(self, seqs: Iterable[int]) -> None:
         """Remove acknowledged messages that nobody waits for any more; the acker has forgotten them already."""
+        if not self._stream.store.healthy:
+            return
         alone = not self._interest or len(self._stream.consumers) == 1
         for seq in seqs:
             if alone or not self._is_wanted(seq):

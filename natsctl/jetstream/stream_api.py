@@ -176,7 +176,7 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def _shown_when_durable(request: ApiRequest, stores: list[StreamStore], answer: Model) -> Outcome:
     """Return an answer with counts of the appended view, or send it once all that it counts is durable."""
-    store = next((store for store in stores if store.durable_seq < store.last_seq), None)
+    store = next((store for store in stores if store.durable_seq < store.last_seq and store.healthy), None)
     if store is None:
         return answer
     return request.when_durable(store, lambda: _shown_when_durable(request, stores, answer))

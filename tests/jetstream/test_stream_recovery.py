@@ -140,6 +140,28 @@ def test_a_failed_sync_refuses_publishers_and_never_acks(jet: Jet) -> None:
     jet.machine.disk.plan = no_faults
     assert publish(jet)["error"]["err_code"] == 10077
     assert not jet.machine.store.healthy
+    assert jet.api("STREAM.INFO.S")["config"]["name"] == "S"
+    assert jet.api("STREAM.MSG.GET.S", {"seq": 1})["message"]["seq"] == 1
+    assert jet.api("STREAM.MSG.GET.S", {"seq": 2})["error"]["err_code"] == 10037
+    assert jet.api("STREAM.PURGE.S")["error"]["err_code"] == 10077
+    assert jet.api("STREAM.MSG.DELETE.S", {"seq": 1})["error"]["err_code"] == 10077
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+def test_consumers_of_a_failed_stream_break_nothing(jet: Jet, retention: str) -> None:
+    jet.stream(retention=retention)
+    jet.consumer()
+    jet.publish("1", "2")
+    (message,) = jet.pull({"batch": 1})
+    jet.machine.disk.plan = failing(errno.EIO, "sync")
+    publish(jet)
+    jet.ack(message)
+    assert jet.double_ack(message) == []
+    jet.advance(120)
+    assert jet.api("STREAM.INFO.S")["state"]["consumer_count"] == 1
+    jet.machine.disk.plan = no_faults
+    again = Jet(jet.machine.restarted())
+    assert again.counts()["pending"] >= 1
 
 
 def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
