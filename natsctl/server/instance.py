@@ -163,7 +163,7 @@ class ServerInstance:
         for key, reason in report.damaged.items():
             self.log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
         if report.streams:
-            self.log.info(f"JetStream state recovered: {report.streams} streams")
+            self.log.info(f"JetStream state recovered: {report.streams} stream{'s' if report.streams > 1 else ''}")
 
     async def _listen(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
         loop, shell = asyncio.get_running_loop(), self._shell
