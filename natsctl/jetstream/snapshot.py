@@ -47,7 +47,10 @@ INTEREST_WAIT_NS: Final = 2 * SECOND
 FLOW_WAIT_NS: Final = 5 * SECOND
 """How long it waits for an ack when the window is full."""
 RUN_MESSAGES: Final = 128
-"""Messages one snapshot reads per turn; a version 1 record costs about 35 µs, so that a turn stays below 5 ms."""
+RUN_BYTES: Final = 32 << 10
+"""What one snapshot reads per turn; version 1 costs 30 µs a message and 110 µs a KiB: a turn takes about 5 ms."""
+READ_MESSAGES: Final = 8
+"""Messages read at once, and so the most of the largest size that are in memory together."""
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -168,20 +171,24 @@ class Snapshot:
         self._next_seq = max(stream.store.first_seq, 1)
 
     def _read(self, budget: int) -> int:
-        """Turn the next messages into archive bytes, or end the archive."""
+        """Turn the next messages into archive bytes, or end the archive; return how many were read."""
         last_seq, last_ts_ns = self._last
-        messages = self._stream.store.read_from(self._next_seq, max_msgs=budget)
-        while messages and messages[-1].seq > last_seq:
-            messages.pop()
-        if messages:
-            self._next_seq = messages[-1].seq + 1
-            content = self._writer.messages(messages)
-        else:
-            self._whole = True
-            content = self._writer.end(last_seq, last_ts_ns)
-        if content:
-            self._ready += self._frames.write(content)
-        return len(messages)
+        count = size = 0
+        while count < budget and size < RUN_BYTES and not self._whole:
+            messages = self._stream.store.read_from(self._next_seq, max_msgs=READ_MESSAGES)
+            while messages and messages[-1].seq > last_seq:
+                messages.pop()
+            if messages:
+                self._next_seq = messages[-1].seq + 1
+                count += len(messages)
+                size += sum(len(message.payload) for message in messages)
+                content = self._writer.messages(messages)
+            else:
+                self._whole = True
+                content = self._writer.end(last_seq, last_ts_ns)
+            if content:
+                self._ready += self._frames.write(content)
+        return count
 
     def _send_chunks(self) -> None:
         """Send full chunks while the window has room."""
