@@ -1,0 +1,101 @@
+"""The session: one connection for a command, made anew after a long rest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import Unreachable, UsageError
+from natsctl.cli.context import GlobalOptions, Session, data_folder
+from natsctl.cli.globals import leading, take_out, wants_json
+
+
+def _client_id(session: Session) -> int:
+    async def look(manager: Any) -> int:
+        await manager.connection.flush()
+        return int(manager.connection.info["client_id"])
+
+    return session.run(look)
+
+
+def test_every_run_of_a_command_uses_one_connection(server: Any) -> None:
+    session = Session(GlobalOptions(server=server.url))
+    try:
+        assert _client_id(session) == _client_id(session)
+    finally:
+        session.close()
+
+
+def test_a_connection_that_rested_too_long_is_made_anew(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(GlobalOptions(server=server.url))
+    try:
+        first = _client_id(session)
+        monkeypatch.setattr("natsctl.cli.context.MAX_REST_S", -1.0)
+        assert _client_id(session) != first
+    finally:
+        session.close()
+
+
+def test_a_server_that_ends_meanwhile_is_unreachable(server: Any) -> None:
+    session = Session(GlobalOptions(server=server.url, timeout=2.0))
+    try:
+        _client_id(session)
+        server.stop()
+        with pytest.raises(Unreachable):
+            _client_id(session)
+    finally:
+        session.close()
+
+
+def test_a_session_that_never_connected_closes_quietly() -> None:
+    Session().close()
+
+
+@pytest.mark.parametrize("terminals", [(True, True), (True, False), (False, True)])
+def test_questions_need_both_terminals_and_no_refusal(
+    terminals: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: terminals[0], raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminals[1], raising=False)
+    assert Session().interactive is all(terminals)
+    assert not Session(GlobalOptions(no_input=True)).interactive
+    monkeypatch.setenv("NATSCTL_NO_INPUT", "1")
+    assert not Session().interactive
+
+
+def test_the_data_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert data_folder() == tmp_path / "natsctl"
+    monkeypatch.setenv("NATSCTL_DATA", str(tmp_path / "mine"))
+    assert data_folder() == tmp_path / "mine"
+
+
+def test_global_options_are_taken_out_wherever_they_stand() -> None:
+    words = ["info", "-s", "h:1", "ORDERS", "--trace", "--timeout=3s", "-j"]
+    given, left = take_out(words, {"-j": False})
+    assert left == ["info", "ORDERS", "-j"]
+    assert given == {"server": "h:1", "trace": True, "timeout": 3.0}
+
+
+def test_a_commands_own_flag_wins_and_its_value_is_never_a_flag() -> None:
+    words = ["-s", "5", "--subject", "--trace", "--server=x"]
+    given, left = take_out(words, {"-s": True, "--subject": True})
+    assert left == ["-s", "5", "--subject", "--trace"]
+    assert given == {"server": "x"}
+
+
+def test_words_after_two_dashes_stay() -> None:
+    assert take_out(["a", "--", "--trace", "-j"], {}) == ({}, ["a", "--", "--trace", "-j"])
+    assert not wants_json(["pub", "a", "--", "-j"])
+    assert wants_json(["str", "ls", "--json"])
+
+
+@pytest.mark.parametrize(
+    "words", [["--timeout", "0"], ["--timeout"], ["--trace=yes"], ["--timeout", "-1s"], ["--nope"]]
+)
+def test_a_bad_global_option_is_a_usage_error(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        leading(words)
