@@ -13,6 +13,7 @@ from natsctl.cli.consumer_config import show_info
 from natsctl.cli.group import AliasGroup
 from natsctl.cli.names import check_consumer, confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import ConsumerName, Force, Json, Names, StreamName, session_of
+from natsctl.cli.render.values import safe
 
 app = typer.Typer(cls=AliasGroup, help="Create, list, show, read from and remove consumers.", no_args_is_help=True)
 
@@ -50,8 +51,6 @@ def ls(ctx: typer.Context, stream: StreamName = None, names: Names = False, json
 
 
 def _emit_names(names: list[str]) -> None:
-    from natsctl.cli.render.values import safe
-
     for name in names:
         output.emit(safe(name))
 
@@ -105,4 +104,4 @@ def rm(
         return
     with suggesting(session, where, name):
         answer = session.run(lambda manager: manager.consumer_delete(where, name))
-    output.emit_json(answer.raw) if json else output.note(f"Consumer {where} > {name} was removed")
+    output.emit_json(answer.raw) if json else output.note(f"Consumer {safe(where)} > {safe(name)} was removed")

@@ -15,6 +15,7 @@ from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import ConsumerName, Defaults, Force, Json, StreamName, session_of
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.context import Session
@@ -103,7 +104,7 @@ def edit(
         show_info(live, json, done="No difference in configuration")
         return
     if session.interactive or not json:
-        output.note("\n".join([f"Differences in Consumer {stream} > {name}:", *lines]))
+        output.note("\n".join([f"Differences in Consumer {safe(stream)} > {safe(name)}:", *lines]))
     if not confirmed(session, f"edit Consumer {stream} > {name}", force, needs_force=False, json=json):
         return
     answer = session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
@@ -144,7 +145,7 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
         output.emit_json(answer.raw)
         return
     if done:
-        output.note(done)
+        output.note(safe(done, block=True))
     from natsctl.cli.render.consumer import render_consumer, render_consumer_state
     from natsctl.cli.screen import show_page
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.context import Session
@@ -112,5 +113,5 @@ def confirmed(session: Session, question: str, force: bool, *, needs_force: bool
         return True
     from natsctl.cli.output import note
 
-    note(f"no terminal to ask at: going on to {question}")
+    note(f"no terminal to ask at: going on to {safe(question)}")
     return True

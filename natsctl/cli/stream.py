@@ -12,6 +12,7 @@ from natsctl.cli import output, stream_backup, stream_config
 from natsctl.cli.group import AliasGroup
 from natsctl.cli.names import check_stream, confirmed, is_internal, pick_stream, suggesting
 from natsctl.cli.options import All, Force, Json, Names, Raw, StreamName, session_of
+from natsctl.cli.render.values import safe
 from natsctl.cli.stream_config import show_info
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def ls(
 
 
 def _emit_names(names: list[str]) -> None:
-    from natsctl.cli.render.values import safe
-
     for name in names:
         output.emit(safe(name))
 
@@ -109,7 +108,7 @@ def rm(ctx: typer.Context, stream: StreamName = None, force: Force = False, json
         return
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.stream_delete(name))
-    output.emit_json(answer.raw) if json else output.note(f"Stream {name} was removed")
+    output.emit_json(answer.raw) if json else output.note(f"Stream {safe(name)} was removed")
 
 
 @app.command("purge")
@@ -136,7 +135,7 @@ def purge(
     if json:
         output.emit_json(answer.raw)
     else:
-        output.note(f"Purged {answer.value.purged:,} messages from {name}")
+        output.note(f"Purged {answer.value.purged:,} messages from {safe(name)}")
         show_info(session.run(lambda manager: manager.stream_info(name)), json)
 
 
@@ -162,7 +161,7 @@ def rmm(
         return
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))
-    output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {name}")
+    output.emit_json(answer.raw) if json else output.note(f"Removed message {number} from Stream {safe(name)}")
 
 
 @app.command("get")
@@ -180,7 +179,7 @@ def get(
     session = session_of(ctx)
     name = pick_stream(session, stream)
     if seq is None and not last_for:
-        seq = _ask_sequence(session, "Message Sequence to retrieve")
+        seq, last_for = _ask_message(session)
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.message_get(name, seq=seq or 0, last_by_subj=last_for))
     if json:
@@ -189,13 +188,25 @@ def get(
         _show_message(name, answer.value.message, raw)
 
 
-def _ask_sequence(session: Session, question: str) -> int:
+def _ask_message(session: Session) -> tuple[int, str]:
+    """The sequence, or 0 and the subject whose last message is wanted."""
+    seq = _ask_sequence(session, "Message Sequence to retrieve", "-1")
+    if seq > 0:
+        return seq, ""
+    from natsctl.cli.prompts.ask import Question, prompt
+
+    help = "The subject of the message. Settable using --last-for"
+    return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
+
+
+def _ask_sequence(session: Session, question: str, default: str = "") -> int:
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
     from natsctl.cli.flags import WHOLE
     from natsctl.cli.prompts.ask import Question, prompt
 
-    return int(prompt(Question(question, "The sequence of the message", required=True, read=WHOLE.read)))
+    help = "The sequence of the message. Settable as the second argument"
+    return int(prompt(Question(question, help, default, WHOLE.read, required=True)))
 
 
 def _show_message(stream: str, message: StoredMsg, raw: bool) -> None:

@@ -13,7 +13,7 @@ from natsctl.api.units import format_size, parse_size
 from natsctl.cli import output
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Config, Json, Progress, session_of
-from natsctl.cli.render.values import duration
+from natsctl.cli.render.values import duration, safe
 from natsctl.cli.stream_config import show_info
 from natsctl.cli.transfer import shown
 
@@ -104,7 +104,7 @@ def restore(
     started_s = time.monotonic()
 
     def begins(done: Transferred) -> str:
-        return f'Starting restore of Stream "{done.stream}" from file "{source}"'
+        return f'Starting restore of Stream "{safe(done.stream)}" from file "{source}"'
 
     async def work(manager: Manager) -> Answer[Any]:
         with shown(begins, "Sent", bar=progress, quiet=json) as step:
@@ -116,7 +116,7 @@ def restore(
 
 
 def _backup_begins(done: Transferred) -> str:
-    return f'Starting backup of Stream "{done.stream}" with {format_size(done.total_bytes)}'
+    return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}'
 
 
 def _size(flag: str, text: str | None) -> int:

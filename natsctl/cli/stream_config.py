@@ -13,6 +13,7 @@ from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Defaults, Force, Json, StreamName, session_of
+from natsctl.cli.render.values import safe
 from natsctl.cli.stream_flags import STREAM_ADD, STREAM_EDIT
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def edit(
         show_info(live, json, "No difference in configuration")
         return
     if session.interactive or not json:
-        output.note("\n".join([f"Differences in Stream {name}:", *lines]))
+        output.note("\n".join([f"Differences in Stream {safe(name)}:", *lines]))
     if not confirmed(session, f"edit Stream {name}", force, needs_force=False, json=json):
         return
     answer = session.run(lambda manager: manager.stream_update(wanted))
@@ -110,7 +111,7 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
         output.emit_json(answer.raw)
         return
     if done:
-        output.note(done)
+        output.note(safe(done, block=True))
     from natsctl.cli.render.stream import render_stream
     from natsctl.cli.screen import show_page
 

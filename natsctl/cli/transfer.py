@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size
 from natsctl.cli import output
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.client.backup import Progress
@@ -47,7 +48,7 @@ def _lines(begin: Callable[[Progress], str], verb: str) -> OnProgress:
         elif progress.elapsed_s - last_s >= LINE_EVERY_S:
             last_s = progress.elapsed_s
             size = format_size(progress.archive_bytes)
-            output.log(f'{verb} {size} in {progress.chunks:,} chunks for stream "{progress.stream}"')
+            output.log(f'{verb} {size} in {progress.chunks:,} chunks for stream "{safe(progress.stream)}"')
 
     return step
 

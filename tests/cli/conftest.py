@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,6 +14,9 @@ import pytest
 
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
+
+WITHIN_S = 20
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
 
 
 class Done(NamedTuple):
@@ -62,3 +67,50 @@ def natsctl(
     yield run
     for name in run("str", "ls", "-n", "-a").out.split():
         run("str", "rm", name, "-f")
+
+
+class Person:
+    """Types answers at a terminal of 100 columns."""
+
+    def __init__(self, url: str, command: str, words: list[str]) -> None:
+        environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
+        environment.pop("COLUMNS", None)
+        pexpect = pytest.importorskip("pexpect")
+        self.child = pexpect.spawn(
+            command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
+        )
+        self._end = pexpect.EOF
+        self.seen = ""
+
+    def sees(self, text: str) -> None:
+        """Wait for a text to appear."""
+        self.child.expect_exact(text)
+        self.seen += self.child.before + self.child.after
+
+    def answers(self, question: str, keys: str = "\r") -> None:
+        """Wait for a question and press keys."""
+        self.sees(question)
+        self.child.send(keys)
+
+    def end(self) -> tuple[int, str]:
+        """The exit status, and everything that was on the screen, without what moves the cursor."""
+        self.child.expect(self._end)
+        self.seen += self.child.before
+        self.child.close()
+        status = self.child.exitstatus
+        assert status is not None, self.child.signalstatus
+        return status, _ESCAPES.sub("", self.seen).replace("\r\n", "\n")
+
+
+@pytest.fixture
+def person(shared_server: ServerProcess, natsctl: Callable[..., Done]) -> Iterator[Callable[..., Person]]:
+    people: list[Person] = []
+
+    def start(*words: str, command: str = sys.executable) -> Person:
+        arguments = ["-m", "natsctl", *words] if command == sys.executable else list(words)
+        people.append(Person(shared_server.url, command, arguments))
+        return people[-1]
+
+    yield start
+    for one in people:
+        one.child.close(force=True)

@@ -2,68 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
-
-pexpect = pytest.importorskip("pexpect")
+pytest.importorskip("pexpect")
 
 Run = Callable[..., Any]
-WITHIN_S = 20
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
-
-
-class Person:
-    """Types answers at a terminal of 100 columns."""
-
-    def __init__(self, url: str, command: str, words: list[str]) -> None:
-        environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
-        environment.pop("COLUMNS", None)
-        self.child = pexpect.spawn(
-            command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
-        )
-        self.seen = ""
-
-    def sees(self, text: str) -> None:
-        """Wait for a text to appear."""
-        self.child.expect_exact(text)
-        self.seen += self.child.before + self.child.after
-
-    def answers(self, question: str, keys: str = "\r") -> None:
-        """Wait for a question and press keys."""
-        self.sees(question)
-        self.child.send(keys)
-
-    def end(self) -> tuple[int, str]:
-        """The exit status, and everything that was on the screen, without what moves the cursor."""
-        self.child.expect(pexpect.EOF)
-        self.seen += self.child.before
-        self.child.close()
-        status = self.child.exitstatus
-        assert status is not None, self.child.signalstatus
-        return status, _ESCAPES.sub("", self.seen).replace("\r\n", "\n")
-
-
-@pytest.fixture
-def person(shared_server: ServerProcess, natsctl: Run) -> Iterator[Callable[..., Person]]:
-    people: list[Person] = []
-
-    def start(*words: str, command: str = sys.executable) -> Person:
-        arguments = ["-m", "natsctl", *words] if command == sys.executable else list(words)
-        people.append(Person(shared_server.url, command, arguments))
-        return people[-1]
-
-    yield start
-    for one in people:
-        one.child.close(force=True)
+Person = Any
 
 
 def test_a_stream_is_made_from_answers_in_the_documented_order(person: Callable[..., Person], natsctl: Run) -> None:
@@ -205,7 +155,8 @@ def test_a_push_consumer_is_asked_for_what_concerns_it(person: Callable[..., Per
 def test_a_backoff_is_made_from_answers(person: Callable[..., Person], natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     words = shlex.split(
-        "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
+        "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5"
+        " --no-headers-only"
     )
     one = person("con", "add", "ORDERS", "C", *words)
     one.answers("Add a Retry Backoff Policy", "y\r")

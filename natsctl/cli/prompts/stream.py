@@ -95,6 +95,20 @@ def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> Non
             flag = FLAGS[switch.flag]
             answer = prompt_confirm(switch.text, switch.default, _help(flag))
             flag.place(config, answer is not switch.inverted)
+    _prompt_origins(config)
+
+
+def _prompt_origins(config: Config) -> None:
+    """Ask about a mirror and sources of which only the name was given."""
+    from natsctl.cli.prompts.source import prompt_mirror, prompt_source
+
+    mirror = config.get("mirror")
+    if mirror and mirror.keys() == {"name"}:
+        config["mirror"] = prompt_mirror(mirror["name"])
+    if config.get("sources"):
+        config["sources"] = [
+            prompt_source(source["name"]) if source.keys() == {"name"} else source for source in config["sources"]
+        ]
 
 
 def _question(step: Step, flag: Flag, config: Config, max_bytes_required: bool) -> Question:
