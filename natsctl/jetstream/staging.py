@@ -31,6 +31,8 @@ MAX_SEQ: Final = (1 << 62) - 1
 MAX_SUBJECT_BYTES: Final = 65535
 MAX_CONSUMERS: Final = 100_000
 """Consumers one archive may hold; they are kept in memory until its end."""
+MAX_ENTRIES: Final = 5_000_000
+"""Pending and redelivered messages of all of them together, for the same reason."""
 
 
 _PLACEHOLDER: Final = b"_"
@@ -47,6 +49,7 @@ class Staging:
         """
         self._js, self._config = js, config
         self._created_ns = 0
+        self._entries = 0
         self._lost: StoreError | None = None
         self._newest = self._first_seq = self._last_seq = self._last_ts_ns = 0
         self._expect(state)
@@ -122,6 +125,9 @@ class Staging:
         if refusal is not None:
             raise ArchiveFault(f"consumer {name}: {refusal.description}")
         state_of(consumer.progress)
+        self._entries += len(consumer.progress.pending) + len(consumer.progress.redelivered)
+        if self._entries > MAX_ENTRIES:
+            raise ArchiveFault(f"its consumers wait for more than {MAX_ENTRIES} acks")
         self._consumers[name] = consumer
 
     def _open(self, first_seq: int) -> StreamStore:

@@ -426,3 +426,11 @@ def test_the_servers_limit_holds_for_what_is_restored() -> None:
     assert reason(answer) == "the server's limit for this storage is reached"
     assert is_gone(jet)
     assert jet.api("INFO")["storage"] == 0
+
+
+def test_more_pending_messages_than_memory_should_hold_are_refused(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("natsctl.jetstream.staging.MAX_ENTRIES", 3)
+    one = {"delivered_cseq": 9, "delivered_sseq": 9}
+    waiting = [consumer("A", pending={1: (1, 1), 2: (2, 1)}, **one), consumer("B", redelivered={1: 1, 2: 1}, **one)]
+    answer = restore(jet, {"config": {"name": "S"}}, forged(consumers=waiting))
+    assert reason(answer) == "its consumers wait for more than 3 acks"
