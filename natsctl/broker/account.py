@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
-from natsctl.broker.routes import Route, Routes, Taker
+from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import Handler, Subscription, not_mine
 
 if TYPE_CHECKING:
@@ -116,6 +116,29 @@ class Account:
             if not self.send(to, *message):
                 return done
         return len(messages)
+
+    def answer_all(self, answers: Sequence[Delivery]) -> None:
+        """Deliver messages in order; a run of them for one client goes out together."""
+        exact, find = self._exact, self.routes.find
+        start, current = 0, NO_ROUTE
+        for index, answer in enumerate(answers):
+            subject = answer[0]
+            route = exact.get(subject) or find(subject)
+            if route is not current:
+                self._answer_run(current, answers[start:index])
+                start, current = index, route
+        self._answer_run(current, answers[start:] if start else answers)
+
+    def _answer_run(self, route: Route, answers: Sequence[Delivery]) -> None:
+        """Deliver messages that take the same route."""
+        clients, queues, handlers = route
+        if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
+            session, sub, _ = clients[0]
+            if session is not None and session.close_reason is None:
+                self._send_all_to(session, sub, answers)
+                return
+        for subject, reply, header, payload in answers:
+            self.publish(subject, reply, header, payload)  # the one before may have ended a subscription
 
     def _send_all_to(self, session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
         out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0

@@ -258,10 +258,8 @@ class Intake:
             end = bisect_right(waiting, durable_seq, key=_seq_of)
             waiting, self._waiting = waiting[:end], waiting[end:]
         if not self._no_ack:
-            publish, ack = self._account.publish, self._ack
-            for seq, _, reply in waiting:
-                if reply:
-                    publish(reply, b"", b"", b"%b%d}" % (ack, seq))
+            ack = self._ack
+            self._account.answer_all([(reply, b"", b"", b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply])
         if self._late:
             self._send_late(durable_seq)
         stream = self._stream

@@ -250,3 +250,39 @@ def test_a_server_without_room_refuses_until_there_is_room_again() -> None:
     assert refusal(publish(jet)) == (10023, "insufficient resources")
     ok(jet.api("STREAM.PURGE.S"))
     assert publish(jet)["seq"] == 2
+
+
+def test_acks_of_one_commit_reach_every_publisher_in_order(jet: Jet) -> None:
+    jet.stream()
+    other = Jet(jet.machine)
+    mine, theirs = jet.wire.subscribe("_INBOX.a.*"), other.wire.subscribe("_INBOX.b.*")
+    group = other.wire.subscribe("_INBOX.c.*", "workers")
+    jet.machine.hold_commits = True
+    for number in range(6):
+        jet.wire.publish("s.a", b"x", f"_INBOX.{'abc'[number % 3]}.{number}")
+    jet.wire.publish("s.a", b"x", "nobody.listens")
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert [m.json()["seq"] for m in jet.wire.take(mine)] == [1, 4]
+    assert [m.json()["seq"] for m in other.wire.take(theirs)] == [2, 5]
+    assert [m.json()["seq"] for m in other.wire.take(group)] == [3, 6]
+
+
+def test_a_subscription_with_a_maximum_gets_no_more_acks(jet: Jet) -> None:
+    jet.stream()
+    sid = jet.wire.subscribe("inbox")
+    jet.wire.send(b"UNSUB %b 2\r\n" % sid)
+    jet.machine.hold_commits = True
+    for _ in range(3):
+        jet.wire.publish("s.a", b"x", "inbox")
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert [m.json()["seq"] for m in jet.wire.take(sid)] == [1, 2]
+
+
+def test_an_ack_can_be_stored_in_a_stream(jet: Jet) -> None:
+    jet.stream()
+    jet.stream("ACKS", "acks.>")
+    jet.wire.publish("s.a", b"x", "acks.1")
+    message = jet.api("STREAM.MSG.GET.ACKS", {"last_by_subj": "acks.1"})["message"]
+    assert message["data"] == "eyJzdHJlYW0iOiJTIiwic2VxIjoxfQ=="
