@@ -1,6 +1,7 @@
 """One connection to a server, over nats-py.
 
-Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. What nats-py reports
+Reconnecting is off: a one-shot command should say that the server has gone, not wait for it. The embedded server is the
+exception: when the command that owns it ends, another one serves on at the same address. What nats-py reports
 aside (a refused subject, a dropped message, the end of the connection) reaches whoever waits for it: a request whose
 subject is refused fails at once with NotAuthorised instead of timing out, and when the connection ends every waiter
 fails.
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 NO_RESPONDERS = 503
 CLOSE_WAIT_S = 1.0
 """Seconds that a server gets to see the end of a connection, such as one whose TLS handshake failed."""
+TAKEOVER_RETRY_S = 0.05
+TAKEOVER_ATTEMPTS = 200
+"""Together 10 seconds: what another command may take to serve on in place of the owner of the embedded server."""
 _VIOLATION = "permissions violation for "
 
 
@@ -73,7 +77,9 @@ class Connection:
                     url,
                     error_cb=self._on_error,
                     closed_cb=self._on_closed,
-                    allow_reconnect=False,
+                    allow_reconnect=self.target.origin == "embedded",
+                    reconnect_time_wait=TAKEOVER_RETRY_S,  # type: ignore[arg-type]  # asyncio takes fractions here too
+                    max_reconnect_attempts=TAKEOVER_ATTEMPTS,
                     connect_timeout=self.timeout_s,  # type: ignore[arg-type]  # asyncio, where it ends up, takes fractions
                     skip_subject_validation=True,
                     **options,
