@@ -234,6 +234,25 @@ def test_a_message_is_not_lost_when_its_only_requester_vanished(jet: Jet) -> Non
     assert texts(jet.pull()) == ["a"]
 
 
+def test_what_an_ended_subscription_did_not_take_is_not_delivered(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish_many(5)
+    sid = jet.listen("in.1")
+    jet.wire.send(b"UNSUB %b 2\r\n" % sid)
+    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"5", "in.1")
+    assert texts(jet.heard(sid)) == ["1", "2"]
+    assert jet.counts() | {"delivered": (2, 2), "pending": 3, "waiting": 0} == jet.counts()
+
+
+def test_a_client_without_headers_gets_the_payload(jet: Jet) -> None:
+    jet.consumer()
+    jet.wire.publish("s.a", b"body", header=b"NATS/1.0\r\nA: 1\r\n\r\n")
+    old = Jet(jet.machine)
+    old.wire = jet.machine.connect(headers=False, no_responders=False)
+    (message,) = old.pull()
+    assert (message.header, message.payload) == (b"", b"body")
+
+
 def test_waiting_requests_are_told_when_the_consumer_is_deleted(jet: Jet) -> None:
     jet.consumer()
     sid = open_request(jet, b"1", "in.1")
