@@ -92,7 +92,7 @@ def _hint(session: Session, word: str, stream: str) -> str:
             names = session.run(lambda manager: manager.stream_names())
     except NatsctlError:
         return ""
-    return did_you_mean(word, names)
+    return safe(did_you_mean(word, names))
 
 
 def confirmed(session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False) -> bool:

@@ -28,15 +28,26 @@ def emit_json(document: Any) -> None:
     """
     if isinstance(document, str | bytes):
         document = json.loads(document)
-    emit(json.dumps(document, indent=2, ensure_ascii=False))
+    emit(_harmless(json.dumps(document, indent=2, ensure_ascii=False)))
 
 
 def emit_json_line(document: Any) -> None:
     """Print one JSON document on one line of stdout and flush it, for a stream of documents."""
     if isinstance(document, str | bytes):
         document = json.loads(document)
-    emit(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+    emit(_harmless(json.dumps(document, separators=(",", ":"), ensure_ascii=False)))
     sys.stdout.flush()
+
+
+def _harmless(text: str) -> str:
+    """JSON text whose strings a terminal does not obey; in a pipe it stays as it is."""
+    if (text.isascii() and "\x7f" not in text) or not sys.stdout.isatty():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else json.dumps(char)[1:-1]
 
 
 def note(text: str) -> None:

@@ -97,7 +97,7 @@ def copy(
         wanted["metadata"] = own_metadata(wanted["metadata"])
     apply(wanted, STREAM_ADD, given)
     wanted["name"] = destination
-    if wanted == {**live.raw["config"], "name": destination} and wanted.get("subjects"):
+    if wanted.get("subjects") and "--subjects" not in given:
         raise UsageError(
             f"{destination} cannot store the same subjects as {source}", hint="give --subjects for the copy"
         )

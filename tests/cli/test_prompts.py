@@ -223,6 +223,11 @@ def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Per
     one = person("str", "ls")
     one.sees("[bold]d[/]\\x1b[2J")
     assert one.end()[0] == 0
+    natsctl("str", "edit", "S", "--description", "\x9b2J\x7f\u202e\U000e0001", "-f")
+    one = person("str", "info", "S", "-j")
+    one.sees("\\u009b2J\\u007f\\u202e\\udb40\\udc01")
+    assert one.end()[0] == 0
+    assert natsctl("str", "info", "S", "-j").json["config"]["description"] == "\x9b2J\x7f\u202e\U000e0001"
 
 
 def test_a_backup_shows_a_bar_unless_told_not_to(person: Callable[..., Person], natsctl: Run, tmp_path: Path) -> None:
