@@ -106,6 +106,11 @@ class JetStreamAccount:
             event.timestamp = format_time(self.engine.clock.now_ns())
             self.account.publish(to, b"", b"", encode(event))
 
+    def release(self, stream: Stream) -> None:
+        """Let go of a stream without touching what is stored of it."""
+        stream.stop(deleted=True)
+        del self.streams[stream.name]
+
     def remove(self, stream: Stream) -> StreamStore:
         """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""
         stream.stop(deleted=True)

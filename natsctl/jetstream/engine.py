@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import msgspec
+
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -21,7 +23,9 @@ from natsctl.jetstream.dispatcher import refuse_system_account
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timers import Timers
 from natsctl.jetstream.usage import Usage
+from natsctl.store.errors import StoreError
 from natsctl.store.store import Store
+from natsctl.store.stream import StreamStore
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""
@@ -90,16 +94,27 @@ class Engine:
         return js
 
     def recover(self) -> None:
-        """Take over every stream that the store holds, expire what is due, and let consumers continue."""
-        recovered = []
+        """Take over every stream that the store holds, expire what is due, and let consumers continue.
+
+        One that this version can not read is left as it is, untouched and offline; the store tells so.
+        """
         for key, stored in tuple(self.store.streams.items()):
-            account_name, _, _ = key.partition("/")
-            if StreamMeta.decode(stored.meta).restoring:
-                self.store.delete(key)
-                continue
-            recovered.append(self.account(account_name).adopt(stored))
-        for stream in recovered:
+            try:
+                self._recover(key, stored)
+            except (msgspec.MsgspecError, KeyError, ValueError, StoreError) as fault:
+                self.store.report_fault(f"stream {key} can not be read by this version and is offline: {fault!r}")
+
+    def _recover(self, key: str, stored: StreamStore) -> None:
+        if StreamMeta.decode(stored.meta).restoring:
+            self.store.delete(key)
+            return
+        js = self.account(key.partition("/")[0])
+        stream = js.adopt(stored)
+        try:
             stream.recover()
+        except BaseException:
+            js.release(stream)
+            raise
 
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of max_bytes over all accounts."""

@@ -264,6 +264,7 @@ class Intake:
             self._send_late(durable_seq)
         stream = self._stream
         stream.expiry.committed()
+        stream.retention.committed()
         stream.count_bytes()
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in waiting if subject]

@@ -30,7 +30,7 @@ SWEEP_BATCH: Final = 256
 class Retention:
     """The retention policy of one stream."""
 
-    __slots__ = ("_filters", "_interest", "_known", "_stream", "_sweep_seq", "removes")
+    __slots__ = ("_filters", "_interest", "_known", "_stream", "_sweep_end", "_sweep_seq", "removes")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -38,6 +38,7 @@ class Retention:
         self._filters: dict[Consumer, Filters] = {}
         self._known: dict[bytes, bool] = {}
         self._sweep_seq = 0
+        self._sweep_end = 0
         self.removes = False
         """Whether acknowledged messages go."""
 
@@ -112,8 +113,13 @@ class Retention:
     # The sweep
 
     def _start_sweep(self) -> None:
-        self._sweep_seq = 1
+        self._sweep_seq, self._sweep_end = 1, self._stream.store.last_seq
         self._stream.engine.ready(self)
+
+    def committed(self) -> None:
+        """Go on with a sweep that waited for messages to become durable."""
+        if self._sweep_seq:
+            self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
         """Look at the next messages of a sweep and remove those that nobody waits for."""
@@ -128,7 +134,7 @@ class Retention:
         if messages:
             self._sweep_seq = messages[-1].seq + 1
             self._stream.engine.ready(self)
-        else:
+        elif store.durable_seq >= self._sweep_end:
             self._sweep_seq = 0
         return len(messages)
 

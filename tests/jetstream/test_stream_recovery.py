@@ -195,3 +195,23 @@ def test_an_update_that_can_not_be_kept_is_taken_back(jet: Jet) -> None:
     jet.machine.disk.plan = no_faults
     assert jet.api("STREAM.INFO.S")["config"] == config
     assert publish(jet)["seq"] == 1
+
+
+# What this version can not read
+
+
+def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> None:
+    jet.stream()
+    jet.stream("T", "t")
+    publish(jet)
+    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store.append_record(0x20, b"not a consumer")
+    store.request_sync()
+    jet.machine.settle()
+    again = Jet(jet.machine.restarted())
+    assert again.api("STREAM.NAMES")["streams"] == ["T"]
+    assert not again.machine.store.healthy
+    assert again.wire.request("s.a", b"x").status == b"503"
+    answer = again.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    assert answer["error"]["err_code"] == 10118
+    assert again.machine.store.streams["$G/S"].messages == 1

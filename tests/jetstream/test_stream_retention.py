@@ -141,3 +141,15 @@ def test_limits_hold_for_workqueues_too(jet: Jet) -> None:
     jet.publish("1", "2", "3")
     assert left(jet) == [2, 3]
     assert jet.counts()["pending"] == 2
+
+
+def test_a_sweep_waits_for_what_is_not_durable_yet(jet: Jet) -> None:
+    jet.stream(retention="interest")
+    jet.consumer("A", filter_subject="s.a")
+    jet.consumer("B", filter_subject="s.b")
+    jet.machine.hold_commits = True
+    jet.publish("1", subject="s.b")
+    jet.wire.publish("$JS.API.CONSUMER.DELETE.S.B")
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert left(jet) == []
