@@ -13,6 +13,7 @@ on one store, because nobody serves without its lock.
 import errno
 import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Final
 
 from natsctl.api.errors import StorageError
 from natsctl.server.instance import StoreInUse
+from natsctl.server.loops import SWITCH_INTERVAL_S
 from natsctl.server.options import ServerOptions
 from natsctl.server.shared import (
     GUEST_NAME,
@@ -146,6 +148,7 @@ class EmbeddedServer:
             token=token,
         )
         server = ServerThread(options)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:
             server.start()
         except StoreInUse:

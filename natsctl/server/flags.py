@@ -88,7 +88,7 @@ Logging Options:
     -l, --log <file>                 File to redirect log output
     -T, --logtime                    Timestamp log entries (default: true)
     -D, --debug                      Enable debugging output
-    -V, --trace                      Trace connections
+    -V, --trace                      Trace what connections send and receive
     -DV                              Debug and trace
 
 Authorization Options:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """What the transport may hold before output waits in the session instead."""
 
+TRACE_BYTES: Final = 256
+"""Bytes of a chunk that a trace line shows."""
+
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""
 
@@ -78,10 +81,13 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give a chunk to the session."""
+        if self._shell.log.tracing:
+            self._shell.log.trace(f"{self.name} - <<- {shown(data)}")
         self._shell.received(self, data)
 
     def eof_received(self) -> bool:
-        """Close when the client has closed its side."""
+        """Close when the client has closed its side, with what it was answered up to here."""
+        self.flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,7 +109,10 @@ class ClientConnection(asyncio.Protocol):
         if not self.blocked_since and self._upgrading is None:
             parts = session.take_output()
             if parts and not self.transport.is_closing():
-                self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                if self._shell.log.tracing:
+                    self._shell.log.trace(f"{self.name} - ->> {shown(data)}")
+                self.transport.write(data)
         if session.close_reason is not None and not self.closing:
             self.close()
 
@@ -125,6 +134,15 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+
+def shown(data: bytes) -> str:
+    """Return the beginning of a chunk as a trace line shows it; secrets of CONNECT are left out."""
+    if data[:7].upper() == b"CONNECT":
+        data = data[data.find(b"\n") + 1 :]
+        return f"CONNECT (options not shown) {shown(data)}" if data else "CONNECT (options not shown)"
+    text = repr(data[:TRACE_BYTES])[2:-1]
+    return f"[{text}]" if len(data) <= TRACE_BYTES else f"[{text}] and {len(data) - TRACE_BYTES} bytes more"
 
 
 def _peer(transport: asyncio.Transport) -> tuple[str, int]:

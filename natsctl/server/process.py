@@ -6,6 +6,7 @@ Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.api.errors import NatsctlError
-from natsctl.api.units import format_size
+from natsctl.api.units import format_duration, format_size
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.flags import USAGE, parse_command_line
 from natsctl.server.goflags import FlagError
@@ -164,8 +165,6 @@ class ServerProcess:
 def _sync_text(options: ServerOptions) -> str:
     if isinstance(options.sync, str):
         return options.sync
-    from natsctl.api.units import format_duration
-
     return format_duration(options.sync)
 
 
@@ -177,5 +176,6 @@ def _reason(options: ServerOptions, error: Exception) -> str:
     """Return why the server does not start, in the reference server's words where it has some."""
     if isinstance(error, OSError) and error.errno is not None and not error.filename:
         address = _address(options.host, max(options.port, 0))
-        return f"Error listening on port: {address}, {os.strerror(error.errno).lower()}"
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+        return f"Error listening on port: {address}, {(reason or str(error)).lower()}"
     return str(error)

@@ -182,8 +182,9 @@ class Shell:
             self._timer = None
         self._timer_ns = deadline_ns
         if deadline_ns:
-            delay_s = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
-            self._timer = self.loop.call_later(delay_s, self._run_timers, engine)
+            # Whole milliseconds, upwards: timers of the loop have no finer step, and an early one finds nothing due.
+            delay_ms = max(0, (deadline_ns - time.monotonic_ns() + 999_999) // 1_000_000)
+            self._timer = self.loop.call_later(delay_ms / 1000, self._run_timers, engine)
 
     def _run_timers(self, engine: Engine) -> None:
         self._timer, self._timer_ns = None, 0

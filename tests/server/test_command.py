@@ -24,5 +24,7 @@ def test_an_unknown_flag_is_a_usage_error() -> None:
 
 
 def test_the_server_does_not_load_typer() -> None:
-    code = "import sys; from natsctl.cli.main import run; run(['server', 'run', '-v']); sys.exit('typer' in sys.modules)"
+    code = (
+        "import sys; from natsctl.cli.main import run; run(['server', 'run', '-v']); sys.exit('typer' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

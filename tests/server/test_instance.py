@@ -7,6 +7,7 @@ import pytest
 
 from natsctl.api.errors import StorageError
 from natsctl.server.instance import ServerInstance, make_durable_folder
+from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
 from natsctl.server.thread import ServerThread
 from natsctl.testing.rawclient import RawClient
@@ -150,3 +151,28 @@ def test_a_file_in_place_of_the_store_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="storage directory is not a directory"):
         make_durable_folder(tmp_path / "file" / "jetstream")
+
+
+async def test_a_client_that_closes_its_side_still_gets_its_answers() -> None:
+    async with ServerInstance(ANY) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        writer.write_eof()
+        assert b"PONG\r\n" in await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_traces_show_the_protocol_but_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, token="s3cret")
+    async with ServerInstance(options, Log(trace=True)) as server:
+        client = await RawClient.connect(f"nats://s3cret@127.0.0.1:{server.port}")
+        client.publish(b"a", b"x" * 1000)
+        await client.flush()
+        await client.close()
+    said = capsys.readouterr().err
+    assert "<<- CONNECT (options not shown)" in said
+    assert "<<- [PUB a  1000" in said
+    assert "bytes more" in said
+    assert "->> [PONG" in said
+    assert "s3cret" not in said
