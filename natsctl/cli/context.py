@@ -162,6 +162,7 @@ class Session:
         from dataclasses import replace
 
         from natsctl.cli.output import note
+        from natsctl.client.settings import Settings
         from natsctl.server.embedded import EmbeddedServer
 
         say = (lambda text: None) if self.json else note
@@ -169,7 +170,8 @@ class Session:
         url = await asyncio.to_thread(embedded.start)
         self._embedded = embedded
         say(f"using the embedded server on {data_folder()}")
-        return replace(target, urls=(url,), origin="embedded")
+        # Its URL carries its login; one that was meant for another server would only be refused.
+        return replace(target, urls=(url,), origin="embedded", settings=Settings())
 
     def close(self) -> None:
         """End the connection, the loop and, if this command started it, the embedded server."""

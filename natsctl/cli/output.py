@@ -57,11 +57,6 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
-def warn(text: str) -> None:
-    """Warn on stderr."""
-    note(f"warning: {text}")
-
-
 def log(text: str) -> None:
     """A line of progress on stderr with the local time before it."""
     note(f"{time.strftime('%H:%M:%S')} {text}")

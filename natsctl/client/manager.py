@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiFailure
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig, StreamInfo
     from natsctl.client.answer import Answer, Listing
     from natsctl.client.connection import Connection
-
-STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
 
 
 class Manager:
@@ -160,16 +156,6 @@ class Manager:
         """Pause deliveries until that time (RFC 3339), or resume them."""
         body = {"pause_until": until} if until else None
         return await self.requests.ask(endpoints.CONSUMER_PAUSE, stream, consumer, body=body)
-
-    async def stream_exists(self, stream: str) -> bool:
-        """Whether there is such a stream."""
-        try:
-            await self.stream_info(stream)
-        except ApiFailure as failure:
-            if failure.err_code == STREAM_NOT_FOUND:
-                return False
-            raise
-        return True
 
 
 def _field(config: Any, name: str) -> str:

@@ -220,7 +220,7 @@ def test_without_any_server_the_embedded_one_is_used_and_said(tmp_path: Path) ->
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", 4222)) == 0:
             pytest.skip("a server listens on the default port")
-    data = {"NATSCTL_DATA": str(tmp_path / "data")}
+    data = {"NATSCTL_DATA": str(tmp_path / "data"), "NATS_USER": "someone", "NATS_PASSWORD": "else"}
     made = _natsctl("str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*", env=data)
     assert made.returncode == 0, made.stderr
     assert f"using the embedded server on {tmp_path / 'data'}" in made.stderr

@@ -18,6 +18,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
+from natsctl.testing.process import ServerProcess
 
 BODIES = [os.urandom(400) for _ in range(2000)]
 
@@ -155,3 +156,20 @@ async def test_the_reference_servers_backup_says_what_it_holds(server: Any, tmp_
         await backup(manager, "ORDERS", tmp_path / "b")
     with open_archive(tmp_path / "b") as archive:
         assert archive.state["messages"] == len(BODIES) - 1
+
+
+@pytest.mark.reference
+async def test_a_stream_moves_between_the_two_servers(server: Any, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "other") as other:
+        async with await _connect(server.url) as here, await _connect(other.url) as there:
+            await _fill(Manager(here))
+            before = await _stored(Manager(here))
+            await backup(Manager(here), "ORDERS", tmp_path / "out")
+            await restore(Manager(there), tmp_path / "out")
+            assert await _stored(Manager(there)) == before
+            await Manager(here).stream_delete("ORDERS")
+            await backup(Manager(there), "ORDERS", tmp_path / "back.tgz")
+            await restore(Manager(here), tmp_path / "back.tgz")
+            assert await _stored(Manager(here)) == before
+            consumer = (await Manager(here).consumer_info("ORDERS", "NEW")).value
+            assert consumer.ack_floor.stream_seq == 3
