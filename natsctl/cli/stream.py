@@ -56,6 +56,9 @@ def ls(
         show_table(render_streams([one.value for one in kept], time.time_ns()))
     else:
         output.emit("No Streams defined" + (", pass -a to include system streams" if answers else ""))
+    absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
+    if absent:
+        output.warn(f"inaccessible streams: {', '.join(safe(name) for name in absent)}")
 
 
 def _emit_names(names: list[str]) -> None:

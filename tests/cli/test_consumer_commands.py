@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.testing.process import ServerProcess
+
 Run = Callable[..., Any]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
@@ -200,3 +202,25 @@ def test_events_are_shown_as_they_come(orders: Run) -> None:
     none = orders("con", "events", "ORDERS", "C", "--wait", "100ms")
     assert none.code == 7
     assert "Listening for Metrics on $JS.EVENT.METRIC.*.*.ORDERS.C" in none.err
+
+
+def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:
+    from natsctl.api.errors import Unreachable
+    from natsctl.cli.context import GlobalOptions, Session
+    from natsctl.client.manager import Manager
+    from natsctl.client.messages import acknowledge, pull
+
+    orders("con", "add", "ORDERS", "C", "--pull")
+    orders("pub", "ORDERS.a", "x", "-q")
+
+    async def work(manager: Manager) -> None:
+        async for message in pull(manager, "ORDERS", "C"):
+            await manager.consumer_delete("ORDERS", "C")
+            with pytest.raises(Unreachable, match="the consumer was removed"):
+                await acknowledge(manager, message)
+
+    session = Session(GlobalOptions(server=shared_server.url))
+    try:
+        session.run(work)
+    finally:
+        session.close()

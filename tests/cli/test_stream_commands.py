@@ -267,3 +267,15 @@ def test_aliases_and_help_work_and_a_wrong_command_is_told(natsctl: Run) -> None
     wrong = natsctl("str", "inffo")
     assert wrong.code == 2
     assert "info" in wrong.err
+
+
+def test_streams_that_a_cluster_can_not_reach_are_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from natsctl.client.answer import Listing
+    from natsctl.client.manager import Manager
+
+    async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
+        return Listing([], {"streams": [], "missing": ["LOST\x1b"], "offline": {"OLD": "unsupported"}})
+
+    monkeypatch.setattr(Manager, "stream_list", stream_list)
+    done = natsctl("str", "ls", "-j")
+    assert (done.code, done.json, done.err) == (0, [], "warning: inaccessible streams: LOST\\x1b, OLD\n")
