@@ -58,7 +58,7 @@ def ls(
         output.emit("No Streams defined" + (", pass -a to include system streams" if answers else ""))
     absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
     if absent:
-        output.warn(f"inaccessible streams: {', '.join(safe(name) for name in absent)}")
+        output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
 
 
 def _emit_names(names: list[str]) -> None:
