@@ -98,8 +98,9 @@ class FileCommit(Commit):
 
     io = True
 
-    def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan,
-                 release_reserve: Callable[[], bool]) -> None:
+    def __init__(
+        self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan, release_reserve: Callable[[], bool]
+    ) -> None:
         super().__init__(last_seq, callbacks)
         self._disk = disk
         self._release = release_reserve

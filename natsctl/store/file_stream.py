@@ -8,13 +8,13 @@ dead is rewritten under the next generation, and the old file goes with the comm
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Literal
 from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.commit import Commit, Host, Settled
+from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreError, StoreFull, StorePoisoned
@@ -23,13 +23,11 @@ from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Journal
 from natsctl.store.message import StoredMessage
-from natsctl.store.rewrite import Rewrite, plan_rewrite
+from natsctl.store.removals import Removals, Spot
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.segment_reader import SegmentReader
 from natsctl.store.stream import StreamStore
-
-DELETES_PER_RECORD = 65536
 
 _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
@@ -42,8 +40,18 @@ class FileStreamStore(StreamStore):
 
     storage: Literal["file", "memory"] = "file"
 
-    def __init__(self, host: Host, disk: Disk, cache: SegmentCache, stream_id: int, key: str, meta: bytes,
-                 first_seq: int, salt: Callable[[], int], release_reserve: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        disk: Disk,
+        cache: SegmentCache,
+        stream_id: int,
+        key: str,
+        meta: bytes,
+        first_seq: int,
+        salt: Callable[[], int],
+        release_reserve: Callable[[], bool],
+    ) -> None:
         super().__init__(host, key, meta, first_seq)
         self.stream_id = stream_id
         self.folder = f"streams/s{stream_id:06d}"
@@ -56,13 +64,9 @@ class FileStreamStore(StreamStore):
         self._parts: list[bytes] = []
         self._taken_end = 0
         self._has_messages = False
-        self._deletes = array("Q")
-        self._erases: list[int] = []
-        self._floor_pending = False
+        self._removals = Removals()
         self._sealing: SegmentFile | None = None
-        self._sparse: dict[SegmentFile, Segment] = {}
-        self._retired: list[Segment] = []
-        self._unlinks: list[str] = []
+        self._compaction = Compaction(cache)
         self._journal = Journal(disk, self.folder, stream_id, salt())
         self._sync_wanted = False
         self._sync_forced = False
@@ -104,7 +108,7 @@ class FileStreamStore(StreamStore):
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
             self._parts, self._taken_end = [self._file.head.encode()], 0
         for segment in index.segments[:-1]:
-            self._note_sparse(segment)
+            self._compaction.note(segment)
         if check.journal is not None and check.journal.scan.head is not None:
             scan = check.journal.scan
             self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))
@@ -114,8 +118,9 @@ class FileStreamStore(StreamStore):
     def witness_entry(self) -> WitnessEntry:
         """Return what is known to be synced."""
         journal = self._journal
-        return WitnessEntry(self.stream_id, self.synced_seq, *self.synced_mark,
-                            journal.head.generation, journal.synced_size)
+        return WitnessEntry(
+            self.stream_id, self.synced_seq, *self.synced_mark, journal.head.generation, journal.synced_size
+        )
 
     def _start_file(self, segment: Segment, base: int) -> SegmentFile:
         head = frame.FileHead(self._new_salt(), self.stream_id, base, self._index.first_seq, 0)
@@ -150,8 +155,15 @@ class FileStreamStore(StreamStore):
             self._begin_batch(seq)
         file = self._file
         if header:
-            body = b"".join((_pack_body(_MSG, _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq), subject,
-                             _pack_length(len(header)), header, payload))
+            body = b"".join(
+                (
+                    _pack_body(_MSG, _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq),
+                    subject,
+                    _pack_length(len(header)),
+                    header,
+                    payload,
+                )
+            )
         else:
             body = b"".join((_pack_body(_MSG, 0, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
         length = len(body) + 12
@@ -175,7 +187,7 @@ class FileStreamStore(StreamStore):
         active.seal()
         self._index.tidy_subjects()
         self._sealing = self._file
-        self._note_sparse(active)
+        self._compaction.note(active)
         self._file = self._start_file(self._index.open_segment(seq), seq)
         self._parts.append(self._file.head.encode())
         self._taken_end = 0
@@ -190,28 +202,19 @@ class FileStreamStore(StreamStore):
     def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
         file = segment.body
         assert file is not None
-        if erase:
-            self._erases.append(seq)
-        else:
-            self._deletes.append(seq)
+        self._removals.add(seq, erase)
         file.dead_bytes += segment.sizes[position] + frame.FRAME_OVER_SIZE
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
-            self._note_sparse(segment)
-
-    def _note_sparse(self, segment: Segment) -> None:
-        file = segment.body
-        assert file is not None
-        if file.dead_bytes * 2 > file.size:
-            self._sparse[file] = segment
+            self._compaction.note(segment)
 
     def _floor_moved(self, first_seq: int) -> None:
-        self._floor_pending = True
+        self._removals.floor_moved = True
 
     def _purging_below(self, seq: int) -> None:
-        self._floor_pending = True
+        self._removals.floor_moved = True
 
     def _skipped(self, last_seq: int) -> None:
-        self._floor_pending = True
+        self._removals.floor_moved = True
 
     # -- metadata and journal
 
@@ -281,7 +284,9 @@ class FileStreamStore(StreamStore):
         plan.sync = policy == "always" or self._sync_forced or (self._sync_wanted and policy != "never")
         plan.has_messages, self._has_messages = self._has_messages, False
         if self._sealing is None:
-            self._take_unlinks(plan)
+            plan.unlinks, leading = self._compaction.take_unlinks(self._index)
+            if leading:
+                self._removals.floor_moved = plan.sync = True
         self._take_log(plan)
         if self._birth is not None:
             plan.birth, plan.meta = self.folder + ".new", self._birth._replace(meta=self.meta).encode()
@@ -291,50 +296,20 @@ class FileStreamStore(StreamStore):
             plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
         plan.journal = self._journal.take(self._sync_wanted)
         self._sync_wanted = self._sync_forced = False
-        if self._sparse and plan.sealed is None and not plan.birth:
-            plan.rewrite = self._plan_rewrite()
+        if plan.sealed is None and not plan.birth:
+            plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, self.durable_seq + 1))
         return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
 
     def _envelope(self, meta: bytes) -> bytes:
         return Envelope(self.stream_id, self.key, meta).encode()
 
-    def _take_unlinks(self, plan: Plan) -> None:
-        """Plan to unlink files that hold nothing any more; the record that says so goes into the same commit."""
-        gone = self._index.drop_leading()
-        for segment in gone:
-            file = segment.body
-            assert file is not None
-            self._cache.drop(file)
-            self._sparse.pop(file, None)
-            plan.unlinks.append(file.path)
-        if gone:
-            self._floor_pending = plan.sync = True
-        plan.unlinks.extend(self._unlinks)
-        self._unlinks = []
-
     def _take_log(self, plan: Plan) -> None:
         parts, self._parts = self._parts, []
         file, last_seq = self._file, self._index.last_seq
-        deletes, self._deletes = self._deletes, array("Q")
-        erases, self._erases = self._erases, []
-        floor, self._floor_pending = self._floor_pending, False
-        spots = [self._plan_erasure(plan, seq) for seq in erases]
-        first, synced = self._index.first_seq, self.synced_seq
-
-        def records(salt: int, limit: int) -> list[bytes]:
-            """Encode removals of messages up to `limit`."""
-            kept = array("Q", [s for s in deletes if s <= limit])
-            out = [frame.encode(frame.DELETES, limit, 0, synced, salt, kept[at:at + DELETES_PER_RECORD].tobytes())
-                   for at in range(0, len(kept), DELETES_PER_RECORD)]
-            out += [frame.encode(frame.ERASE, limit, 0, synced, salt, frame.ERASE_BODY.pack(*spot))
-                    for spot in spots if spot[0] <= limit]
-            if floor:
-                body = frame.FLOOR_BODY.pack(min(first, limit + 1), limit)
-                out.append(frame.encode(frame.FLOOR, limit, 0, synced, salt, body))
-            return out
-
-        tail = records(file.head.salt, last_seq)
-        file.tombs.extend(deletes)
+        spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
+        removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
+        tail = removals.encode(file.head.salt, last_seq)
+        file.tombs.extend(removals.deletes)
         file.size += sum(map(len, tail))
         plan.data = b"".join(parts + tail)
         if not plan.data:
@@ -344,40 +319,25 @@ class FileStreamStore(StreamStore):
         durable, sealing = self.durable_seq, self._sealing
         plan.target = file
         plan.offset = self._taken_end if file.created else 0
-        plan.fallback = lambda: b"".join(records((sealing or file).head.salt, durable))
+        plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable))
         if sealing is not None:
             plan.sealed, plan.seal_offset = sealing, sealing.size
             covers = file.head.base - 1
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
-            plan.seal = frame.encode(frame.SEAL, covers, 0, synced, sealing.head.salt, seal)
+            plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
             self._sealing = None
         self._taken_end = file.size
 
-    def _plan_erasure(self, plan: Plan, seq: int) -> tuple[int, int, int, int, int]:
+    def _plan_erasure(self, plan: Plan, seq: int) -> Spot:
         """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
         spot = (seq, 0, 0, 0, 0)
-        places = [self._index.physical(seq)]
-        places += [(s, s.position_from(seq)) for s in self._retired]
-        for place in places:
-            if place is None:
-                continue
-            segment, position = place
-            file = segment.body
-            if file is None or position >= len(segment.sids) or segment.seq_at(position) != seq:
-                continue
+        for segment, position, file in self._compaction.places(self._index, seq):
             length = segment.sizes[position] + frame.FRAME_OVER_SIZE
             self._cache.drop(file)
             plan.erasures.append((file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
             if not spot[1]:
                 spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)
         return spot
-
-    def _plan_rewrite(self) -> Rewrite | None:
-        file, segment = next(iter(self._sparse.items()))
-        del self._sparse[file]
-        if segment.keys is None or segment not in self._index.segments or not file.created:
-            return None
-        return plan_rewrite(self._index, segment, file, min(self._index.first_seq, self.durable_seq + 1))
 
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         assert isinstance(commit, FileCommit)
@@ -401,14 +361,14 @@ class FileStreamStore(StreamStore):
         if plan.journal is not None:
             self._journal.settle(plan.journal, commit.journal_full)
         if plan.rewrite is not None and commit.rewritten:
-            self._swap(plan.rewrite)
-        self._retired = [s for s in self._retired if s.body is not None and s.body.path in self._unlinks]
+            self._compaction.swap(self._index, plan.rewrite)
+        self._compaction.settle()
         if commit.full:
             return self._refuse(commit)
         if target is not None and (plan.sync or not plan.offset):
             self.synced_seq = max(self.synced_seq, commit.last_seq)
             self.synced_mark = (target.head.base, target.head.generation, target.settled)
-        if self._more_to_do():
+        if self._compaction.waits(self._index):
             self._clean = False
         if commit.meta_full:
             self.meta = self._durable_meta
@@ -417,10 +377,6 @@ class FileStreamStore(StreamStore):
         if commit.meta_full or commit.journal_full:
             return StoreFull("no space left on the store's disk")
         return None
-
-    def _more_to_do(self) -> bool:
-        index = self._index
-        return bool(self._unlinks or self._sparse) or (len(index.segments) > 1 and not index.segments[0].live)
 
     def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
         if commit.plan.birth and isinstance(error, OSError) and error.errno in NO_SPACE:
@@ -447,22 +403,12 @@ class FileStreamStore(StreamStore):
         self._file = file
         file.size = self._taken_end = file.settled
         self._parts, self._sealing, self._has_messages = [], None, False
-        self._deletes = array("Q", [s for s in self._deletes if s <= self.durable_seq])
-        self._erases = [s for s in self._erases if s <= self.durable_seq]
+        self._removals.forget_above(self.durable_seq)
         full = StoreFull("no space left on the store's disk")
         self.refused(self.durable_seq, full)
         waiting, self._callbacks = self._callbacks, []
         commit.callbacks.extend(waiting)
         return full
-
-    def _swap(self, work: Rewrite) -> None:
-        """Put the rewritten segment in the place of the old one; the old file goes with the next commit."""
-        old, new = work.segment, work.result()
-        self._index.replace(old, new)
-        self._cache.drop(work.old)
-        self._sparse.pop(work.old, None)
-        self._retired.append(old)
-        self._unlinks.append(work.old.path)
 
     def close_idle(self) -> bool:
         """Give descriptors back unless bytes still wait for a sync; return whether that was done."""

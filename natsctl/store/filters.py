@@ -70,6 +70,8 @@ def _is_pattern(subject: bytes) -> bool:
 
 def _as_regex(pattern: bytes) -> bytes:
     tokens = pattern.split(b".")
-    parts = [rb"[^.]+" if t == b"*" else rb".+" if t == b">" and i == len(tokens) - 1 else re.escape(t)
-             for i, t in enumerate(tokens)]
+    parts = [
+        rb"[^.]+" if t == b"*" else rb".+" if t == b">" and i == len(tokens) - 1 else re.escape(t)
+        for i, t in enumerate(tokens)
+    ]
     return rb"\.".join(parts)

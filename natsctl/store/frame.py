@@ -61,10 +61,12 @@ class FileHead(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the 64 bytes a file begins with."""
-        plain = FILE_HEAD.pack(FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor,
-                               self.generation, 0, b"")
-        return FILE_HEAD.pack(FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor,
-                              self.generation, crc32(plain), b"")
+        plain = FILE_HEAD.pack(
+            FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor, self.generation, 0, b""
+        )
+        return FILE_HEAD.pack(
+            FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor, self.generation, crc32(plain), b""
+        )
 
 
 def parse_file_head(data: bytes) -> FileHead | None:
@@ -133,8 +135,8 @@ class Scan:
 
     def cut(self, gap: Gap) -> None:
         """Forget what lies at and after `gap`."""
-        del self.seqs[gap.messages:], self.offsets[gap.messages:], self.sizes[gap.messages:]
-        del self.sids[gap.messages:], self.records[gap.records:]
+        del self.seqs[gap.messages :], self.offsets[gap.messages :], self.sizes[gap.messages :]
+        del self.sids[gap.messages :], self.records[gap.records :]
         self.gaps = [g for g in self.gaps if g.start < gap.start]
         self.end = gap.start
         self.last_seq = gap.last_seq
@@ -158,8 +160,9 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
         if stop >= size:
             break
         position = _resync(data, view, stop + 1, salt, max_frame_bytes, result.last_seq)
-        result.gaps.append(Gap(stop, position, len(result.seqs), len(result.records),
-                               result.durable_seq, result.last_seq))
+        result.gaps.append(
+            Gap(stop, position, len(result.seqs), len(result.records), result.durable_seq, result.last_seq)
+        )
     return result
 
 
@@ -175,7 +178,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
         start = position + HEAD_BYTES
         if magic != MAGIC or end > size or length > max_frame or start + slen > end:
             break
-        if crc32(view[position + 12:end], (salt + length) & MASK) != crc:
+        if crc32(view[position + 12 : end], (salt + length) & MASK) != crc:
             break
         if kind == MSG:
             if seq <= last_seq:
@@ -186,7 +189,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             add_seq(seq)
             add_offset(position)
             add_size(length - FRAME_OVER_SIZE)
-            subject = data[start:start + slen]
+            subject = data[start : start + slen]
             sid = ids.get(subject)
             add_sid(table.intern(subject) if sid is None else sid)
             last_seq = seq
@@ -212,8 +215,12 @@ def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: 
             _, length, crc, kind, _, slen, seq, _, _ = _head_at(data, position)
             end = position + length
             fits = HEAD_BYTES + slen <= length <= max_frame and end <= len(data)
-            if (fits and crc32(view[position + 12:end], (salt + length) & MASK) == crc
-                    and kind in KINDS and (kind != MSG or seq > last_seq)):
+            if (
+                fits
+                and crc32(view[position + 12 : end], (salt + length) & MASK) == crc
+                and kind in KINDS
+                and (kind != MSG or seq > last_seq)
+            ):
                 return position
         position += 1
     return len(data)
@@ -234,11 +241,11 @@ def parse_message(blob: bytes, at: int) -> StoredMessage:
     """Return the message whose frame starts at `at`; the checksum is not looked at."""
     _, length, _, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
     end, start = at + length, at + HEAD_BYTES + slen
-    subject = blob[start - slen:start]
+    subject = blob[start - slen : start]
     if not flags & HAS_HEADER:
         return StoredMessage(seq, ts_ns, subject, b"", blob[start:end])
     body = start + 4 + HEADER_LENGTH.unpack_from(blob, start)[0]
-    return StoredMessage(seq, ts_ns, subject, blob[start + 4:body], blob[body:end])
+    return StoredMessage(seq, ts_ns, subject, blob[start + 4 : body], blob[body:end])
 
 
 def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
@@ -248,7 +255,7 @@ def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
     magic, length, crc, kind, _, _, found, _, _ = _head_at(blob, at)
     if magic != MAGIC or kind != MSG or found != seq or at + length > len(blob):
         return False
-    return bool(crc32(blob[at + 12:at + length], (salt + length) & MASK) == crc)
+    return bool(crc32(blob[at + 12 : at + length], (salt + length) & MASK) == crc)
 
 
 def deletes_of(record: Record) -> array[int]:

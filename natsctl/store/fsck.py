@@ -236,8 +236,11 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
     check.proven_seq = min(proven, check.last_seq)
     if check.last_seq < proven:
         check.damage.append(f"{name}: messages {check.last_seq + 1} to {proven} were synced and are missing or damaged")
-    elif witness is not None and (base, found.generation) == (witness.base, witness.generation) \
-            and scan.end < witness.end:
+    elif (
+        witness is not None
+        and (base, found.generation) == (witness.base, witness.generation)
+        and scan.end < witness.end
+    ):
         check.damage.append(f"{name}: synced bytes {scan.end} to {witness.end} are missing or damaged")
     elif witness is not None and witness.base > base:
         check.damage.append(f"{check.folder}: the segment that begins with {witness.base} is missing")
@@ -291,7 +294,8 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
         first = len(scan.records) + 1
         check.damage.append(f"{name}: records {first} to {proven} were synced and are missing or damaged")
     if witness is not None and (
-            witness.journal_generation > found.generation
-            or (witness.journal_generation == found.generation and scan.end < witness.journal_end)):
+        witness.journal_generation > found.generation
+        or (witness.journal_generation == found.generation and scan.end < witness.journal_end)
+    ):
         check.damage.append(f"{name}: synced bytes {scan.end} to {witness.journal_end} are missing or damaged")
     check.journal_rewrite_from = scan.records[proven - 1].end if 0 < proven <= len(scan.records) else 0

@@ -273,8 +273,11 @@ class StreamIndex:
                 self.table.removed_many(sid, count)
         self.messages -= segment.live
         dead = segment.dead
-        self.bytes -= sum(segment.sizes) if dead is None else sum(
-            size for size, gone in zip(segment.sizes, dead, strict=True) if not gone)
+        self.bytes -= (
+            sum(segment.sizes)
+            if dead is None
+            else sum(size for size, gone in zip(segment.sizes, dead, strict=True) if not gone)
+        )
         segment.live = 0
 
     def seq_from_end(self, keep: int) -> int:

@@ -91,7 +91,8 @@ class Journal:
         salt = self.head.salt
         return b"".join(
             frame.encode(frame.JOURNAL, number + at, 0, synced, salt, KIND.pack(kind) + body)
-            for at, (kind, body) in enumerate(entries, 1))
+            for at, (kind, body) in enumerate(entries, 1)
+        )
 
     def take(self, sync: bool) -> JournalWork | None:
         """Return the disk work for what is buffered, None when there is none."""

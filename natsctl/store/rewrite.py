@@ -30,7 +30,7 @@ class Rewrite:
         offsets, sizes = self.segment.offsets, self.segment.sizes
         for position in self.positions:
             start = offsets[position]
-            piece = source[start:start + sizes[position] + frame.FRAME_OVER_SIZE]
+            piece = source[start : start + sizes[position] + frame.FRAME_OVER_SIZE]
             self.new_offsets.append(size)
             parts.append(piece)
             size += len(piece)

@@ -24,8 +24,24 @@ _NONE: array[int] = array("I")
 class Segment:
     """Where the messages of one stretch of sequences are, and on which subjects."""
 
-    __slots__ = ("base", "body", "counts", "dead", "first_ts", "head", "keys", "last_ts", "live", "messages",
-                 "offsets", "posted", "postings", "seqs", "sids", "sizes")
+    __slots__ = (
+        "base",
+        "body",
+        "counts",
+        "dead",
+        "first_ts",
+        "head",
+        "keys",
+        "last_ts",
+        "live",
+        "messages",
+        "offsets",
+        "posted",
+        "postings",
+        "seqs",
+        "sids",
+        "sizes",
+    )
 
     def __init__(self, base: int) -> None:
         self.base = base

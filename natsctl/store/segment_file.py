@@ -28,8 +28,22 @@ def segment_name(base: int, generation: int) -> str:
 class SegmentFile:
     """One segment file and its kept bytes."""
 
-    __slots__ = ("blobs", "created", "dead_bytes", "folder", "head", "kept", "last_miss", "misses", "settled", "size",
-                 "starts", "tombs", "trusted", "writer")
+    __slots__ = (
+        "blobs",
+        "created",
+        "dead_bytes",
+        "folder",
+        "head",
+        "kept",
+        "last_miss",
+        "misses",
+        "settled",
+        "size",
+        "starts",
+        "tombs",
+        "trusted",
+        "writer",
+    )
 
     def __init__(self, folder: str, head: FileHead) -> None:
         self.folder = folder
@@ -66,7 +80,7 @@ class SegmentFile:
     def _join(self) -> None:
         first = 0 if self.trusted[0] else 1
         joined = b"".join(self.blobs[first:])
-        del self.starts[first + 1:], self.blobs[first:], self.trusted[first + 1:]
+        del self.starts[first + 1 :], self.blobs[first:], self.trusted[first + 1 :]
         self.blobs.append(joined)
 
     def forget(self) -> None:

@@ -75,15 +75,18 @@ class SegmentReader:
                 end = start + len(blob)
             at = offset - start
             _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
-            if not trusted and crc32(blob[at + 12:at + length], (salt + length) & _MASK) != crc:
+            if not trusted and crc32(blob[at + 12 : at + length], (salt + length) & _MASK) != crc:
                 raise self._broken(segment, position)
             body, stop = at + _HEAD_BYTES + slen, at + length
             if flags:
                 cut = body + 4 + _length_at(blob, body)[0]
-                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], blob[body + 4:cut],
-                                                blob[cut:stop])))
+                out.append(
+                    _new(
+                        StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], blob[body + 4 : cut], blob[cut:stop])
+                    )
+                )
             else:
-                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES:body], b"", blob[body:stop])))
+                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], b"", blob[body:stop])))
         self._cache.touch(file)
         return out
 

@@ -49,8 +49,14 @@ class RecoveryReport:
 class Store:
     """All streams of one folder."""
 
-    def __init__(self, disk: Disk, options: StoreOptions, rng_salt: Callable[[], int],
-                 monotonic_ns: Callable[[], int], log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        options: StoreOptions,
+        rng_salt: Callable[[], int],
+        monotonic_ns: Callable[[], int],
+        log: Callable[[str], None],
+    ) -> None:
         self.options = options
         self.streams: dict[str, StreamStore] = {}
         self.dirty: dict[Committable, None] = {}
@@ -163,14 +169,14 @@ class Store:
             check.damage.append(f"streams/{name} can not be read: {error}")
             return check
 
-    def _refuse(self, key: str, reason: str, stream_id: int, entry: WitnessEntry | None,
-                report: RecoveryReport) -> None:
+    def _refuse(
+        self, key: str, reason: str, stream_id: int, entry: WitnessEntry | None, report: RecoveryReport
+    ) -> None:
         report.damaged[key] = reason
         if entry is not None:
             self._refused[stream_id] = entry
 
-    def _recover(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None,
-                 report: RecoveryReport) -> None:
+    def _recover(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:
         envelope = check.envelope
         key = envelope.key if envelope is not None else f"s{stream_id:06d}"
         if key in self.streams:
@@ -193,8 +199,9 @@ class Store:
         report.notes += check.notes + notes
 
     def _make(self, stream_id: int, key: str, meta: bytes, first_seq: int) -> FileStreamStore:
-        return FileStreamStore(self, self._disk, self._cache, stream_id, key, meta, first_seq,
-                               self._salt, self.release_reserve)
+        return FileStreamStore(
+            self, self._disk, self._cache, stream_id, key, meta, first_seq, self._salt, self.release_reserve
+        )
 
     # -- closing
 
@@ -237,8 +244,9 @@ class Store:
 
     # -- streams
 
-    def create(self, key: str, meta: bytes, storage: Literal["file", "memory"] = "file",
-               first_seq: int = 1) -> StreamStore:
+    def create(
+        self, key: str, meta: bytes, storage: Literal["file", "memory"] = "file", first_seq: int = 1
+    ) -> StreamStore:
         """Make a stream; it is durable when its first commit ends (on_durable). Raises StreamExists, StoreDamaged."""
         if key in self.streams:
             raise StreamExists(key)

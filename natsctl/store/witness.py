@@ -92,9 +92,15 @@ class WitnessCommit(Commit):
 class Witness:
     """Keeps the file; committed like a stream."""
 
-    def __init__(self, disk: Disk, salt: Callable[[], int], log: Callable[[str], None],
-                 everything: Callable[[], Iterable[WitnessEntry]], dirty: dict[Committable, None],
-                 finished: Callable[[list[int]], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        salt: Callable[[], int],
+        log: Callable[[str], None],
+        everything: Callable[[], Iterable[WitnessEntry]],
+        dirty: dict[Committable, None],
+        finished: Callable[[list[int]], None],
+    ) -> None:
         self._disk = disk
         self._salt = salt
         self._log = log

@@ -67,8 +67,13 @@ class Lab:
 
     pump = staticmethod(pump)
 
-    def fill(self, store: Store, stream: StreamStore, count: int,
-             subject: Callable[[int], bytes] = lambda n: b"s.%d" % (n % 3)) -> None:
+    def fill(
+        self,
+        store: Store,
+        stream: StreamStore,
+        count: int,
+        subject: Callable[[int], bytes] = lambda n: b"s.%d" % (n % 3),
+    ) -> None:
         """Append `count` messages and commit them."""
         for n in range(count):
             stream.append(subject(n), b"", b"payload %d" % n, 1000 + n)

@@ -31,7 +31,7 @@ class CrashFile:
     def pread(self, size: int, offset: int) -> bytes:
         """Return cached bytes."""
         assert not self.closed
-        return bytes(self._inode.cache[offset:offset + size])
+        return bytes(self._inode.cache[offset : offset + size])
 
     def pwrite(self, data: bytes | memoryview, offset: int) -> int:
         """Write into the cache, sometimes less than asked."""
@@ -51,7 +51,7 @@ class CrashFile:
         cache = self._inode.cache
         if len(cache) < offset:
             cache.extend(bytes(offset - len(cache)))
-        cache[offset:offset + len(data)] = data
+        cache[offset : offset + len(data)] = data
         self._inode.dirty.update(range(offset // SECTOR, (offset + len(data) - 1) // SECTOR + 1))
         return len(data)
 
@@ -154,7 +154,7 @@ class CrashDisk:
             for sector in sorted(inode.dirty):
                 at = sector * SECTOR
                 if mode == "all" or (mode == "some" and rng.random() < 0.5):
-                    image[at:at + SECTOR] = new[at:at + SECTOR][: max(size - at, 0)]
+                    image[at : at + SECTOR] = new[at : at + SECTOR][: max(size - at, 0)]
             old = bytes(image)
         inode.durable = old
         inode.cache = bytearray(old)
@@ -189,9 +189,9 @@ class CrashDisk:
         for names in (self.names, self.durable_names):
             for path in [p for p in names if p.startswith(source + "/")]:
                 if names is self.names:
-                    names[target + path[len(source):]] = names.pop(path)
+                    names[target + path[len(source) :]] = names.pop(path)
                 else:
-                    names[target + path[len(source):]] = names[path]
+                    names[target + path[len(source) :]] = names[path]
         self.names[target] = self.names.pop(source)
 
     def unlink(self, path: str) -> None:
@@ -219,7 +219,9 @@ class CrashDisk:
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, path)
         prefix = path + "/" if path else ""
-        return sorted(p[len(prefix):] for p in self.names if p and p.startswith(prefix) and "/" not in p[len(prefix):])
+        return sorted(
+            p[len(prefix) :] for p in self.names if p and p.startswith(prefix) and "/" not in p[len(prefix) :]
+        )
 
     def exists(self, path: str) -> bool:
         """Return whether the name is there."""
@@ -232,8 +234,10 @@ class CrashDisk:
     def fsync_dir(self, path: str) -> None:
         """Make a folder's names durable."""
         self.step("fsync_dir")
+
         def inside(p: str) -> bool:
             return bool(p) and p.rpartition("/")[0] == path
+
         for name in [p for p in self.durable_names if inside(p)]:
             del self.durable_names[name]
         self.durable_names.update({p: i for p, i in self.names.items() if inside(p)})

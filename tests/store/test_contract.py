@@ -149,6 +149,7 @@ def test_never_used_stream_has_no_sequences(stream):
 
 def test_random_operations_agree_with_a_plain_model(lab, stream):
     import random
+
     rng = random.Random(7)
     model: dict[int, bytes] = {}
     last = 0

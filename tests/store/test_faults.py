@@ -140,6 +140,7 @@ def test_damage_found_while_reading_is_never_served(lab):
     lab.disk.open(stream._file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
     store._cache.close()
     from natsctl.store.errors import StoreDamaged
+
     assert stream.get(4) is not None
     with pytest.raises(StoreDamaged):
         stream.get(5)
@@ -196,8 +197,9 @@ def test_journal_records_are_synced_within_a_second_or_on_request(lab):
 
 def test_the_real_disk_keeps_the_same_promises(tmp_path):
     def opened():
-        store = Store(PosixDisk(tmp_path / "store"), StoreOptions(segment_bytes=4096), lambda: 99, lambda: 0,
-                      lambda text: None)
+        store = Store(
+            PosixDisk(tmp_path / "store"), StoreOptions(segment_bytes=4096), lambda: 99, lambda: 0, lambda text: None
+        )
         return store, store.open()
 
     store, _ = opened()
