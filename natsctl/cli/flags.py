@@ -142,7 +142,8 @@ class Flag:
     def annotation(self) -> Any:
         """The annotation of its parameter in a command function."""
         if self.kind.switch:
-            names = f"{self.name}/--no-{self.name.removeprefix('--')}"
+            removes = self.name.startswith("--no-")
+            names = self.name if removes else f"{self.name}/--no-{self.name.removeprefix('--')}"
             return Annotated[bool | None, typer.Option(names, help=self.help, show_default=False)]
         option = typer.Option(self.name, *self.aliases, help=self.help, metavar=self.kind.metavar, show_default=False)
         return Annotated[list[str] | None, option] if self.kind.repeated else Annotated[str | None, option]

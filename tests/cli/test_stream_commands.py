@@ -279,3 +279,11 @@ def test_streams_that_a_cluster_can_not_reach_are_told(natsctl: Run, monkeypatch
     monkeypatch.setattr(Manager, "stream_list", stream_list)
     done = natsctl("str", "ls", "-j")
     assert (done.code, done.json, done.err) == (0, [], "warning: inaccessible streams: LOST\\x1b, OLD\n")
+
+
+def test_flags_that_take_something_away_have_no_opposite(natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    for flag in ("--no-mirror", "--no-transform", "--no-republish"):
+        assert natsctl("str", "edit", "S", flag, "--dry-run").code == 0
+        assert natsctl("str", "edit", "S", flag.replace("--no-", "--no-no-"), "--dry-run").code == 2
+        assert natsctl("str", "add", "T", flag).code == 2
