@@ -50,13 +50,15 @@ class ClientConnection(asyncio.Protocol):
         self.session = self._shell.opened(self, host, port, "tls" if self._context else "tcp")
         if self._context is None:
             self._shell.wake()
-            return
-        self.flush()
-        self.transport.pause_reading()
-        self._upgrading = self._shell.loop.create_task(self._upgrade(self._context))
+        else:
+            self._upgrading = self._shell.loop.create_task(self._upgrade(self._context))
 
     async def _upgrade(self, context: ssl.SSLContext) -> None:
-        """Put TLS under the session after its greeting went out in clear."""
+        """Greet in clear, and put TLS under the session.
+
+        Between the two nothing may run: the client's handshake follows the greeting at once and must meet TLS.
+        """
+        self.transport.write(b"".join(self.session.take_output()))
         try:
             secured = await self._shell.loop.start_tls(
                 self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
@@ -81,6 +83,9 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give a chunk to the session."""
+        if self._upgrading is not None:  # before our greeting: neither NATS nor a handshake that we could answer
+            self.transport.abort()
+            return
         if self._shell.log.tracing:
             self._shell.log.trace(f"{self.name} - <<- {shown(data)}")
         self._shell.received(self, data)
@@ -120,7 +125,10 @@ class ClientConnection(asyncio.Protocol):
         """Close after the output that the transport holds has left, or after a bounded wait."""
         self.closing = True
         self.transport.close()
-        self._shell.loop.call_later(CLOSE_WAIT_S, self.transport.abort)
+        self._shell.loop.call_later(CLOSE_WAIT_S, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
 
     def pause(self) -> None:
         """Stop reading until the shell's `resume`."""
