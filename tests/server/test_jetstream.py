@@ -12,6 +12,7 @@ import pytest
 
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance, StoreInUse
+from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
 from natsctl.store.disk import PosixFile
 from natsctl.testing.rawclient import RawClient
@@ -96,6 +97,12 @@ def log_file(server: ServerInstance, name: str) -> PosixFile:
     file = server.store.streams[f"$G/{name}"]._index.active.body.writer  # type: ignore[attr-defined,union-attr]
     assert isinstance(file, PosixFile)
     return file
+
+
+def log_path(server: ServerInstance, name: str) -> str:
+    """Return the path of a stream's open segment below the store."""
+    assert server.store is not None
+    return str(server.store.streams[f"$G/{name}"]._index.active.body.path)  # type: ignore[attr-defined,union-attr]
 
 
 async def test_what_was_acked_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -216,3 +223,30 @@ async def test_after_a_failed_sync_the_stream_refuses_and_others_go_on(tmp_path:
         assert server.store is not None
         assert not server.store.healthy
         await client.close()
+
+
+async def test_a_damaged_stream_is_reported_and_the_others_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "BAD")
+        await add(client, "GOOD")
+        for _ in range(20):
+            await client.request(b"BAD.x", b"precious " * 50)
+        await client.request(b"GOOD.x", b"")
+        segment = next((tmp_path / "jetstream").glob(f"{log_path(server, 'BAD')}"))
+        await client.close()
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    async with ServerInstance(options(tmp_path), Log(with_time=False)) as server:
+        client = await RawClient.connect(server.url)
+        assert (await api(client, "STREAM.INFO.GOOD"))["state"]["messages"] == 1
+        _, answer = await client.request(b"$JS.API.STREAM.INFO.BAD", b"")
+        assert "error" in json.loads(answer)
+        await client.close()
+    said = capsys.readouterr().err
+    assert "[ERR] stream $G/BAD is damaged and stays closed, nothing was touched" in said
+    assert "[INF] JetStream state recovered: 1 stream\n" in said
+    assert segment.read_bytes() == content
