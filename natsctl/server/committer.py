@@ -54,11 +54,11 @@ class Committer:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End the worker threads after the jobs that they have; call when `idle`."""
+        """End the worker threads after the jobs that they have; one that still waits for its disk is left behind."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(None if not self.in_flight else 0)
         self._threads.clear()
 
     @property

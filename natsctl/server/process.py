@@ -1,6 +1,7 @@
 """`natsctl server run` as a process: flags in, log lines out, signals, pid and ports files, exit status.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line.
+Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line.  A second signal
+while the server stops ends the process as signals do, whatever it is waiting for.
 """
 
 import asyncio
@@ -8,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -28,9 +28,6 @@ from natsctl.server.version import PROTOCOL_VERSION, version_line
 STARTED: Final = 0
 NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
-KILLED_TWICE: Final = 1
-"""Status after a second signal, which does not wait for anything."""
-
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
 
@@ -74,7 +71,6 @@ class ServerProcess:
         self._server = ServerInstance(options, log)
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
-        self._stopped_at = 0.0
 
     async def serve(self) -> int:
         """Serve until a signal and return the exit status."""
@@ -148,15 +144,15 @@ class ServerProcess:
 
     def _stop_signal(self, number: signal.Signals) -> None:
         assert self._stopping is not None
-        now = time.monotonic()
-        if self._stopping.is_set():
-            if now - self._stopped_at < ECHO_S:
-                return
-            self._log.warn(f"Trapped {number.name} again, exiting at once")
-            os._exit(KILLED_TWICE)
-        self._log.info(f"Trapped {number.name}")
-        self._stopped_at = now
-        self._stopping.set()
+        if not self._stopping.is_set():
+            self._log.info(f"Trapped {number.name}")
+            self._stopping.set()
+            asyncio.get_running_loop().call_later(ECHO_S, self._release_signals)
+
+    def _release_signals(self) -> None:
+        """Give SIGTERM and SIGINT back to the kernel: a second one works even when the loop waits for a dead disk."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
 
     def _reload_signal(self) -> None:
         self._log.error("Failed to reload server configuration: the server was started without a configuration file")

@@ -146,3 +146,22 @@ def test_hup_does_not_end_the_server(tmp_path: Path, running: list[Running]) -> 
     os.kill(server.process.pid, signal.SIGHUP)
     server.wait_for("without a configuration file")
     assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    deaf = socket.create_connection(("127.0.0.1", server.port))
+    deaf.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(b'CONNECT {"verbose":false}\r\n' + (b"PUB flood 500000\r\n" + b"x" * 500_000 + b"\r\n") * 40)
+        sock.sendall(b"PING\r\n")
+        while b"PONG" not in sock.recv(1 << 16):
+            pass
+    server.process.send_signal(signal.SIGTERM)
+    time.sleep(0.6)  # what must pass before a second signal is one of its own
+    assert server.process.poll() is None, "nothing to wait for: the client that does not read should delay the stop"
+    begin = time.monotonic()
+    assert server.end(signal.SIGTERM) == -signal.SIGTERM
+    assert time.monotonic() - begin < 1
+    deaf.close()
