@@ -254,11 +254,11 @@ def _check_start(config: ConsumerConfig) -> ApiError | None:
     by_seq, by_time = policy is DeliverPolicy.BY_START_SEQUENCE, policy is DeliverPolicy.BY_START_TIME
     if by_seq and not config.opt_start_seq:
         return error(10094, err=text + "start sequence is not set")
-    if by_time and is_zero(config.opt_start_time):
+    if by_time and config.opt_start_time is None:
         return error(10094, err=text + "start time is not set")
     if config.opt_start_seq and not by_seq:
         return error(10094, err=text + "start sequence is also set")
-    if not is_zero(config.opt_start_time) and not by_time:
+    if config.opt_start_time is not None and not by_time:
         return error(10094, err=text + "start time is also set")
     if policy is DeliverPolicy.LAST_PER_SUBJECT and not filters_of(config):
         return error(10094, err=text + "filter subject is not set")

@@ -55,6 +55,7 @@ def jet() -> Jet:
         ({"deliver_policy": "by_start_time"}, 10094),
         ({"opt_start_seq": 1}, 10094),
         ({"opt_start_time": "2026-01-01T00:00:00Z"}, 10094),
+        ({"opt_start_time": "0001-01-01T00:00:00Z"}, 10094),
         ({"deliver_policy": "last_per_subject"}, 10094),
         ({"sample_freq": "often"}, 10095),
         ({"ack_policy": "flow_control"}, 10181),

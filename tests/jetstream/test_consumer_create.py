@@ -219,6 +219,8 @@ def test_deliver_policies_start_where_they_say(jet: Jet) -> None:
     assert start(jet, deliver_policy="by_start_sequence", opt_start_seq=4) == (["4", "5"], (0, 3), 2)
     by_time = {"deliver_policy": "by_start_time", "opt_start_time": "2026-01-01T00:00:02.5Z"}
     assert start(jet, **by_time) == (["4", "5"], (0, 3), 2)
+    zero_time = {"deliver_policy": "by_start_time", "opt_start_time": "0001-01-01T00:00:00Z"}
+    assert start(jet, **zero_time) == (["1", "2", "3", "4", "5"], (0, 0), 5)
     per_subject = {"deliver_policy": "last_per_subject", "filter_subject": "s.*"}
     assert start(jet, **per_subject) == (["4", "5"], (0, 3), 2)
 
