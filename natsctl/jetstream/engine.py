@@ -116,6 +116,13 @@ class Engine:
             js.release(stream)
             raise
 
+    def shut_down(self) -> None:
+        """End every open pull request, each told so; for a server that stops and takes no more requests."""
+        for js in self.accounts.values():
+            for stream in js.streams.values():
+                for consumer in stream.consumers.values():
+                    consumer.delivery.shut_down()
+
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of max_bytes over all accounts."""
         return sum(js.reserved(storage) for js in self.accounts.values())

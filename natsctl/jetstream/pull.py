@@ -100,6 +100,11 @@ class PullDelivery:
             for request in waiting:
                 self._status(request.reply, CONSUMER_DELETED)
 
+    def shut_down(self) -> None:
+        """End every request because the server goes away: clients then look for the consumer elsewhere, or anew."""
+        for request in tuple(self.waiting):
+            self._end(request, self._pending(b"409 Server Shutdown", request))
+
     def ready(self) -> bool:
         """Whether somebody would take a message now."""
         return bool(self.waiting)

@@ -83,6 +83,9 @@ class PushDelivery:
             self._watch = None
         self.is_active = False
 
+    def shut_down(self) -> None:
+        """Say nothing: a subscriber sees its connection end."""
+
     def ready(self) -> bool:
         """Whether somebody would take a message now."""
         return self.is_active

@@ -197,6 +197,9 @@ async def _quiet(shell: Shell) -> None:
     for connection in tuple(shell.connections.values()):
         connection.pause()
     await shell.settle()
+    if shell.engine is not None:
+        shell.engine.shut_down()
+        shell.turn()
     for connection in tuple(shell.connections.values()):
         connection.close()
     deadline = shell.loop.time() + CLOSE_CLIENTS_S

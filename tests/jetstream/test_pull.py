@@ -267,6 +267,21 @@ def test_waiting_requests_are_told_when_the_stream_is_deleted(jet: Jet) -> None:
     assert texts(jet.heard(sid)) == ["<409 Consumer Deleted>"]
 
 
+def test_waiting_requests_are_told_when_the_server_stops(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("a")
+    first = open_request(jet, b'{"batch": 3, "max_bytes": 1000, "expires": 9000000000}', "in.1")
+    second = open_request(jet, b"1", "in.2")
+    size = sum(len(m.subject) + len(m.reply) + len(m.payload) for m in jet.heard(first))
+    jet.machine.engine.shut_down()
+    jet.machine.settle()
+    for sid, missing, unused in ((first, 2, 1000 - size), (second, 1, 0)):
+        (message,) = jet.heard(sid)
+        pairs = b"\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n" % (missing, unused)
+        assert message.header == b"NATS/1.0 409 Server Shutdown" + pairs + b"\r\n"
+    assert jet.info()["num_waiting"] == 0
+
+
 def test_pull_on_a_missing_consumer_has_no_responders(jet: Jet) -> None:
     assert texts(jet.pull(name="X")) == ["<503>"]
 
