@@ -76,6 +76,7 @@ class Consumer:
         "delivery",
         "engine",
         "events",
+        "held",
         "journal",
         "lifetime",
         "log",
@@ -120,7 +121,7 @@ class Consumer:
         prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
         self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
         self.needs_ack = rules.needs_ack(config)
-        self.scheduled = self.stopped = False
+        self.scheduled = self.stopped = self.held = False
         self._subscriptions: list[Subscription] = []
         self.retry = Retry(self, self._offset_ns)
         self.redelivery = self.retry.redelivery
@@ -200,6 +201,15 @@ class Consumer:
 
     # Turns
 
+    def hold(self) -> None:
+        """Deliver nothing until `release`: a new consumer is silent before its creation is durable and answered."""
+        self.held = True
+
+    def release(self) -> None:
+        """Deliver from the next turn on."""
+        self.held = False
+        self.schedule()
+
     def schedule(self) -> None:
         """Ask the engine for a turn, once."""
         if not self.scheduled and not self.stopped:
@@ -209,7 +219,7 @@ class Consumer:
     def run(self, budget: int) -> int:
         """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
         self.scheduled = False
-        if self.stopped:
+        if self.stopped or self.held:
             return 0
         sent = 0
         if not self.lifetime.paused and self.delivery.ready():

@@ -108,7 +108,10 @@ def _new(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Cons
             consumer.stop(deleted=True)
 
     answer = _answer(consumer)
-    return request.answer_when_durable(stream.store, answer, failed) if consumer.number else answer
+    if not consumer.number:
+        return answer
+    consumer.hold()
+    return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)
 
 
 def _update(stream: Stream, request: ApiRequest, consumer: Consumer, wish: ConsumerCreateRequest) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from natsctl.testing.jet import SECOND, Jet, numbers, texts
@@ -31,6 +32,20 @@ def test_messages_go_to_the_deliver_subject_while_somebody_listens(jet: Jet) -> 
     jet.wire.unsubscribe(sid)
     jet.publish("3")
     assert jet.counts() | {"delivered": (2, 2), "pending": 1} == jet.counts()
+
+
+def test_nothing_is_delivered_before_the_creation_is_answered(jet: Jet) -> None:
+    jet.publish("1", "2")
+    jet.listen(">")
+    jet.wire.take()
+    jet.machine.hold_commits = True
+    config = {"durable_name": "C", "ack_policy": "explicit", "deliver_subject": "d.x"}
+    body = msgspec.json.encode({"stream_name": "S", "config": config})
+    jet.wire.publish("$JS.API.CONSUMER.CREATE.S.C", body, "in.answer")
+    assert [m.subject for m in jet.wire.take() if m.subject in (b"in.answer", b"s.a")] == []
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert [m.subject for m in jet.wire.take() if m.subject in (b"in.answer", b"s.a")] == [b"in.answer", b"s.a", b"s.a"]
 
 
 def test_push_bound_follows_the_subscriber(jet: Jet) -> None:
