@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import Handler, Subscription, not_mine
+from natsctl.broker.subscription import Handler, RunHandler, Subscription, not_mine
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -67,15 +67,17 @@ class Account:
         """Number of subscriptions, handlers included."""
         return self.routes.subs.count
 
-    def subscribe(self, subject: bytes, handler: Handler, queue: bytes = b"") -> Subscription:
-        """Add a handler inside the server and return its subscription."""
-        sub = Subscription(self, subject, queue, handler=handler)
+    def subscribe(
+        self, subject: bytes, handler: Handler, queue: bytes = b"", run: RunHandler | None = None
+    ) -> Subscription:
+        """Add a handler inside the server and return its subscription; `run` may take many messages at once."""
+        sub = Subscription(self, subject, queue, handler=handler, run=run)
         self.insert(sub)
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
         """End a subscription, also for a message that is being delivered; harmless when it has ended."""
-        sub.handler = not_mine
+        sub.handler, sub.run = not_mine, None
         if self.routes.remove(sub):
             self._interest_changed(sub.subject)
 
@@ -96,6 +98,11 @@ class Account:
             if sub.handler(subject, reply, header, payload, origin) is not False:
                 takers += 1
         return takers
+
+    def run_taker(self, subject: bytes) -> RunHandler | None:
+        """Return what takes runs of messages on `subject`, if it is the only taker."""
+        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
+        return handlers[0].run if len(handlers) == 1 and not (clients or queues) else None
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""

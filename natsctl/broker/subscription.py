@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
+
+from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
+
+RunHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
+"""Called with a subject and PUB operations on it, all without headers, in order; it takes every one of them."""
 
 
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
@@ -21,7 +26,7 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
 class Subscription:
     """A subject pattern with its taker: `session` for clients, `handler` inside the server."""
 
-    __slots__ = ("account", "delivered", "handler", "max", "queue", "session", "sid", "sid_field", "subject")
+    __slots__ = ("account", "delivered", "handler", "max", "queue", "run", "session", "sid", "sid_field", "subject")
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class Subscription:
         queue: bytes = b"",
         *,
         handler: Handler = not_mine,
+        run: RunHandler | None = None,
         session: Session | None = None,
         sid: bytes = b"",
     ) -> None:
@@ -37,6 +43,7 @@ class Subscription:
         self.subject = subject
         self.queue = queue
         self.handler = handler
+        self.run = run
         self.session = session
         self.sid = sid
         self.sid_field = b" " + sid + b" "

@@ -24,8 +24,11 @@ from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from natsctl.broker.session import Session
     from natsctl.jetstream.stream import Stream
+    from natsctl.wire.ops import Op
 
 MAX_HEADER_BYTES: Final = 65535
 """Longest header block that is stored. Source: reference, error 10097."""
@@ -47,6 +50,7 @@ class Intake:
         "_account",
         "_ack",
         "_append",
+        "_append_run",
         "_direct",
         "_late",
         "_max_payload",
@@ -62,6 +66,7 @@ class Intake:
         self._stream = stream
         self._account = stream.account
         self._append = stream.store.append
+        self._append_run = stream.store.append_run
         self._now_ns = stream.engine.clock.now_ns
         self._waiting: list[Entry] = []
         self._late: list[tuple[int, bytes, bytes]] = []
@@ -82,9 +87,7 @@ class Intake:
         self._max_payload = config.max_msg_size if config.max_msg_size >= 0 else _UNLIMITED
         interest = config.retention is RetentionPolicy.INTEREST
         full = self._stream.usage.full
-        self._direct = not (
-            config.sealed or interest or full or (config.discard is DiscardPolicy.NEW and self._trim)
-        )
+        self._direct = not (config.sealed or interest or full or (config.discard is DiscardPolicy.NEW and self._trim))
 
     # Publishing
 
@@ -104,6 +107,21 @@ class Intake:
         self._waiting.append((seq, subject, reply))
         if self._trim:
             self._trim_to_limits(subject)
+
+    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Take messages without headers on one subject, in order; the broker's handler for runs."""
+        payloads = [message[4] for message in messages]
+        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload:
+            for _, _, reply, header, payload in messages:
+                self.publish(subject, reply, header, payload, None)
+            return
+        try:
+            first_seq = self._append_run(subject, payloads, self._now_ns())
+        except StoreError as fault:
+            for message in messages:
+                self._refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, subject, message[2]) for seq, message in enumerate(messages, first_seq)])
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         """Take a message whose header begins with an id: quickly, if the id is all that it holds."""
@@ -164,9 +182,7 @@ class Intake:
             return
         self._waiting.append((seq, b"", reply))
 
-    def _store(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, msg_id: bytes, rollup: bytes
-    ) -> None:
+    def _store(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, msg_id: bytes, rollup: bytes) -> None:
         stream = self._stream
         now_ns = self._now_ns()
         try:

@@ -106,8 +106,8 @@ class Stream:
         self.intake.configure()
         self.expiry.configure()
         self.direct_get.configure()
-        handler = self.intake.publish
-        self._captures = [self.account.subscribe(subject.encode(), handler) for subject in self.config.subjects]
+        one, run = self.intake.publish, self.intake.publish_run
+        self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
 
     def _release(self) -> None:
         captures, self._captures = self._captures, []

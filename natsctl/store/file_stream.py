@@ -8,6 +8,7 @@ dead is rewritten under the next generation, and the old file goes with the comm
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Literal
 from zlib import crc32
@@ -136,6 +137,34 @@ class FileStreamStore(StreamStore):
         `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
         """
         return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload)
+
+    def append_run(self, subject: bytes, payloads: Sequence[bytes], ts_ns: int) -> int:
+        """Buffer messages without headers on one subject and return the first one's sequence."""
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+        self.last_ts_ns = ts_ns = max(ts_ns, self.last_ts_ns)
+        first_seq = seq = self._index.last_seq + 1
+        parts = self._parts
+        if not parts:
+            self._begin_batch(seq)
+        file, subject_size, synced_seq = self._file, len(subject), self.synced_seq
+        salt, offset = file.head.salt, file.size
+        sizes, offsets = array("I"), array("I")
+        for payload in payloads:
+            body = b"".join((_pack_body(_MSG, 0, subject_size, seq, ts_ns, synced_seq), subject, payload))
+            length = len(body) + 12
+            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
+            parts.append(body)
+            sizes.append(length - frame.FRAME_OVER_SIZE)
+            offsets.append(offset)
+            offset += length
+            seq += 1
+        self._index.add_run(first_seq, subject, sizes, ts_ns, offsets)
+        file.size = offset
+        self._has_messages = True
+        if self._clean:
+            self._mark()
+        return first_seq
 
     def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""

@@ -6,6 +6,7 @@ Searches skip every segment that cannot hold a match; inside one they look at po
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
@@ -92,6 +93,26 @@ class StreamIndex:
         self.messages += 1
         self.bytes += size
         self.last_seq = seq
+
+    def add_run(self, first_seq: int, subject: bytes, sizes: array[int], ts_ns: int, offsets: array[int]) -> None:
+        """Enter messages on one subject with sequences from `first_seq` on, which must be above last_seq."""
+        segment, table, count = self.segments[-1], self.table, len(sizes)
+        if segment.seqs is not None or first_seq != segment.base + len(segment.sids):
+            for at in range(count):
+                self.add(first_seq + at, subject, sizes[at], ts_ns, offsets[at])
+            return
+        self.add(first_seq, subject, sizes[0], ts_ns, offsets[0])
+        sid, more = table.ids[subject], count - 1
+        segment.sids.extend(array("I", [sid]) * more)
+        segment.sizes.extend(sizes[1:])
+        segment.offsets.extend(offsets[1:])
+        if segment.dead is not None:
+            segment.dead.extend(bytes(more))
+        segment.live += more
+        table.count[sid] += more
+        self.messages += more
+        self.bytes += sum(sizes) - sizes[0]
+        self.last_seq = table.last[sid] = first_seq + more
 
     def locate(self, seq: int) -> Place | None:
         """Return where the live message `seq` is."""

@@ -59,6 +59,16 @@ class StreamStore(ABC):
         Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
         """
 
+    def append_run(self, subject: Blob, payloads: Sequence[Blob], ts_ns: int) -> int:
+        """Buffer messages without headers on one subject, all of one time, and return the first one's sequence.
+
+        There must be one. Raises as `append`, which it equals (nothing changed).
+        """
+        first_seq = self.append(subject, b"", payloads[0], ts_ns)
+        for payload in payloads[1:]:
+            self.append(subject, b"", payload, ts_ns)
+        return first_seq
+
     @abstractmethod
     def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob) -> None:
         """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""

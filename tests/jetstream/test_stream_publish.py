@@ -242,8 +242,6 @@ def test_headers_are_stored_as_they_came(jet: Jet) -> None:
 
 def test_a_server_without_room_refuses_until_there_is_room_again() -> None:
 
-
-
     jet = Jet(Machine(options=JetStreamOptions(max_memory=1000)))
     jet.stream(storage="memory")
     jet.wire.publish("s.a", b"x" * 1000)
@@ -286,3 +284,34 @@ def test_an_ack_can_be_stored_in_a_stream(jet: Jet) -> None:
     jet.wire.publish("s.a", b"x", "acks.1")
     message = jet.api("STREAM.MSG.GET.ACKS", {"last_by_subj": "acks.1"})["message"]
     assert message["data"] == "eyJzdHJlYW0iOiJTIiwic2VxIjoxfQ=="
+
+
+RUNS = (
+    b"".join(b"PUB s.a in.%d 1\r\n%d\r\n" % (n, n) for n in range(6)),
+    b"PUB s.a 1\r\nx\r\n" * 5 + b"PUB s.b in.1 1\r\ny\r\n" * 5,
+    b"PUB s.a in.1 1\r\nx\r\n" * 4
+    + b"HPUB s.a in.2 28 29\r\nNATS/1.0\r\nNats-Msg-Id: 7\r\n\r\nx\r\n" * 2
+    + b"PING\r\n",
+    b"PUB s.a in.1 40\r\n" + b"w" * 40 + b"\r\n" + b"PUB s.a in.2 1\r\nx\r\n" * 4,
+    b"PUB nobody in.1 1\r\nx\r\n" * 5,
+    b"PUB s.a _R_.1 1\r\nx\r\n" * 5 + b"PUB s.a in.1 1\r\nx\r\n" * 5,
+)
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"max_msg_size": 30}, {"max_msgs": 3}, {"retention": "interest"}, {"no_ack": True}]
+)
+@pytest.mark.parametrize("chunk", RUNS)
+def test_a_chunk_of_messages_is_answered_as_each_by_itself(chunk: bytes, config: dict[str, Any]) -> None:
+    def play(pieces: list[bytes]) -> tuple[list[Any], list[Any], Any]:
+        jet = Jet(Machine())
+        jet.stream(**config)
+        sid = jet.wire.subscribe("in.>")
+        for piece in pieces:
+            jet.wire.send(piece)
+        state = jet.api("STREAM.INFO.S")["state"]
+        return [(m.subject, m.payload) for m in jet.wire.take(sid)], jet.wire.errors, state
+
+    ends = [at + 2 for at in range(len(chunk)) if chunk[at : at + 2] == b"\r\n"]
+    lines = [chunk[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    assert play([chunk]) == play(lines)

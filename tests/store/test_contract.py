@@ -41,6 +41,31 @@ def test_listener_runs_before_callbacks_and_callbacks_in_order(lab, stream):
     assert order == [("listener", 1), ("first", None), ("second", None)]
 
 
+def test_a_run_equals_its_messages_one_by_one(lab, stream):
+    payloads = [b"", b"x", b"y" * 300, b"z"]
+    stream.append(b"b", b"", b"before", 7)
+    assert stream.append_run(b"a", payloads, 5) == 2
+    assert stream.append_run(b"a", [b"more"], 9) == 6
+    lab.pump(lab.store)
+    assert [(m.seq, m.ts_ns, m.subject, m.payload) for m in stream.read_from(2)] == [
+        *((2 + at, 7, b"a", payload) for at, payload in enumerate(payloads)),
+        (6, 9, b"a", b"more"),
+    ]
+    assert (stream.messages, stream.count_of(b"a"), stream.first_seq_of(b"a"), stream.last_seq_of(b"a")) == (6, 5, 2, 6)
+    alone = lab.store.create("$G/ALONE", b"{}", stream.storage)
+    for subject, payload in [(b"b", b"before"), *((b"a", payload) for payload in payloads), (b"a", b"more")]:
+        alone.append(subject, b"", payload, 7)
+    assert (alone.bytes, alone.count(Filters((b"a",)), 3)) == (stream.bytes, stream.count(Filters((b"a",)), 3))
+
+
+def test_a_run_after_a_gap_keeps_its_sequences(lab, stream):
+    stream.append_at(5, 1, b"a", b"", b"five")
+    stream.skip_to(8)
+    assert stream.append_run(b"a", [b"nine", b"ten"], 2) == 9
+    lab.pump(lab.store)
+    assert [(m.seq, m.payload) for m in stream.read_from(1)] == [(5, b"five"), (9, b"nine"), (10, b"ten")]
+
+
 def test_time_never_runs_backwards(lab, stream):
     stream.append(b"a", b"", b"", 100)
     stream.append(b"a", b"", b"", 50)
