@@ -16,6 +16,7 @@ from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import ConsumerName, Defaults, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:
     from natsctl.cli.context import Session
@@ -59,6 +60,7 @@ def add(
         return
     answer = create(session, stream, wanted)
     show_info(answer, json)
+    warn_unless_taken(wanted, answer, json)
 
 
 def create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
@@ -109,6 +111,7 @@ def edit(
         return
     answer = session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
     show_info(answer, json, done=f"Consumer {stream} > {name} was updated")
+    warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)
 
 
 @flagged(CONSUMER_ADD)
@@ -131,7 +134,9 @@ def copy(
     _name(wanted, destination, ephemeral)
     apply(wanted, CONSUMER_ADD, given)
     settle(wanted, given)
-    show_info(create(session, stream, wanted), json)
+    answer = create(session, stream, wanted)
+    show_info(answer, json)
+    warn_unless_taken(wanted, answer, json)
 
 
 def _live(session: Session, stream: str, name: str) -> Answer[Any]:

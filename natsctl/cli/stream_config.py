@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import EXIT_DRIFT, UsageError
+from natsctl.api.errors import EXIT_DRIFT, ApiFailure, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
@@ -15,10 +15,15 @@ from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Defaults, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream_flags import STREAM_ADD, STREAM_EDIT
+from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:
     from natsctl.cli.context import Session
     from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
+
+EXISTS_OTHERWISE = 10058
+SUBJECTS_TAKEN = 10065
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change; exit 10 if anything")]
 Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
@@ -42,8 +47,9 @@ def add(
     if validate or output_file:
         _write(wanted, output_file)
         return
-    answer = session.run(lambda manager: manager.stream_create(wanted))
+    answer = _create(session, wanted)
     show_info(answer, json, f"Stream {wanted['name']} was created")
+    warn_unless_taken(wanted, answer, json)
 
 
 @flagged(STREAM_EDIT)
@@ -76,6 +82,7 @@ def edit(
         return
     answer = session.run(lambda manager: manager.stream_update(wanted))
     show_info(answer, json, f"Stream {name} was updated")
+    warn_unless_taken(part_of(wanted, (one["path"] for one in document)), answer, json, emptied=True)
 
 
 @flagged(STREAM_ADD)
@@ -101,8 +108,35 @@ def copy(
         raise UsageError(
             f"{destination} cannot store the same subjects as {source}", hint="give --subjects for the copy"
         )
-    answer = session.run(lambda manager: manager.stream_create(wanted))
+    answer = _create(session, wanted)
     show_info(answer, json, f"Stream {destination} was created")
+    warn_unless_taken(wanted, answer, json)
+
+
+def _create(session: Session, wanted: Config) -> Answer[Any]:
+    """Create the stream. Raises ApiFailure, with what a person can do about it."""
+    try:
+        return session.run(lambda manager: manager.stream_create(wanted))
+    except ApiFailure as failure:
+        if failure.err_code == EXISTS_OTHERWISE:
+            failure.hint = failure.hint or f"natsctl stream edit {wanted['name']} changes a stream that exists"
+        elif failure.err_code == SUBJECTS_TAKEN:
+            failure.hint = failure.hint or _taken_by(session, wanted)
+        raise
+
+
+def _taken_by(session: Session, wanted: Config) -> str:
+    """Which streams store the subjects already, and where to look."""
+    subjects = wanted.get("subjects") or [wanted["name"]]
+
+    async def owners(manager: Manager) -> list[str]:
+        return [name for subject in subjects for name in await manager.stream_names(subject=subject)]
+
+    try:
+        found = dict.fromkeys(session.run(owners))
+    except NatsctlError:
+        found = {}
+    return f"stored already by {', '.join(found)}" if found else "natsctl stream ls shows which streams there are"
 
 
 def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:

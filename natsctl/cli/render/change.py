@@ -1,10 +1,14 @@
-"""What an edit changes, field by field, as data and as lines to read (`max_age: 1y0d0h0m0s → 2y0d0h0m0s`)."""
+"""What an edit changes, and what a server did not take, field by field: as data and as lines to read.
+
+A change reads `max_age: 1y0d0h0m0s → 2y0d0h0m0s`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.values import duration, safe
 
@@ -60,6 +64,57 @@ def _changes(prefix: str, old: Mapping[str, object], new: Mapping[str, object]) 
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
+
+
+def not_taken(asked: Mapping[str, object], got: Mapping[str, object], *, emptied: bool = False) -> list[Change]:
+    """Every field that was asked for and that the server's answer has otherwise; `new` is what the server has.
+
+    Empty and zero values ask for nothing but the server's default, unless `emptied`: then they ask for none.
+    """
+    return list(_not_taken("", asked, got, emptied))
+
+
+def _not_taken(prefix: str, asked: Mapping[str, object], got: Mapping[str, object], emptied: bool) -> Iterator[Change]:
+    for key, wanted in asked.items():
+        has = got.get(key)
+        path = f"{prefix}{key}"
+        if prefix == "metadata." and key.startswith(SERVER_OWNED):
+            continue
+        if isinstance(wanted, Mapping):
+            yield from _not_taken(f"{path}.", wanted, _mapping(has), emptied)
+        elif not wanted and wanted is not False and not emptied:
+            continue
+        elif isinstance(wanted, list) and isinstance(has, list) and len(wanted) == len(has):
+            for at, (one, other) in enumerate(zip(wanted, has, strict=True)):
+                yield from _not_taken(f"{path}.", {str(at): one}, {str(at): other}, emptied)
+        elif not _same(wanted, has):
+            yield Change(path, wanted, has)
+
+
+def _same(wanted: object, has: object) -> bool:
+    """Whether two values mean the same: absent and zero do, so do all ways to write no limit, and one moment."""
+    if (wanted or None) == (has or None):
+        return True
+    if isinstance(wanted, str) and isinstance(has, str):
+        try:
+            return parse_time(wanted) == parse_time(has)
+        except ValueError:
+            return False
+    return _unlimited(wanted) and _unlimited(has)
+
+
+def _unlimited(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value <= 0)
+
+
+def render_not_taken(found: Sequence[Change]) -> str:
+    """One line that warns of what the server did not take."""
+    fields = (
+        f"{safe(one.path)} {_value(one.path.rpartition('.')[2], one.old)}"
+        f" (it has {_value(one.path.rpartition('.')[2], one.new)})"
+        for one in found
+    )
+    return f"warning: the server did not take: {', '.join(fields)}"
 
 
 def render_change(change: Change) -> str:
