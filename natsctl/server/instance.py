@@ -170,6 +170,13 @@ class ServerInstance:
         assert shell is not None
         self._listener = await loop.create_server(lambda: ClientConnection(shell, context), sock=sock, backlog=BACKLOG)
 
+    def enter_lame_duck(self) -> None:
+        """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
+        if self._listener is not None and self._shell is not None:
+            self._listener.close()
+            self.broker.enter_lame_duck()
+            self._shell.turn()
+
     async def stop(self) -> None:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""
         listener, shell, store = self._listener, self._shell, self.store

@@ -28,6 +28,9 @@ from natsctl.server.version import PROTOCOL_VERSION, version_line
 STARTED: Final = 0
 NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
+LAME_DUCK_GRACE_S: Final = 10.0
+"""How long clients have to leave a server in lame duck mode; the reference's lame_duck_grace_period."""
+
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
 
@@ -71,6 +74,7 @@ class ServerProcess:
         self._server = ServerInstance(options, log)
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
+        self._lame_duck = False
 
     async def serve(self) -> int:
         """Serve until a signal and return the exit status."""
@@ -140,12 +144,27 @@ class ServerProcess:
             loop.add_signal_handler(number, self._stop_signal, number)
         loop.add_signal_handler(signal.SIGHUP, self._reload_signal)
         loop.add_signal_handler(signal.SIGUSR1, self._log.reopen)
-        loop.add_signal_handler(signal.SIGUSR2, self._stop_signal, signal.SIGUSR2)
+        loop.add_signal_handler(signal.SIGUSR2, self._lame_duck_signal)
 
     def _stop_signal(self, number: signal.Signals) -> None:
         assert self._stopping is not None
         if not self._stopping.is_set():
             self._log.info(f"Trapped {number.name}")
+            self._stop()
+
+    def _lame_duck_signal(self) -> None:
+        """Let clients go elsewhere by themselves, and stop when their time is over."""
+        if not self._lame_duck:
+            self._lame_duck = True
+            self._log.info("Trapped SIGUSR2")
+            self._log.info("Entering lame duck mode, stop accepting new clients")
+            self._server.enter_lame_duck()
+            asyncio.get_running_loop().call_later(LAME_DUCK_GRACE_S, self._stop)
+
+    def _stop(self) -> None:
+        """Begin the stop, once."""
+        assert self._stopping is not None
+        if not self._stopping.is_set():
             self._stopping.set()
             asyncio.get_running_loop().call_later(ECHO_S, self._release_signals)
 

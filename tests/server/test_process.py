@@ -148,6 +148,29 @@ def test_hup_does_not_end_the_server(tmp_path: Path, running: list[Running]) -> 
     assert server.end(signal.SIGTERM) == 0
 
 
+def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    port = server.port
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        client = sock.makefile("rwb")
+        client.write(b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
+        client.flush()
+        while client.readline() != b"PONG\r\n":
+            pass
+        os.kill(server.process.pid, signal.SIGUSR2)
+        line = client.readline()
+        while not line.startswith(b"INFO ") or b'"ldm":true' not in line:
+            assert line, "the connection ended before it was told"
+            line = client.readline()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port)).close()
+        client.write(b"PING\r\n")
+        client.flush()
+        assert client.readline() == b"PONG\r\n", "those who stay are served on"
+    assert server.end(signal.SIGTERM) == 0
+
+
 def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -> None:
     server = Running(tmp_path)
     running.append(server)
