@@ -1,8 +1,9 @@
 """natsctl's server beside the reference server, under the same load, in one run: `python -m bench.servers`.
 
-Each mode runs on both servers in turn, `--rounds` times; the figures are medians and the ratio is natsctl's over the reference's.
-natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and with `sync_interval: always`.
-The load generator is a Go program (bench/load); without Go, or without nats-server on PATH, the missing half is named and left out.
+Each mode runs on both servers in turn, `--rounds` times; the figures are medians and the ratio is natsctl's over the
+reference's. natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and with
+`sync_interval: always`. The load generator is a Go program (bench/load); without Go, or without nats-server on PATH, the
+missing half is named and left out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ GENERATOR = HERE / ".bin" / "load"
 
 
 class Mode(NamedTuple):
-    """One kind of load: the generator's mode, how many messages, and what to reach against which reference ("lazy" or "always")."""
+    """One kind of load: the generator's mode, how many messages, and what to reach against "lazy" or "always"."""
 
     name: str
     msgs: int
@@ -88,7 +89,9 @@ def report(mode: Mode, rates: dict[str, float]) -> None:
     for name in ("lazy", "always"):
         if name in rates:
             target = dict(mode.targets).get(name)
-            verdict = "" if target is None else f" (target {target:g}: {'met' if own / rates[name] >= target else 'MISSED'})"
+            verdict = (
+                "" if target is None else f" (target {target:g}: {'met' if own / rates[name] >= target else 'MISSED'})"
+            )
             cells.append(f"reference {name} {rates[name]:>10,.0f}/s  ratio {own / rates[name]:.2f}{verdict}")
     print("   ".join(cells), flush=True)
 
@@ -108,11 +111,16 @@ def measure_commands(url: str) -> None:
     """Print the CPU cost of starting a command: help, and one request against a running server."""
     at = ["-s", url]
     natsctl = str(Path(sys.executable).with_name("natsctl"))
-    subprocess.run([natsctl, *at, "str", "add", "START", "--subjects", "START.>", "--defaults"], check=True, capture_output=True)
+    subprocess.run(
+        [natsctl, *at, "str", "add", "START", "--subjects", "START.>", "--defaults"], check=True, capture_output=True
+    )
     for arguments, target in ((["--help"], 0.15), ([*at, "str", "info", "START", "-j"], 0.35)):
         spent = command_cpu_s(arguments)
         shown = " ".join(word for word in arguments if word not in at)
-        print(f"natsctl {shown:22} {spent:.3f} s CPU (target {target}: {'met' if spent <= target else 'MISSED'})", flush=True)
+        print(
+            f"natsctl {shown:22} {spent:.3f} s CPU (target {target}: {'met' if spent <= target else 'MISSED'})",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -61,16 +61,12 @@ class DirectGet:
             self._stream.account.unsubscribe(subscription)
         self._subscriptions = []
 
-    def _on_subject(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> None:
+    def _on_subject(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Serve `DIRECT.GET.<stream>.<subject>`: the last message of that subject."""
         wanted = subject[len(self._prefix) + 1 :].decode("utf-8", "replace")
         self._serve(reply, header, payload or b"{}", wanted)
 
-    def _on_request(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> None:
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Serve `DIRECT.GET.<stream>`, whose body says what is wanted."""
         if not payload:
             self._send(reply, EMPTY_REQUEST)

@@ -195,4 +195,3 @@ HANDLERS: Final[dict[str, EndpointFunction]] = {
     "STREAM.NAMES": names,
     "STREAM.LIST": list_streams,
 }
-

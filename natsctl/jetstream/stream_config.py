@@ -208,4 +208,3 @@ def check_update(old: StreamConfig, new: StreamConfig) -> ApiError | None:
         if refused:
             return invalid(text)
     return None
-

@@ -1,7 +1,7 @@
 """Every command line of the specification's CLI part, in document order, without a terminal.
 
-`nats` is read as `natsctl`; stream templates are left out. What a line shows in the document is checked by meaning, since labels
-follow today's `nats` tool. Waits of minutes are shortened.
+`nats` is read as `natsctl`; stream templates are left out. What a line shows in the document is checked by meaning,
+since labels follow today's `nats` tool. Waits of minutes are shortened.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ def test_consumers_as_the_document_shows(nats: Shell) -> None:
     nats(ADD)
     assert "No Consumers defined" in nats("nats con ls ORDERS")
     nats("nats con add --sample 100", exit_code=2)
-    nats("nats con add ORDERS NEW --filter ORDERS.received --ack explicit --pull --deliver all --max-deliver=-1 --sample 100")
+    nats(
+        "nats con add ORDERS NEW --filter ORDERS.received --ack explicit --pull --deliver all --max-deliver=-1"
+        " --sample 100"
+    )
     nats(
         "nats con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all --sample 100"
         " --max-deliver 20"
@@ -162,7 +165,10 @@ def test_deduplication_as_the_document_shows(nats: Shell) -> None:
 @pytest.mark.both
 def test_acknowledgement_as_the_document_shows(nats: Shell) -> None:
     nats(ADD)
-    nats("nats con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all --sample 100 --wait 1s")
+    nats(
+        "nats con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all --sample 100"
+        " --wait 1s"
+    )
     nats('nats pub ORDERS.processed "order 4"')
     assert "order 4" in nats("nats con next ORDERS DISPATCH")
     info = nats.json("nats con info ORDERS DISPATCH")

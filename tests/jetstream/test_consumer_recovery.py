@@ -178,9 +178,7 @@ def test_a_journal_that_was_rewritten_says_the_same(jet: Jet) -> None:
     assert after.counts("B") == now[1]
 
 
-def test_a_long_life_does_not_grow_the_journal_without_bound(
-    jet: Jet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_life_does_not_grow_the_journal_without_bound(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.jetstream.consumer_set.REWRITE_BYTES", 4096)
     jet.consumer(max_ack_pending=-1)
     stream = jet.machine.engine.accounts["$G"].streams["S"]

@@ -424,8 +424,6 @@ def sampling(t: Talk) -> None:
     t.event(heard)
 
 
-
-
 @scenario
 def rare_acks(t: Talk) -> None:
     naked = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>")

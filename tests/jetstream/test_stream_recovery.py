@@ -104,11 +104,10 @@ def test_the_last_id_survives(jet: Jet) -> None:
     assert again.wire.request("s.a", b"x", header)["seq"] == 2
 
 
-def test_a_stream_that_never_saw_an_id_reads_no_messages_at_recovery(
-    jet: Jet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_that_never_saw_an_id_reads_no_messages_at_recovery(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     jet.stream()
     publish(jet)
+
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("messages were read")
 
