@@ -1,9 +1,9 @@
 """natsctl's server beside the reference server, under the same load, in one run: `python -m bench.servers`.
 
 Each mode runs on both servers in turn, `--rounds` times; the figures are medians and the ratio is natsctl's over the
-reference's. natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and with
-`sync_interval: always`. The load generator is a Go program (bench/load); without Go, or without nats-server on PATH, the
-missing half is named and left out.
+reference's. natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and
+with `sync_interval: always`. The load generator is a Go program (bench/load); without Go, or without nats-server on
+PATH, the missing half is named and left out.
 """
 
 from __future__ import annotations
