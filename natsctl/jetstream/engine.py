@@ -8,7 +8,7 @@ within a budget. Deadlines are in one heap; the shell asks for the earliest and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from natsctl.api.stream import StorageType
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.dispatcher import refuse_system_account
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timers import Timers
@@ -51,6 +52,10 @@ class Runnable(Protocol):
         """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
 
 
+def ignore_notice(text: str) -> None:
+    """Tell nobody."""
+
+
 @dataclass(slots=True, kw_only=True)
 class JetStreamOptions:
     """Limits of the whole server, bytes; 0 or less: none."""
@@ -68,15 +73,25 @@ class Engine:
     """The state of one server's JetStream."""
 
     def __init__(
-        self, store: Store, broker: Broker, clock: Clock, rng: Rng, options: JetStreamOptions | None = None
+        self,
+        store: Store,
+        broker: Broker,
+        clock: Clock,
+        rng: Rng,
+        options: JetStreamOptions | None = None,
+        notice: Callable[[str], None] = ignore_notice,
     ) -> None:
-        """Bind to a store that is open and a broker; streams are taken over by `recover`."""
+        """Bind to a store that is open and a broker; streams are taken over by `recover`.
+
+        `notice` is told in a sentence what an operator should know.
+        """
         self.store = store
         self.broker = broker
         self.clock = clock
         self.rng = rng
         self.options = options or JetStreamOptions()
         self.timers = Timers()
+        self.clock_watch = ClockWatch(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
         self._ready: dict[Runnable, None] = {}
         self.usage = {

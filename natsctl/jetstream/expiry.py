@@ -70,6 +70,9 @@ class Expiry:
         stream, store = self._stream, self._stream.store
         if not store.messages or not store.healthy:
             return
+        if held_until_ns := stream.engine.clock_watch.held_until_ns():
+            self._alarm.no_later_than(held_until_ns)
+            return
         first_kept = self._first_kept()
         if first_kept - store.first_seq > ONE_BY_ONE or not stream.consumers:
             stream.purge(below_seq=first_kept)

@@ -130,7 +130,7 @@ class ServerInstance:
             max_memory=self.options.max_memory or default_max_memory(),
             max_storage=self.options.max_storage or default_max_storage(path),
         )
-        engine = Engine(self.store, broker, clock, rng, limits)
+        engine = Engine(self.store, broker, clock, rng, limits, self.log.warn)
         engine.recover()
         return engine
 

@@ -161,3 +161,37 @@ def test_first_seq_sets_where_a_stream_begins(jet: Jet) -> None:
     info = jet.stream(first_seq=10)
     assert (info["state"]["first_seq"], info["state"]["last_seq"]) == (10, 9)
     assert publish(jet)["seq"] == 10
+
+
+HOUR = 3600 * SECOND
+
+
+def test_a_clock_that_jumps_ahead_expires_nothing_before_it_could_be_put_right(jet: Jet) -> None:
+    jet.stream(max_age=HOUR)
+    jet.publish("1", "2")
+    clock = jet.machine.clock
+    clock.set_wall(clock.now_ns() + 10 * 365 * 24 * HOUR)
+    jet.machine.advance(HOUR + 30 * SECOND)
+    assert state(jet)["messages"] == 2
+    clock.set_wall(clock.now_ns() - 10 * 365 * 24 * HOUR)
+    jet.publish("3")
+    jet.machine.advance(3 * 60 * SECOND)
+    assert state(jet)["messages"] == 1
+
+
+def test_a_clock_that_stays_ahead_expires_after_a_minute(jet: Jet) -> None:
+    jet.stream(max_age=HOUR)
+    jet.publish("1", "2")
+    jet.machine.clock.set_wall(jet.machine.clock.now_ns() + HOUR)
+    jet.machine.advance(HOUR + 90 * SECOND)
+    assert state(jet)["messages"] == 0
+
+
+def test_a_clock_that_is_put_back_loses_no_message_and_no_order(jet: Jet) -> None:
+    jet.stream(max_age=HOUR)
+    jet.publish("1")
+    jet.machine.clock.set_wall(jet.machine.clock.now_ns() - 24 * HOUR)
+    jet.publish("2")
+    found = state(jet)
+    assert (found["messages"], found["last_seq"]) == (2, 2)
+    assert found["last_ts"] >= found["first_ts"]
