@@ -36,6 +36,8 @@ def text_of(failure: BaseException) -> str:
 
     if isinstance(failure, NatsctlError):
         return str(failure)
+    if isinstance(failure, OSError) and failure.strerror:
+        return f"{failure.filename}: {failure.strerror}" if failure.filename else failure.strerror
     return f"unexpected {type(failure).__name__}: {failure}".rstrip(": ")
 
 

@@ -41,7 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
     # Nothing that is imported becomes garbage; collection starts again when the command starts its work.
     gc.disable()
+    _open_missing()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _open_missing() -> None:
+    """Put the null device where the caller closed stdin, stdout or stderr, before a socket gets the free number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest free number is this one, as those below are open by now.
+            setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115, PTH123
 
 
 def run(words: list[str]) -> int:

@@ -22,6 +22,17 @@ STDIN = "-"
 FILE_MARK = "@"
 
 
+def check_target(subject: str) -> None:
+    """Raise UsageError for a subject with wildcards: nobody would get the message.
+
+    Subjects of the system are left alone, as some requests carry a filter in theirs.
+    """
+    if not subject.startswith("$") and not {"*", ">"}.isdisjoint(subject.split(".")):
+        raise UsageError(
+            f"{subject!r} has wildcards: a message goes to one subject", hint="wildcards are for natsctl sub"
+        )
+
+
 def read_body(words: str | None, force_stdin: bool = False) -> bytes:
     """The body that the command line means: text, `@file`, `-` for stdin.
 

@@ -12,7 +12,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer_messages import wait_seconds
-from natsctl.cli.messages import read_body, read_headers
+from natsctl.cli.messages import check_target, read_body, read_headers
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -80,6 +80,7 @@ def publish(
     json: Json = False,
 ) -> None:
     """Publish a message, or many."""
+    check_target(subject)
     if jetstream and reply:
         raise UsageError("--jetstream and --reply exclude each other: the stream's ack is the answer")
     outgoing = Outgoing(

@@ -155,7 +155,7 @@ class EventShower:
 
     def banner(self, subjects: tuple[str, ...]) -> None:
         """Say on stderr what is listened on."""
-        for subject in subjects:
+        for subject in () if self.json else subjects:
             kind = "Metrics" if ".METRIC." in subject else "Advisories"
             output.note(f"Listening for {kind} on {safe(subject)}")
 

@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import Unreachable
 from natsctl.cli import output
 from natsctl.cli.consumer_messages import wait_seconds
-from natsctl.cli.messages import read_body, read_headers, received, show_body
+from natsctl.cli.messages import check_target, read_body, read_headers, received, show_body
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import message_document, render_rtt
 from natsctl.cli.render.values import safe
@@ -48,6 +48,7 @@ def request(
     wait: Annotated[bool, typer.Option("--wait", "-w", hidden=True)] = False,
 ) -> None:
     """Send a request and show its answer; nobody answering is a failure."""
+    check_target(subject)
     payload = read_body(body, force_stdin)
     headers = read_headers(header)
     gap_s = wait_seconds(reply_timeout) or REPLY_GAP_S

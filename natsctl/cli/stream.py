@@ -55,7 +55,8 @@ def ls(
 
         show_table(render_streams([one.value for one in kept], time.time_ns()))
     else:
-        output.emit("No Streams defined" + (", pass -a to include system streams" if answers else ""))
+        none = f"No Streams store {safe(subject)}" if subject else "No Streams defined"
+        output.emit(none + (", pass -a to include system streams" if answers else ""))
     absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
     if absent:
         output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
@@ -142,7 +143,9 @@ def purge(
         show_info(session.run(lambda manager: manager.stream_info(name)), json)
 
 
-Sequence = Annotated[int | None, typer.Argument(metavar="SEQ", help="the message's sequence", show_default=False)]
+Sequence = Annotated[
+    int | None, typer.Argument(metavar="SEQ", help="the message's sequence", min=1, show_default=False)
+]
 
 
 @app.command("rmm")

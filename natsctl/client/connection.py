@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.subjects import is_valid_subject
 from natsctl.client.message import Message, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.subscription import Subscription
@@ -206,6 +207,8 @@ class Connection:
     async def subscribe(self, subject: str, *, queue: str = "", limit: int = 0) -> Subscription:
         """A running subscription, ended by itself after `limit` messages if that is above 0."""
         self._check(subject)
+        if not is_valid_subject(subject):
+            raise UsageError(f"invalid subject {subject!r}: it has an empty token, or > before its end")
         subscription = Subscription(subject, limit, self._subscriptions.discard)
         self._subscriptions.add(subscription)
         try:

@@ -26,9 +26,9 @@ def stored(natsctl: Run) -> Run:
 
 
 class Background:
-    """A command in a process of its own, known to be listening."""
+    """A command in a process of its own; `ready` ones are known to be listening."""
 
-    def __init__(self, url: str, *words: str) -> None:
+    def __init__(self, url: str, *words: str, ready: bool = True) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "natsctl", *words],
             env={**os.environ, "NATS_URL": url},
@@ -38,7 +38,7 @@ class Background:
             text=True,
         )
         assert self.process.stderr is not None
-        assert " on " in self.process.stderr.readline()
+        assert not ready or " on " in self.process.stderr.readline()
 
     def end(self) -> tuple[int, str]:
         """The exit status and stdout once it has ended."""
@@ -50,8 +50,8 @@ class Background:
 def background(shared_server: ServerProcess) -> Iterator[Callable[..., Background]]:
     started: list[Background] = []
 
-    def start(*words: str) -> Background:
-        started.append(Background(shared_server.url, *words))
+    def start(*words: str, ready: bool = True) -> Background:
+        started.append(Background(shared_server.url, *words, ready=ready))
         return started[-1]
 
     yield start
@@ -226,9 +226,10 @@ def test_events_tell_what_happens(natsctl: Run, background: Callable[..., Backgr
 
 def test_consumer_events_as_json_are_what_the_server_sent(stored: Run, background: Callable[..., Background]) -> None:
     stored("con", "add", "S", "C", "--pull", "--sample", "100")
-    listener = background("con", "events", "S", "C", "--json", "--count", "1")
-    stored("pub", "s.a", "x", "-q")
-    stored("con", "next", "S", "C")
+    listener = background("con", "events", "S", "C", "--json", "--count", "1", "--wait", "20s", ready=False)
+    while listener.process.poll() is None:
+        stored("pub", "s.a", "x", "-q")
+        stored("con", "next", "S", "C")
     code, out = listener.end()
     event = json.loads(out)
     assert code == 0

@@ -219,10 +219,11 @@ def test_ephemeral_replay_and_samples_as_the_document_shows(nats: Shell) -> None
     replayed = nats("nats sub -t out.original --count 2")
     assert "order 2" in replayed
     assert time.monotonic() - began >= 1
-    events = listening(nats.start("nats con events ORDERS NEW --json --count 1"))
-    time.sleep(0.5)
-    nats('nats pub ORDERS.received "order 6"')
-    nats("nats con next ORDERS NEW")
+    events = nats.start("nats con events ORDERS NEW --json --count 1 --wait 30s")
+    while events.poll() is None:
+        # With --json it does not say when it listens: a sample may be too early for it.
+        nats('nats pub ORDERS.received "order 6"')
+        nats("nats con next ORDERS NEW")
     sample = json.loads(events.communicate(timeout=30)[0])
     assert (sample["stream"], sample["consumer"], sample["deliveries"]) == ("ORDERS", "NEW", 1)
 
