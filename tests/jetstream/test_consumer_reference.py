@@ -1,4 +1,10 @@
-"""The same consumer scenarios on natsctl's engine in memory and on the reference server over TCP."""
+"""The same consumer scenarios on natsctl's engine in memory and on the reference server over TCP.
+
+The reference works on after it has answered, and late on a busy machine. So the engine goes first, and the reference is
+waited for until it has told as much: as many messages as each `take` gave, and the state that each `CONSUMER.INFO`
+said. What does not come within `PATIENCE_S`, and what comes beyond, is a difference. Times in scenarios leave room for a slow
+machine between their steps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -18,17 +24,26 @@ from natsctl.testing.jet import SECOND, Jet
 from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.testing.process import ServerProcess
 from natsctl.wire import ops
+from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_parser import ServerParser
 
 QUIET_S = 0.03
-"""How long the reference must be silent before it is taken to be at rest."""
+"""How long the reference must be silent at least before it is taken to be at rest."""
+
+SLOWNESS = 4
+"""How many times as long as its last PONG took it must be silent."""
+
+PATIENCE_S = 5.0
+"""How long to wait for what the engine told and the reference has not told yet."""
 
 
 class LiveWire(Wire):
     """A client of a real server with the words of a `Wire`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, expected: Iterable[int]) -> None:
+        """Connect; `expected` says how many messages each `take` gave on the engine."""
         parts = urlsplit(url)
+        self._expected = iter(expected)
         self._socket = socket.create_connection((parts.hostname, parts.port))
         self._live_parser = ServerParser()
         self._inbox = []
@@ -44,22 +59,44 @@ class LiveWire(Wire):
 
     def read_until_quiet(self) -> None:
         """Read until nothing came for a while after the PONG."""
-        ponged, deadline = False, time.monotonic() + 5
-        while time.monotonic() < deadline:
-            if not select.select([self._socket], [], [], QUIET_S if ponged else 1)[0]:
-                return
-            for op in self._live_parser.feed(self._socket.recv(1 << 20)):
-                if op[0] == ops.MSG:
-                    self._inbox.append(Message(*op[1:]))
-                ponged = ponged or op[0] == ops.PONG
+        began = time.monotonic()
+        while b"PONG" not in self._read(PATIENCE_S):
+            assert time.monotonic() < began + PATIENCE_S, "no PONG"
+        quiet_s = max(QUIET_S, SLOWNESS * (time.monotonic() - began))
+        while self._read(quiet_s):
+            assert time.monotonic() < began + PATIENCE_S + quiet_s, "the server never rests"
+
+    def _read(self, within_s: float) -> set[bytes]:
+        """Read what comes within a time; return the kinds of what came."""
+        if not select.select([self._socket], [], [], within_s)[0]:
+            return set()
+        got = {b"bytes"}
+        for op in self._live_parser.feed(self._socket.recv(1 << 20)):
+            if op[0] == ops.MSG:
+                self._inbox.append(Message(*op[1:]))
+            elif op[0] == ops.PONG:
+                got.add(b"PONG")
+        return got
+
+    def take(self, sid: bytes | None = None) -> list[Message]:
+        """Return what arrived, once there is as much as the engine gave at this place."""
+        self._wait_for(next(self._expected, 0), sid)
+        return super().take(sid)
+
+    def _wait_for(self, number: int, sid: bytes | None) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(sid in (None, m.sid) for m in self._inbox) < number and (left := deadline - time.monotonic()) > 0:
+            self._read(left)
 
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
         """Send a request and return the JSON of its answer."""
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        sid = self.subscribe(f"_INBOX.{self._run}.{self._sids + 1}")
-        self.publish(subject, payload, f"_INBOX.{self._run}.{self._sids}", header)
-        self.unsubscribe(sid)
-        (answer,) = self.take(sid)
+        self._sids += 1
+        sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self._run, self._sids)
+        listen = encode_sub(inbox, b"", sid) + encode_unsub(sid, 1)
+        self.send(listen + encode_pub(subject.encode(), inbox, header, payload))
+        self._wait_for(1, sid)
+        (answer,) = super().take(sid)
         return answer.json()
 
     def close(self) -> None:
@@ -70,8 +107,8 @@ class LiveWire(Wire):
 class Live:
     """A real server with the words of a `Machine` that Jet needs."""
 
-    def __init__(self, url: str) -> None:
-        self._wire = LiveWire(url)
+    def __init__(self, url: str, expected: Iterable[int]) -> None:
+        self._wire = LiveWire(url, expected)
         self.rng = random.Random()
 
     def connect(self) -> LiveWire:
@@ -84,11 +121,27 @@ class Live:
         self._wire.send(b"")
 
 
+def counted(wire: Wire) -> list[int]:
+    """Return a list that grows by how many messages each `take` of the wire gives."""
+    numbers: list[int] = []
+    take = wire.take
+
+    def counting(sid: bytes | None = None) -> list[Message]:
+        messages = take(sid)
+        numbers.append(len(messages))
+        return messages
+
+    wire.take = counting
+    return numbers
+
+
 class Talk:
     """A Jet that notes what it was answered, without what differs from run to run."""
 
-    def __init__(self, jet: Jet) -> None:
+    def __init__(self, jet: Jet, expected: Sequence[Any] = ()) -> None:
+        """`expected` are the notes of the one that told before."""
         self.jet = jet
+        self.expected = expected
         self.notes: list[Any] = []
         self.names: dict[str, str] = {}
 
@@ -105,8 +158,18 @@ class Talk:
     def ask(self, verb: str, body: object = b"") -> Any:
         """Ask the API and note the answer."""
         answer = self.jet.api(verb, body)
+        deadline = time.monotonic() + PATIENCE_S
+        while verb.startswith("CONSUMER.INFO.") and self._differs((verb, scrub(answer))):
+            if time.monotonic() > deadline:
+                break
+            answer = self.jet.api(verb, body)
         self.notes.append((verb, scrub(answer)))
         return answer
+
+    def _differs(self, note: Any) -> bool:
+        """Whether the one that told before told something else at this place."""
+        place = len(self.notes)
+        return place < len(self.expected) and self.expected[place] != note
 
     def pull(self, body: object = b"", name: str = "C") -> list[Message]:
         """Pull and note what came."""
@@ -294,16 +357,16 @@ def ack_all(t: Talk) -> None:
 @scenario
 def redelivery_and_giving_up(t: Talk) -> None:
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.>")
-    t.create(ack_wait=SECOND // 2, max_deliver=2)
+    t.create(ack_wait=SECOND, max_deliver=2)
     t.jet.publish("1", "2", "3")
     _, two, three = t.pull(b"3")
     t.jet.ack(three, b"-NAK")
     t.jet.ack(two, b"+TERM because")
-    t.jet.advance(0.7)
+    t.jet.advance(1.2)
     t.ask("CONSUMER.INFO.S.C")
     t.pull({"batch": 5, "no_wait": True})
     t.ask("CONSUMER.INFO.S.C")
-    t.jet.advance(0.7)
+    t.jet.advance(1.2)
     t.pull({"batch": 5, "no_wait": True})
     t.event(heard)
 
@@ -387,11 +450,11 @@ def limits_of_requests(t: Talk) -> None:
     t.pull({"batch": 1, "max_bytes": 2048})
     t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 600_000_000})
     sid = t.jet.listen("in.w")
-    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":500000000}', "in.w")
+    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":1000000000}', "in.w")
     t.pull({"batch": 1, "expires": SECOND})
     t.ask("CONSUMER.INFO.S.C")
     t.jet.publish("1")
-    t.jet.advance(0.8)
+    t.jet.advance(1.2)
     t.note(t.jet.heard(sid))
     t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.w")
     t.ask("CONSUMER.DELETE.S.C")
@@ -432,13 +495,13 @@ def rare_acks(t: Talk) -> None:
     one, two, three = t.pull(b"3")
     t.note(t.jet.double_ack(one._replace(reply=b"$JS.ACK.S.C.1.77.77.1.0")))
     t.note(t.jet.double_ack(one, b"what"))
-    t.jet.ack(one, b'-NAK {"delay": 900000000}')
-    t.jet.ack(two, b"-NAK 100ms")
+    t.jet.ack(one, b'-NAK {"delay": 2000000000}')
+    t.jet.ack(two, b"-NAK 800ms")
     t.jet.ack(three, b"-NAK soon")
     t.pull({"batch": 5, "no_wait": True})
-    t.jet.advance(0.2)
+    t.jet.advance(1)
     t.pull({"batch": 5, "no_wait": True})
-    t.jet.advance(0.8)
+    t.jet.advance(1.2)
     (again,) = t.pull({"batch": 5, "no_wait": True})
     t.jet.ack(again, b"-NAK")
     t.ask("CONSUMER.INFO.S.C")
@@ -460,7 +523,7 @@ def ack_none_answers_acks(t: Talk) -> None:
 def several_requests_wait(t: Talk) -> None:
     t.create(max_ack_pending=4)
     sids = []
-    bodies = (b"2", b'{"batch":3,"expires":700000000}', b'{"batch":2,"no_wait":true,"expires":700000000}')
+    bodies = (b"2", b'{"batch":3,"expires":2000000000}', b'{"batch":2,"no_wait":true,"expires":2000000000}')
     for index, body in enumerate(bodies):
         sids.append(t.jet.listen(f"in.{index}"))
         t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, f"in.{index}")
@@ -472,7 +535,7 @@ def several_requests_wait(t: Talk) -> None:
     t.jet.publish("5")
     t.ask("CONSUMER.INFO.S.C")
     t.pull({"batch": 2, "no_wait": True})
-    t.jet.advance(1)
+    t.jet.advance(2.2)
     for sid in sids:
         t.note(t.jet.heard(sid))
     t.ask("CONSUMER.INFO.S.C")
@@ -518,19 +581,23 @@ def last_per_subject_with_replacement(t: Talk) -> None:
     t.ask("CONSUMER.INFO.S.C")
 
 
+def told(run: Scenario, talk: Talk) -> list[Any]:
+    """Run a scenario and return its notes."""
+    try:
+        talk.jet.stream()
+        run(talk)
+    finally:
+        talk.jet.wire.close()
+    return talk.notes
+
+
 @pytest.mark.reference
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-    talks = []
-    for machine in (Machine(), Live(server.url)):
-        talk = Talk(Jet(cast(Machine, machine)))
-        try:
-            talk.jet.stream()
-            run(talk)
-        finally:
-            talk.jet.wire.close()
-        talks.append(talk.notes)
-    ours, theirs = talks
+    jet = Jet(Machine())
+    numbers = counted(jet.wire)
+    ours = told(run, Talk(jet))
+    theirs = told(run, Talk(Jet(cast(Machine, Live(server.url, numbers))), ours))
     different = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if mine != other]
     assert not different, "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)
     assert len(ours) == len(theirs)
