@@ -2,8 +2,8 @@
 
 The reference works on after it has answered, and late on a busy machine. So the engine goes first, and the reference is
 waited for until it has told as much: as many messages as each `take` gave, and the state that each `CONSUMER.INFO`
-said. What does not come within `PATIENCE_S`, and what comes beyond, is a difference. Times in scenarios leave room for a slow
-machine between their steps.
+said. What does not come within `PATIENCE_S`, and what comes beyond, is a difference. Times in scenarios leave room for
+a slow machine between their steps.
 """
 
 from __future__ import annotations
