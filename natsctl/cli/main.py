@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Nothing that is imported becomes garbage; collection starts again when the command starts its work.
     gc.disable()
     _open_missing()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Boxes, arrows and names must not fail where the output is not UTF-8; stderr is that way already.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -73,10 +77,14 @@ def run(words: list[str]) -> int:
 
 def _failed(failure: Exception, words: Sequence[str]) -> int:
     """The exit code of a failure, told on stderr; what is no NatsctlError shows its traceback under --trace."""
-    from natsctl.api.errors import NatsctlError
+    from natsctl.api.errors import NatsctlError, UsageError
     from natsctl.cli.errors import exit_code_of, render_error
     from natsctl.cli.globals import wants_json
 
+    if isinstance(failure, UnicodeEncodeError):
+        # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.
+        near = failure.object[max(0, failure.start - 20) : failure.end + 20]
+        failure = UsageError(f"not UTF-8 text: {near.encode('utf-8', 'backslashreplace').decode()}")
     if "--trace" in words and not isinstance(failure, NatsctlError):
         import traceback
 

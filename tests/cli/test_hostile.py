@@ -1,0 +1,241 @@
+"""Commands where nothing is as it should be: no standard streams, pipes that never end, odd widths, odd bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+Natsctl = [sys.executable, "-m", "natsctl"]
+WITHIN_S = 20
+
+
+@pytest.fixture
+def stored(natsctl: Run) -> Run:
+    assert natsctl("str", "add", "S", "--subjects", "s.>").code == 0
+    assert natsctl("con", "add", "S", "C", "--pull").code == 0
+    assert natsctl("pub", "s.a", "hello", "-q").code == 0
+    return natsctl
+
+
+@pytest.mark.parametrize(
+    ("closed", "code"),
+    [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)],
+)
+@pytest.mark.parametrize("words", ["pub s.b", "str info S", "str info S -j", "con next S C", "sub s.b --wait 1ms"])
+def test_a_closed_standard_stream_is_no_failure(
+    stored: Run, shared_server: ServerProcess, closed: str, code: int, words: str
+) -> None:
+    line = f"exec {sys.executable} -m natsctl -s {shared_server.url} {words} {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=WITHIN_S)
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    assert done.returncode == (7 if words.startswith("sub") else code), done.stderr
+
+
+def test_an_answer_that_can_not_be_written_is_a_failure(stored: Run, shared_server: ServerProcess) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*Natsctl, "-s", shared_server.url, "str", "info", "S", "-j"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=WITHIN_S,
+        )
+    assert done.returncode == 1
+    assert "unexpected" not in json.loads(done.stderr)["error"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("str add", 2),
+        ("str add NEW --subjects new", 0),
+        ("str info", 2),
+        ("str edit S --max-msgs 9", 0),
+        ("str purge S", 0),
+        ("str rm S", 2),
+        ("str rmm S", 2),
+        ("str get S", 2),
+        ("con add", 2),
+        ("con add S NEW", 0),
+        ("con next S", 2),
+        ("con next S C", 0),
+        ("con rm S C", 2),
+        ("pub s.b body", 0),
+        ("req s.b body", 0),
+        ("account info", 0),
+    ],
+)
+def test_a_pipe_that_never_ends_is_neither_read_nor_asked(
+    stored: Run, shared_server: ServerProcess, words: str, code: int
+) -> None:
+    command = [*Natsctl, "-s", shared_server.url, *words.split()]
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(command, stdin=reader, capture_output=True, text=True, timeout=WITHIN_S)
+    finally:
+        os.close(writer)
+        os.close(reader)
+    assert done.returncode == code, done.stderr
+    assert "? " not in done.stdout
+
+
+def test_stdin_stays_for_the_next_command(stored: Run, shared_server: ServerProcess) -> None:
+    command = f"{sys.executable} -m natsctl -s {shared_server.url}"
+    lines = f'while read -r body; do {command} pub s.b "$body" -q; {command} account info >/dev/null; done'
+    done = subprocess.run(["sh", "-c", lines], input="one\ntwo\nthree\n", text=True, timeout=60, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert stored("str", "info", "S", "-j").json["state"]["messages"] == 4
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 200])
+def test_three_hundred_subjects_fit_every_width(stored: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    stored("pub", "s.{{Count}}." + "long" * 10, "x", "--count", "300", "--templates", "-q")
+    subjects = ",".join(f"t{number}.>" for number in range(300))
+    assert stored("str", "add", "WIDE", "--subjects", subjects, "--description", "d" * 300).code == 0
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in (
+        ("str", "info", "S"),
+        ("str", "info", "WIDE"),
+        ("str", "ls"),
+        ("con", "info", "S", "C"),
+        ("con", "ls", "S"),
+    ):
+        done = stored(*words)
+        assert done.code == 0
+        if width >= 60:
+            assert max(map(len, done.out.splitlines())) <= width, words
+    monkeypatch.delenv("COLUMNS")
+    assert "t0.>, t1.>" in stored("str", "info", "WIDE").out
+
+
+BODIES = (
+    b"",
+    b"\0",
+    b"\x1b[2J\x07",
+    bytes(range(256)),
+    b"\xff\xfe",
+    "✓ é 漢字 \u202e".encode(),
+    b"{{Count}}",
+    b"x" * 900_000,
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:12]))
+def test_every_body_comes_back_byte_for_byte(
+    stored: Run, shared_server: ServerProcess, tmp_path: Path, body: bytes
+) -> None:
+    file = tmp_path / "body"
+    file.write_bytes(body)
+    assert stored("pub", "s.b", f"@{file}", "-J", "-q").code == 0
+    document = stored("str", "get", "S", "2", "-j").json
+    assert base64.b64decode(document.get("data") or "") == body
+    for words in (("str", "get", "S", "2", "--raw"), ("con", "next", "S", "C", "--raw")):
+        stored("con", "next", "S", "C", "--raw") if words[0] == "con" else None
+        command = [*Natsctl, "-s", shared_server.url, *words]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S)
+        assert (done.returncode, done.stdout) == (0, body), done.stderr
+    piped = subprocess.run(
+        [*Natsctl, "-s", shared_server.url, "req", "s.b", "-", "--raw"],
+        input=body,
+        capture_output=True,
+        timeout=WITHIN_S,
+    )
+    assert json.loads(piped.stdout)["seq"] == 3
+
+
+def test_words_that_are_no_utf_8_are_sent_as_they_are(stored: Run, shared_server: ServerProcess) -> None:
+    command = [*(os.fsencode(word) for word in Natsctl), b"-s", shared_server.url.encode(), b"pub", b"s.b", b"caf\xe9"]
+    assert subprocess.run(command, capture_output=True, timeout=WITHIN_S).returncode == 0
+    assert base64.b64decode(stored("str", "get", "S", "2", "-j").json["data"]) == b"caf\xe9"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"pub", b"s.\xe9", b"x"),
+        (b"sub", b"s.\xe9", b"--wait", b"1ms"),
+        (b"str", b"info", b"\xe9"),
+        (b"str", b"add", b"\xe9", b"--subjects", b"x"),
+        (b"str", b"add", b"X", b"--subjects", b"\xe9"),
+        (b"con", b"info", b"S", b"\x1b[2J\xff"),
+        (b"pub", b"s.b", b"x", b"-H", b"K:\xe9"),
+        (b"str", b"edit", b"S", b"--description", b"\xe9", b"-f"),
+        (b"str", b"restore", b"/tmp/\xff"),
+    ],
+    ids=repr,
+)
+def test_names_that_are_no_utf_8_never_end_in_a_crash(
+    stored: Run, shared_server: ServerProcess, words: tuple[bytes, ...]
+) -> None:
+    for json_flag in ([], [b"-j"]):
+        command = [*(os.fsencode(word) for word in Natsctl), b"-s", shared_server.url.encode(), *words, *json_flag]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S)
+        assert b"unexpected" not in done.stderr, done.stderr
+        assert b"Traceback" not in done.stderr, done.stderr
+        assert b"\x1b" not in done.stderr
+
+
+def test_an_output_that_is_not_utf_8_gets_what_it_can_take(stored: Run, shared_server: ServerProcess) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for words in (["str", "ls"], ["str", "edit", "S", "--max-msgs", "7", "--dry-run"], ["--help"]):
+        command = [*Natsctl, "-s", shared_server.url, *words]
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=WITHIN_S)
+        assert done.returncode == (10 if "--dry-run" in words else 0), done.stderr
+        assert done.stdout
+
+
+def test_odd_names_and_texts_are_shown_and_not_obeyed(stored: Run) -> None:
+    long = "N" * 255
+    for name in (long, "naïve-漢字", "[bold]", "a'b\"c", "--looks-like-a-flag"):
+        made = stored("str", "add", "--subjects", f"sub{abs(hash(name))}", "--description", "[red]\x1b[31m", "--", name)
+        assert made.code == 0, made.err
+        assert "\x1b" not in made.out + made.err
+        assert name in stored("str", "info", "--", name).out
+        assert stored("str", "info", "-j", "--", name).json["config"]["name"] == name
+        assert stored("str", "rm", "-f", "--", name).code == 0
+    assert stored("str", "add", "N" * 256, "--subjects", "x").code == 2
+
+
+def test_headers_come_back_as_written(stored: Run) -> None:
+    words = ("-H", "Key:a:b", "-H", "key: lower ", "-H", "X-Unicode:✓", "-H", "Empty:")
+    assert stored("pub", "s.b", "x", *words, "-J", "-q").code == 0
+    document = stored("str", "get", "S", "2", "-j").json
+    block = base64.b64decode(document["hdrs"]).decode()
+    for line in ("Key:a:b", "key:lower", "X-Unicode:✓", "Empty:"):
+        assert line in block.replace(": ", ":")
+    shown = stored("str", "get", "S", "2")
+    assert (shown.code, shown.out) == (0, "x\n")
+    assert "Key: a:b" in shown.err
+
+
+def test_a_message_larger_than_the_server_takes_is_a_usage_error(stored: Run, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * (1024 * 1024 + 1))
+    done = stored("pub", "s.b", f"@{tmp_path / 'big'}")
+    assert done.code == 2
+    assert "1048576" in done.err
+
+
+@pytest.mark.parametrize("subject", ["s.*", ">", "s.>", "*"])
+def test_nobody_publishes_to_wildcards(stored: Run, subject: str) -> None:
+    for verb in ("pub", "req"):
+        done = stored(verb, subject, "x")
+        assert done.code == 2
+        assert "wildcards" in done.err
+
+
+def test_a_filter_that_no_stream_matches_does_not_say_there_are_none(stored: Run) -> None:
+    assert stored("str", "ls", "--subject", "other").out == "No Streams store other\n"
