@@ -293,12 +293,7 @@ class StreamIndex:
             if count:
                 self.table.removed_many(sid, count)
         self.messages -= segment.live
-        dead = segment.dead
-        self.bytes -= (
-            sum(segment.sizes)
-            if dead is None
-            else sum(size for size, gone in zip(segment.sizes, dead, strict=True) if not gone)
-        )
+        self.bytes -= segment.bytes_not_dead()
         segment.live = 0
 
     def seq_from_end(self, keep: int) -> int:
@@ -395,12 +390,9 @@ class StreamIndex:
             return missing
         expected = self.first_seq
         for segment in self.segments:
-            position = segment.next_live(0) if segment.live else -1
-            while position >= 0:
-                seq = segment.seq_at(position)
+            for seq in segment.live_seqs():
                 if seq > expected:
                     missing.extend(range(expected, seq))
                 expected = seq + 1
-                position = segment.next_live(position + 1)
         missing.extend(range(expected, self.last_seq + 1))
         return missing

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment_file import SegmentFile
@@ -105,6 +105,19 @@ class Segment:
         if position < self.head:
             return -1
         return position if self.dead is None else self.dead.rfind(0, self.head, position + 1)
+
+    def live_seqs(self) -> Iterator[int]:
+        """Yield the sequences of the live messages."""
+        position = self.next_live(0) if self.live else -1
+        while position >= 0:
+            yield self.seq_at(position)
+            position = self.next_live(position + 1)
+
+    def bytes_not_dead(self) -> int:
+        """Return the accounted size of the messages that are not marked dead, those before `head` included."""
+        if self.dead is None:
+            return sum(self.sizes)
+        return sum(size for size, gone in zip(self.sizes, self.dead, strict=True) if not gone)
 
     def live_between(self, start: int, stop: int) -> int:
         """Return how many live positions lie in [start, stop)."""

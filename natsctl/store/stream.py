@@ -17,6 +17,7 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
+from natsctl.store.view import live_run
 
 Blob = bytes
 """bytes, where the property of that name hides the type."""
@@ -199,22 +200,11 @@ class StreamStore(ABC):
             stop = segment.position_from(self.durable_seq + 1)
             if start >= stop:
                 break
-            positions = self._run_of(segment, start, stop, filters, max_msgs - len(out))
+            view = None if filters.everything else index.view(filters)
+            positions = live_run(segment, view, start, stop, max_msgs - len(out))
             out.extend(self._messages_at(segment, positions))
             from_seq = segment.seq_at(positions[-1]) + 1
         return out
-
-    def _run_of(self, segment: Segment, start: int, stop: int, filters: Filters, limit: int) -> Sequence[int]:
-        view = None if filters.everything else self._index.view(filters)
-        if (view is None or view.all) and segment.dead is None:
-            return range(start, min(stop, start + limit))
-        found = [start]
-        while len(found) < limit:
-            start = segment.next_live(start + 1) if view is None else view.next_in(segment, start + 1)
-            if start < 0 or start >= stop:
-                break
-            found.append(start)
-        return found
 
     def first_seq_at(self, ts_ns: int) -> int:
         """Return the oldest live sequence stored at or after `ts_ns`; last_seq + 1 when none (appended view)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from natsctl.store.filters import Filters
 from natsctl.store.segment import Segment
@@ -126,3 +127,19 @@ class View:
             return high - low
         dead = segment.dead
         return sum(not dead[place] for place in places[low:high])
+
+
+def live_run(segment: Segment, view: View | None, start: int, stop: int, limit: int) -> Sequence[int]:
+    """Return up to `limit` live matching positions of `segment` from `start`, which is one, to below `stop`.
+
+    Without a view everything matches.
+    """
+    if (view is None or view.all) and segment.dead is None:
+        return range(start, min(stop, start + limit))
+    found = [start]
+    while len(found) < limit:
+        start = segment.next_live(start + 1) if view is None else view.next_in(segment, start + 1)
+        if start < 0 or start >= stop:
+            break
+        found.append(start)
+    return found

@@ -63,7 +63,7 @@ def _short_write_kept() -> Patch:
 
 def _checksum_skipped() -> Patch:
     same = mock.patch("natsctl.store.frame.crc32", lambda *_: 0)
-    writer = mock.patch("natsctl.store.file_stream.crc32", lambda *_: 0)
+    writer = mock.patch("natsctl.store.file_log.crc32", lambda *_: 0)
     stack = contextlib.ExitStack()
     stack.enter_context(same)
     stack.enter_context(writer)

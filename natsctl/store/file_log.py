@@ -1,0 +1,234 @@
+"""The messages of a stream on disk: appends become frames in a buffer, reads come from settled bytes.
+
+One batch (what one commit takes) lies in one segment: a full segment is sealed when the next batch begins. Removals
+are recorded at the end of the batch, coalesced: one DELETES and one FLOOR record, whatever their number.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Literal
+from zlib import crc32
+
+from natsctl.store import frame
+from natsctl.store.commit import Host
+from natsctl.store.compaction import Compaction
+from natsctl.store.errors import StorePoisoned
+from natsctl.store.file_commit import Plan
+from natsctl.store.message import StoredMessage
+from natsctl.store.removals import Removals, Spot
+from natsctl.store.segment import Segment
+from natsctl.store.segment_file import SegmentCache, SegmentFile
+from natsctl.store.segment_reader import SegmentReader
+from natsctl.store.stream import StreamStore
+
+_pack_body = frame.BODY.pack
+_pack_prefix = frame.PREFIX.pack
+_pack_length = frame.HEADER_LENGTH.pack
+_MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
+
+
+class FileLog(StreamStore):
+    """What a stream on disk appends, removes and reads; what commits it is a FileStreamStore."""
+
+    storage: Literal["file", "memory"] = "file"
+
+    def __init__(
+        self,
+        host: Host,
+        cache: SegmentCache,
+        stream_id: int,
+        key: str,
+        meta: bytes,
+        first_seq: int,
+        salt: Callable[[], int],
+    ) -> None:
+        super().__init__(host, key, meta, first_seq)
+        self.stream_id = stream_id
+        self.folder = f"streams/s{stream_id:06d}"
+        self.synced_seq = self.durable_seq
+        self._cache = cache
+        self._reader = SegmentReader(cache, key, host.report_fault)
+        self._new_salt = salt
+        self._parts: list[bytes] = []
+        self._taken_end = 0
+        self._has_messages = False
+        self._removals = Removals()
+        self._sealing: SegmentFile | None = None
+        self._compaction = Compaction(cache)
+        self._file = self._start_file(self._index.active, max(first_seq, 1))
+
+    def _start_file(self, segment: Segment, base: int) -> SegmentFile:
+        head = frame.FileHead(self._new_salt(), self.stream_id, base, self._index.first_seq, 0)
+        file = segment.body = SegmentFile(self.folder, head)
+        file.size = frame.FILE_HEAD_BYTES
+        return file
+
+    # -- appending
+
+    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int) -> int:
+        """Buffer one message and return its sequence; it is not durable until a commit ends.
+
+        `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
+        """
+        return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload)
+
+    def append_run(self, subject: bytes, payloads: Sequence[bytes], ts_ns: int) -> int:
+        """Buffer messages without headers on one subject and return the first one's sequence."""
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+        self.last_ts_ns = ts_ns = max(ts_ns, self.last_ts_ns)
+        first_seq = seq = self._index.last_seq + 1
+        parts = self._parts
+        if not parts:
+            self._begin_batch(seq)
+        file, subject_size, synced_seq = self._file, len(subject), self.synced_seq
+        salt, offset = file.head.salt, file.size
+        sizes, offsets = array("I"), array("I")
+        for payload in payloads:
+            body = b"".join((_pack_body(_MSG, 0, subject_size, seq, ts_ns, synced_seq), subject, payload))
+            length = len(body) + 12
+            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
+            parts.append(body)
+            sizes.append(length - frame.FRAME_OVER_SIZE)
+            offsets.append(offset)
+            offset += length
+            seq += 1
+        self._index.add_run(first_seq, subject, sizes, ts_ns, offsets)
+        file.size = offset
+        self._has_messages = True
+        if self._clean:
+            self._mark()
+        return first_seq
+
+    def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""
+        if seq <= self._index.last_seq:
+            raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
+        self._append(seq, ts_ns, subject, header, payload)
+
+    def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> int:
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+        if ts_ns < self.last_ts_ns:
+            ts_ns = self.last_ts_ns
+        else:
+            self.last_ts_ns = ts_ns
+        parts = self._parts
+        if not parts:
+            self._begin_batch(seq)
+        file = self._file
+        if header:
+            body = b"".join(
+                (
+                    _pack_body(_MSG, _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq),
+                    subject,
+                    _pack_length(len(header)),
+                    header,
+                    payload,
+                )
+            )
+        else:
+            body = b"".join((_pack_body(_MSG, 0, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
+        length = len(body) + 12
+        parts.append(_pack_prefix(_MAGIC, length, crc32(body, (file.head.salt + length) & _MASK)))
+        parts.append(body)
+        self._index.add(seq, subject, length - 10, ts_ns, file.size)
+        file.size += length
+        self._has_messages = True
+        if self._clean:
+            self._mark()
+        return seq
+
+    def _begin_batch(self, seq: int) -> None:
+        """Roll to a new segment when the active one is full, or large and all dead."""
+        limit = self._host.options.segment_bytes
+        active = self._index.active
+        if self._file.size < limit and (active.live or self._file.size < max(limit // 8, 4096)):
+            return
+        if not active.sids:
+            return
+        active.seal()
+        self._index.tidy_subjects()
+        self._sealing = self._file
+        self._compaction.note(active)
+        self._file = self._start_file(self._index.open_segment(seq), seq)
+        self._parts.append(self._file.head.encode())
+        self._taken_end = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return how much is buffered for the commit after the one in flight."""
+        return self._file.size - self._taken_end if self._parts else 0
+
+    # -- removing
+
+    def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+        file = segment.body
+        assert file is not None
+        self._removals.add(seq, erase)
+        file.dead_bytes += segment.sizes[position] + frame.FRAME_OVER_SIZE
+        if file.dead_bytes * 2 > file.size and segment.keys is not None:
+            self._compaction.note(segment)
+
+    def _floor_moved(self, first_seq: int) -> None:
+        self._removals.floor_moved = True
+
+    def _purging_below(self, seq: int) -> None:
+        self._removals.floor_moved = True
+
+    def _skipped(self, last_seq: int) -> None:
+        self._removals.floor_moved = True
+
+    # -- what the next commit writes
+
+    def _take_log(self, plan: Plan) -> None:
+        parts, self._parts = self._parts, []
+        file, last_seq = self._file, self._index.last_seq
+        spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
+        removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
+        tail = removals.encode(file.head.salt, last_seq)
+        file.tombs.extend(removals.deletes)
+        file.size += sum(map(len, tail))
+        plan.data = b"".join(parts + tail)
+        if not plan.data:
+            if plan.sync and file.created and self.synced_seq < self.durable_seq:
+                plan.target, plan.offset = file, self._taken_end
+            return
+        durable, sealing = self.durable_seq, self._sealing
+        plan.target = file
+        plan.offset = self._taken_end if file.created else 0
+        plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable))
+        if sealing is not None:
+            plan.sealed, plan.seal_offset = sealing, sealing.size
+            covers = file.head.base - 1
+            seal = frame.SEAL_BODY.pack(covers, sealing.size)
+            plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
+            self._sealing = None
+        self._taken_end = file.size
+
+    def _plan_erasure(self, plan: Plan, seq: int) -> Spot:
+        """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
+        spot = (seq, 0, 0, 0, 0)
+        for segment, position, file in self._compaction.places(self._index, seq):
+            length = segment.sizes[position] + frame.FRAME_OVER_SIZE
+            self._cache.drop(file)
+            plan.erasures.append((file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
+            if not spot[1]:
+                spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)
+        return spot
+
+    # -- reading
+
+    def _message_at(self, segment: Segment, position: int) -> StoredMessage:
+        return self._reader.message_at(segment, position)
+
+    def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        return self._reader.messages_at(segment, positions)
+
+    def _ts_at(self, segment: Segment, position: int) -> int:
+        file = segment.body
+        if file is not None and segment.offsets[position] < file.settled:
+            return self._reader.ts_at(segment, position)
+        return self.last_ts_ns
