@@ -9,6 +9,7 @@ unsubscribe, because a route is a tuple that changes never alter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
@@ -18,6 +19,7 @@ from natsctl.broker.subscription import Handler, RunHandler, Subscription, not_m
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
+    from natsctl.wire.ops import Op
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
@@ -99,10 +101,20 @@ class Account:
                 takers += 1
         return takers
 
-    def run_taker(self, subject: bytes) -> RunHandler | None:
-        """Return what takes runs of messages on `subject`, if it is the only taker."""
+    def run_taker(self, subject: bytes, origin: Session) -> RunHandler | None:
+        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker."""
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
-        return handlers[0].run if len(handlers) == 1 and not (clients or queues) else None
+        if queues or len(clients) + len(handlers) != 1:
+            return None
+        if handlers:
+            return handlers[0].run
+        session, sub, _ = clients[0]
+        if session is None or session.close_reason is not None or sub.max or (session is origin and not session.echo):
+            return None
+        return partial(self._send_run, session, sub)
+
+    def _send_run(self, session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
+        self._send_all_to(session, sub, [op[1:] for op in run])
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
@@ -158,9 +170,12 @@ class Account:
                 frame = b"HMSG %b%b" % (subject, sid) + _header_tail(reply, header, payload)
                 body += len(header)
             elif size <= COPY_LIMIT:
-                frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
+                if reply:
+                    frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
+                else:
+                    frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, size, payload)
             else:
-                frame = b"MSG %b%b%b %d\r\n" % (subject, sid, reply, size)
+                frame = b"MSG %b%b%b%d\r\n" % (subject, sid, reply and reply + b" ", size)
                 out.append(frame)
                 pending += len(frame)
                 frame = payload + b"\r\n"

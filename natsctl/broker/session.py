@@ -223,7 +223,7 @@ class Session:
         start = 0
         while len(ops) - start >= RUN_MIN and ops[start][0] == PUB:
             subject = ops[start][1]
-            take = self.account.run_taker(subject)
+            take = self.account.run_taker(subject, self)
             if take is None:
                 break
             end, size = start, 0

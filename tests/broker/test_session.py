@@ -358,3 +358,30 @@ def test_whatever_has_output_is_dirty(house: Any) -> None:
     client.session.take_output()
     client.session.receive(b"PUB a\r\n")
     assert client.session in house.broker.take_dirty()
+
+
+@pytest.mark.parametrize("reply", [b"", b" in.1"])
+@pytest.mark.parametrize(
+    "watch", [b"SUB a 7\r\n", b"SUB a 7\r\nUNSUB 7 3\r\n", b"SUB a g 7\r\n", b"SUB a 7\r\nSUB * 8\r\n"]
+)
+def test_a_run_of_messages_reads_as_each_by_itself(house: Any, watch: bytes, reply: bytes) -> None:
+    publisher, at_once, one_by_one = house.client(), house.client(), house.client()
+    small = b"PUB a%b 5\r\nhello\r\n" % reply
+    large = b"PUB a%b 9000\r\n%b\r\n" % (reply, b"x" * 9000)
+    run = [small, small, large, small, small]
+    at_once.say(watch)
+    publisher.say(b"".join(run))
+    together = at_once.heard()
+    at_once.session.closed()
+    one_by_one.say(watch)
+    for message in run:
+        publisher.say(message)
+    assert together == one_by_one.heard()
+    assert b"  " not in together
+    assert b"MSG a 7%b 5\r\nhello\r\n" % reply in together
+
+
+def test_a_publisher_without_echo_does_not_hear_its_own_run(house: Any) -> None:
+    client = house.client(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"echo":false}\r\n')
+    client.say(b"SUB a 1\r\n")
+    assert client.say(b"PUB a 1\r\nx\r\n" * 9) == b""
