@@ -3,16 +3,9 @@
 from typing import ClassVar, Final
 
 from natsctl.api.catalogue import ApiError
+from natsctl.api.exit_codes import ExitCode
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_NOT_FOUND: Final = 3
-EXIT_CONFLICT: Final = 4
-EXIT_UNREACHABLE: Final = 5
-EXIT_NOT_AUTHORISED: Final = 6
-EXIT_NOTHING_RECEIVED: Final = 7
-EXIT_DRIFT: Final = 10
-EXIT_INTERRUPTED: Final = 130
+EXIT_DRIFT: Final = ExitCode.DRIFT
 
 NOT_FOUND_CODES: Final = frozenset({10014, 10037, 10043, 10059, 10068, 10149})
 CONFLICT_CODES: Final = frozenset({10012, 10013, 10055, 10058, 10065, 10070, 10071, 10105, 10130, 10148, 10158, 10164})
@@ -22,7 +15,9 @@ UNAVAILABLE_CODES: Final = frozenset({10035, 10039, 10076})
 class NatsctlError(Exception):
     """Base of every failure natsctl reports; the text is for a person."""
 
-    exit_code: ClassVar[int] = EXIT_FAILED
+    exit_code: ClassVar[int] = ExitCode.FAILED
+    subject: str = ""
+    """The request or message that failed, where there was one."""
 
     def __init__(self, text: str, *, hint: str = "") -> None:
         super().__init__(text)
@@ -33,7 +28,7 @@ class NatsctlError(Exception):
 class UsageError(NatsctlError):
     """The user must change a flag, a file or a value."""
 
-    exit_code = EXIT_USAGE
+    exit_code = ExitCode.USAGE
 
 
 class ApiFailure(NatsctlError):
@@ -58,19 +53,19 @@ class ApiFailure(NatsctlError):
 class Unreachable(NatsctlError):
     """No server, no answer in time, or no JetStream there."""
 
-    exit_code = EXIT_UNREACHABLE
+    exit_code = ExitCode.UNREACHABLE
 
 
 class NotAuthorised(NatsctlError):
     """The server refused the credentials or the subject."""
 
-    exit_code = EXIT_NOT_AUTHORISED
+    exit_code = ExitCode.NOT_AUTHORISED
 
 
 class NothingReceived(NatsctlError):
     """The wait ended without a message."""
 
-    exit_code = EXIT_NOTHING_RECEIVED
+    exit_code = ExitCode.NOTHING_RECEIVED
 
 
 class ProtocolError(NatsctlError):
@@ -81,12 +76,12 @@ class StorageError(NatsctlError):
     """A disk or a file failed or is damaged."""
 
 
-def exit_code_of(error: ApiError) -> int:
+def exit_code_of(error: ApiError) -> ExitCode:
     """Return the exit code for an API error, by `err_code` and, where a 2020 server sent none, by `code`."""
     if error.err_code in NOT_FOUND_CODES or (not error.err_code and error.code == 404):
-        return EXIT_NOT_FOUND
+        return ExitCode.NOT_FOUND
     if error.err_code in CONFLICT_CODES:
-        return EXIT_CONFLICT
+        return ExitCode.CONFLICT
     if error.err_code in UNAVAILABLE_CODES or (not error.err_code and error.code == 503):
-        return EXIT_UNREACHABLE
-    return EXIT_FAILED
+        return ExitCode.UNREACHABLE
+    return ExitCode.FAILED

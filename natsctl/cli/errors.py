@@ -1,25 +1,11 @@
-"""How failures end a command: one table of exit codes, one mapping, one text and one JSON form."""
+"""How failures end a command: one mapping to exit codes, one text and one JSON form."""
 
 from __future__ import annotations
 
-import enum
 import json
 from typing import Any
 
-
-class ExitCode(enum.IntEnum):
-    """What the exit status of every command means."""
-
-    DONE = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    CONFLICT = 4
-    UNREACHABLE = 5
-    NOT_AUTHORISED = 6
-    NOTHING_RECEIVED = 7
-    DRIFT = 10
-    INTERRUPTED = 130
+from natsctl.api.exit_codes import ExitCode
 
 
 def exit_code_of(failure: BaseException) -> ExitCode:

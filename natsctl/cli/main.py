@@ -67,7 +67,7 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        from natsctl.cli.errors import ExitCode
+        from natsctl.api.exit_codes import ExitCode
 
         return ExitCode.INTERRUPTED
     except Exception as failure:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiFailure, NatsctlError, StorageError, UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.client import backup as stream_backup
 
 if TYPE_CHECKING:
@@ -32,13 +33,12 @@ Transfer = Callable[[], AbstractContextManager[stream_backup.OnProgress]]
 """Opens what shows how far one stream's data is."""
 
 _SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
-_EXIT_CONFLICT = 4
 
 
 class StreamExists(NatsctlError):
     """A stream of the backup exists and is not to be updated."""
 
-    exit_code = _EXIT_CONFLICT
+    exit_code = ExitCode.CONFLICT
 
 
 def _unseen() -> AbstractContextManager[stream_backup.OnProgress]:

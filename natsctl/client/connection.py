@@ -278,5 +278,5 @@ def _refused(verb: str, subject: str) -> NotAuthorised:
     failure = NotAuthorised(
         f"not authorised to {act} {subject}", hint="ask for the permission, or log in as another user"
     )
-    failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+    failure.subject = subject
     return failure

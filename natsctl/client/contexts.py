@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.client.settings import Settings, expand_path
 
 _PATHS = ("creds", "nkey", "cert", "key", "ca")
-_EXIT_NOT_FOUND = 3
 
 
 class ContextNotFound(UsageError):
     """The context that was asked for does not exist; `known` are those that do."""
 
-    exit_code = _EXIT_NOT_FOUND
+    exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, text: str, known: list[str]) -> None:
         super().__init__(text)

@@ -47,7 +47,7 @@ async def publish(
     message = await manager.connection.request(subject, body, headers=headers, timeout_s=timeout_s)
     if message.status == NO_RESPONDERS:
         failure = NoStream(f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams")
-        failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+        failure.subject = subject
         raise failure
     raw = parse_object(message.body.removeprefix(b"+OK"), subject)
     if error := raw.get("error"):

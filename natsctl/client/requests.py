@@ -51,7 +51,7 @@ class Requests:
         except Unreachable as failure:
             if tracer is not None:
                 tracer.failure(subject, failure.text)
-            failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+            failure.subject = subject
             raise
         if tracer is not None:
             tracer.answer(subject, message.body or f"{message.status} {message.description}".encode())
@@ -67,7 +67,7 @@ class Requests:
             f"no responders on {subject}: JetStream is not enabled there",
             hint="start the server with -js, or check --js-domain and the account",
         )
-        failure.subject = subject  # type: ignore[attr-defined]  # shown in the JSON form of the error
+        failure.subject = subject
         return failure
 
     async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
