@@ -36,10 +36,10 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 def parse_connect(body: bytes) -> ConnectOptions | None:
     """Return the options of a CONNECT body; None where it is not what the protocol asks for."""
     try:
-        given = msgspec.json.decode(body, type=dict[str, object])
+        given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
         known = {key: value for key, value in given.items() if value is not None}
         return msgspec.convert(known, ConnectOptions)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         return None
 
 

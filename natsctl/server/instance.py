@@ -152,14 +152,13 @@ class ServerInstance:
             report = store.open()
         except StoreLocked as error:
             raise StoreInUse(f"storage directory is in use: {error}") from error
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             raise StorageError(f"cannot open the store in {path}: {error}") from error
         self._log_recovery(report)
         return store
 
     def _log_recovery(self, report: RecoveryReport) -> None:
-        for note in report.notes:
-            self.log.warn(note)
+        """Tell what the store has not told by itself: its notes are in the log already."""
         for key, reason in report.damaged.items():
             self.log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
         if report.streams:

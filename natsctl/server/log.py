@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -10,10 +11,12 @@ from typing import TextIO
 class Log:
     """Writes one line per event to stderr or to a file; lines are flushed at once, so that starters can wait for them.
 
+    A line that cannot be written is counted in `lost` and is no reason to stop serving.
+
     `quiet` drops everything (embedded servers: stdout and stderr belong to the command).
     """
 
-    __slots__ = ("_file", "_path", "_prefix", "_with_time", "debugging", "quiet", "tracing")
+    __slots__ = ("_file", "_path", "_prefix", "_with_time", "debugging", "lost", "quiet", "tracing")
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Log:
         self.debugging = debug
         self.tracing = trace
         self.quiet = quiet
+        self.lost = 0
 
     def info(self, text: str) -> None:
         """Write an [INF] line."""
@@ -60,24 +64,31 @@ class Log:
             self._write("TRC", text)
 
     def reopen(self) -> None:
-        """Open the log file anew, after a log rotation moved it away."""
+        """Open the log file anew, after a log rotation moved it away; where that fails, go on with stderr."""
         if self._path is not None:
             self.close()
-            self._file = self._path.open("a", encoding="utf-8")
+            try:
+                self._file = self._path.open("a", encoding="utf-8")
+            except OSError as error:
+                self.error(f"error opening log file: {error}")
 
     def close(self) -> None:
         """Close the log file; later lines go to stderr."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            with suppress(OSError):  # what it still held did not fit on the disk
+                file.close()
 
     def _write(self, level: str, text: str) -> None:
         if self.quiet:
             return
         stamp = timestamp(time.time_ns()) + " " if self._with_time else ""
         target = self._file if self._file is not None else sys.stderr
-        target.write(f"{self._prefix}{stamp}[{level}] {text}\n")
-        target.flush()
+        try:
+            target.write(f"{self._prefix}{stamp}[{level}] {text}\n")
+            target.flush()
+        except (OSError, ValueError):  # a full disk, a pipe that nobody reads, a closed stderr: the server goes on
+            self.lost += 1
 
 
 def timestamp(now_ns: int) -> str:

@@ -18,7 +18,7 @@ from natsctl.store.commit import Committable
 from natsctl.store.disk import Disk, File
 from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamaged, StoreFormat, StreamExists
-from natsctl.store.file_commit import replace_file, write_all
+from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck, WitnessEntry, check_stream
 from natsctl.store.memory_stream import MemoryStreamStore
@@ -27,7 +27,7 @@ from natsctl.store.recovery import build_index, repair
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Trash, remove_tree
-from natsctl.store.witness import Witness, read_witness
+from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean_stop
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
@@ -116,9 +116,7 @@ class Store:
             self._recover(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
-        commit = self._witness.anew(self._next_id - 1)
-        commit.run()
-        self._witness.finish_commit(commit)
+        self._witness_start(testimony, report)
         self._trash.add(gone)
         self._keep_reserve()
         self.damaged = report.damaged
@@ -127,6 +125,26 @@ class Store:
         for key, reason in report.damaged.items():
             self.report_fault(f"stream {key} is damaged and refused: {reason}")
         return report
+
+    def _witness_start(self, testimony: Testimony, report: RecoveryReport) -> None:
+        """Write the witness of this run; on a full disk into the reserve, or else keep the old one without its end."""
+        commit = self._witness.anew(self._next_id - 1)
+        try:
+            try:
+                commit.run()
+            except OSError as error:
+                if error.errno not in NO_SPACE or not self.release_reserve():
+                    raise
+                commit.run()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            if testimony.clean_stop:
+                unmark_clean_stop(self._disk)
+            self._witness.finish_commit(commit, error)
+            report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
+            return
+        self._witness.finish_commit(commit)
 
     def _open_layout(self) -> None:
         disk = self._disk

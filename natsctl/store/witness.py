@@ -58,6 +58,16 @@ def read_witness(disk: Disk) -> Testimony:
     return Testimony(entries, highest, clean and not scan.gaps, note)
 
 
+def unmark_clean_stop(disk: Disk) -> None:
+    """Cut the mark of a clean stop off the file, which takes no room; the file must end with one. Raises OSError."""
+    file = disk.open(PATH)
+    try:
+        file.truncate(file.size() - len(frame.encode(frame.CLEAN, 0, 0, 0, 1, b"")))
+        file.sync()
+    finally:
+        file.close()
+
+
 class WitnessCommit(Commit):
     """Bytes to append to the witness, or its whole new content."""
 

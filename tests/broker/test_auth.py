@@ -57,3 +57,14 @@ def test_bodies_that_are_not_connect_options(body: bytes) -> None:
 def test_unknown_keys_are_ignored_and_nulls_are_absent() -> None:
     options = parse_connect(b'{"xyz":[1],"user":null,"pass":"p","echo":false}')
     assert options is not None and (options.user, options.password, options.echo) == ("", "p", False)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"verbose":' + b"[" * 100_000, b'{"name":' + b'{"a":' * 100_000, b"[]", b'{"lang":1}']
+)
+def test_a_hostile_connect_is_refused_without_a_fault(body: bytes) -> None:
+    assert parse_connect(body) is None
+
+
+def test_a_connect_of_null_says_nothing() -> None:
+    assert parse_connect(b"null") == ConnectOptions()

@@ -39,3 +39,27 @@ def test_a_log_file_is_appended_to_and_opened_anew_after_a_rotation(tmp_path: Pa
     assert (tmp_path / "old").read_text().startswith("before\n")
     assert "two" in path.read_text()
     assert "one" not in path.read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_does_not_stop_those_who_log(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log(Path("/dev/full"), with_time=False)
+    for _ in range(3):
+        log.info("x" * 10_000)
+    assert log.lost == 3
+    log.reopen()
+    log.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_file_that_cannot_be_opened_anew_leaves_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = Log(folder / "log", with_time=False)
+    (folder / "log").unlink()
+    folder.rmdir()
+    log.reopen()
+    log.info("still here")
+    assert "error opening log file" in (err := capsys.readouterr().err) and "still here" in err

@@ -188,3 +188,19 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -
     assert server.end(signal.SIGTERM) == -signal.SIGTERM
     assert time.monotonic() - begin < 1
     deaf.close()
+
+
+def test_a_store_that_cannot_be_opened_is_named_in_the_fatal_line(tmp_path: Path) -> None:
+    (tmp_path / "jetstream" / "LOCK").mkdir(parents=True)
+    done = run("-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path))
+    assert done.returncode == 1
+    assert f"[FTL] cannot open the store in {tmp_path}/jetstream: " in done.stderr
+
+
+def test_what_recovery_found_is_said_once(tmp_path: Path, running: list[Running]) -> None:
+    (tmp_path / "jetstream" / "streams" / "s000001.new").mkdir(parents=True)
+    (tmp_path / "jetstream" / "FORMAT").write_text('{"format":1,"min_reader":1}\n')
+    server = Running(tmp_path, "-js", "-sd", str(tmp_path))
+    running.append(server)
+    server.wait_for("Server is ready")
+    assert server.log.count("a creation that never ended was removed") == 1

@@ -218,3 +218,26 @@ def test_the_real_disk_keeps_the_same_promises(tmp_path):
     again.delete("$G/../evil")
     again.close()
     assert not list((tmp_path / "store" / "streams").iterdir())
+
+
+@pytest.mark.parametrize("reserve_bytes", [0, 4096])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_store_on_a_full_disk_opens_and_serves_and_its_stop_counts_once(lab, clean, reserve_bytes):
+    lab.options = replace(lab.options, reserve_bytes=reserve_bytes)
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 3)
+    if clean:
+        store.close()
+    lab.disk.room = 0
+    store = lab.open()
+    assert lab.report.clean_stop is clean and store.healthy
+    assert any("no space left" in line for line in lab.log) is (not reserve_bytes)
+    assert store.streams["A"].messages == 3
+    store = lab.open()
+    assert not lab.report.clean_stop, "the run in between did not stop cleanly"
+    assert not lab.report.damaged and not any("WITNESS" in line for line in lab.log)
+    lab.disk.room = None
+    lab.fill(store, store.streams["A"], 1)
+    assert store.streams["A"].last_seq == 4
+    assert lab.open().streams["A"].messages == 4 and not lab.report.damaged
