@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+# How fast an example is depends on what else the machine does.
+settings.register_profile("natsctl", deadline=None)
+settings.load_profile("natsctl")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,7 +7,7 @@ item, or None when they need more bytes, so that an archive of any size passes t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -66,7 +66,6 @@ class Gone:
 
 
 Item: TypeAlias = "ArchivedStream | ArchivedConsumer | StoredMessage | Gone"
-Items: TypeAlias = "Iterator[Item | None]"
 
 
 class ArchiveWriter(Protocol):

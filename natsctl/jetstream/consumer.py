@@ -298,10 +298,6 @@ class Consumer:
         self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
 
-    def on_stream_deleted(self) -> None:
-        """End with the stream; waiting clients are told."""
-        self.stop(deleted=True)
-
     def _forget_missing(self) -> None:
         """Drop pending entries whose messages are gone."""
         store, state = self.stream.store, self.state
@@ -322,10 +318,6 @@ class Consumer:
             self.delivery.on_flow_answer(subject, reply, header, payload, origin)
 
     # What others see
-
-    def to_state(self) -> ConsumerState:
-        """Return a copy of the durable state, for snapshots; give it to the constructor to continue from it."""
-        return self.state.copy()
 
     def info(self) -> ConsumerInfo:
         """Return what CONSUMER.INFO shows."""

@@ -146,11 +146,6 @@ class Stream:
             self.count_bytes()
         return count
 
-    def on_acked(self, seq: int) -> None:
-        """Take note that a consumer is done with a message: acknowledged, terminated, or delivered without acks."""
-        if self.retention.removes:
-            self.retention.acked((seq,))
-
     def count_bytes(self) -> None:
         """Bring what the server counts as used up to date."""
         size = self.store.bytes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
@@ -263,8 +262,3 @@ def deletes_of(record: Record) -> array[int]:
     seqs = array("Q")
     seqs.frombytes(record.payload)
     return seqs
-
-
-def encode_deletes(seqs: Sequence[int]) -> bytes:
-    """Return the payload of a DELETES record."""
-    return array("Q", seqs).tobytes()

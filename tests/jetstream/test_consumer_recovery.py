@@ -217,7 +217,7 @@ def test_a_state_can_be_taken_to_another_stream(jet: Jet) -> None:
     jet.publish("1", "2", "3")
     jet.ack(jet.pull(b"2")[1], b"-NAK")
     consumer = jet.machine.engine.accounts["$G"].streams["S"].consumers["C"]
-    state, config, before = consumer.to_state(), consumer.config, jet.counts()
+    state, config, before = consumer.state.copy(), consumer.config, jet.counts()
     other = Jet()
     other.stream()
     other.publish("1", "2", "3")

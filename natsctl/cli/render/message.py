@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from natsctl.api import acks
 from natsctl.api.times import format_time
-from natsctl.cli.render.values import body_text, count, duration, exact_stamp, safe
+from natsctl.cli.render.values import count, duration, exact_stamp, safe
 
 
 class Received(NamedTuple):
@@ -52,11 +52,6 @@ def render_next(message: Received) -> str:
 def render_headers(headers: Sequence[tuple[str, str]]) -> list[str]:
     """One `Key: value` line for each header."""
     return [f"{safe(key)}: {safe(value)}" for key, value in headers]
-
-
-def render_body(message: Received) -> str:
-    """Headers, an empty line if there are any, and the body, harmless for a terminal."""
-    return "\n".join([*render_headers(message.headers), *([""] if message.headers else []), body_text(message.payload)])
 
 
 def message_document(message: Received) -> dict[str, Any]:

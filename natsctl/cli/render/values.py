@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from datetime import UTC, datetime
 
-from natsctl.api.times import ZERO_TIME, format_time, parse_time
+from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.api.units import format_size
 
 NS_PER_S = 1_000_000_000
@@ -128,8 +128,3 @@ def ago(moment: str | None, now_ns: int) -> str:
     if moment is None or is_zero(moment):
         return "never"
     return duration(max(0, now_ns - parse_time(moment)))
-
-
-def utc(ns: int) -> str:
-    """Nanoseconds since the epoch as data wants it: RFC 3339 in UTC with every digit there is."""
-    return format_time(ns)
