@@ -3,7 +3,8 @@
 The loop thread asks every dirty stream for a commit once per turn; a stream gives at most one at a time, so whatever
 is appended while a sync is in flight gathers for the next one, without any artificial delay.  A few worker threads
 run the disk part (the system calls release the GIL); finished commits come back to the loop thread in one call, where
-acks leave. A stream whose disk is slow holds one worker; the streams of other disks go on with the rest.
+acks leave. A stream whose disk is slow holds one worker; the streams of other disks go on with the rest. A fault in
+what one stream does around its commit is told and holds up no other stream.
 """
 
 from __future__ import annotations
@@ -23,21 +24,33 @@ WORKERS: Final = 4
 """Threads that may wait for a disk at the same time."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
+_Fault: TypeAlias = "Callable[[str, Exception], object]"
 _Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None]"
 
 
 class Committer:
     """Runs the commits of one store; every method but the workers' runs on the loop thread."""
 
-    __slots__ = ("_done", "_finished", "_jobs", "_lock", "_post", "_posted", "_store", "_threads", "in_flight", "syncs")
+    __slots__ = (
+        "_done", "_fault", "_finished", "_jobs", "_lock", "_post", "_posted", "_store", "_threads",
+        "in_flight", "syncs",
+    )  # fmt: skip
 
     def __init__(
-        self, store: Store, post: Callable[[Callable[[], None]], object], finished: Callable[[], None]
+        self,
+        store: Store,
+        post: Callable[[Callable[[], None]], object],
+        finished: Callable[[], None],
+        fault: _Fault,
     ) -> None:
-        """Prepare to commit `store`; `post` runs a call on the loop thread, `finished` is told after commits ended."""
+        """Prepare to commit `store`.
+
+        `post` runs a call on the loop thread, `finished` is told after commits ended, `fault` of faults in our code.
+        """
         self._store = store
         self._post = post
         self._finished = finished
+        self._fault = fault
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._done: list[_Done] = []
@@ -75,16 +88,27 @@ class Committer:
         if not dirty:
             return False
         for stream in tuple(dirty):
-            commit = stream.begin_commit()
+            try:
+                commit = stream.begin_commit()
+            except Exception as error:  # one stream's fault must not keep the others from the disk
+                dirty.pop(stream, None)
+                self._fault("the beginning of a commit", error)
+                continue
             if commit is None:
                 continue
             if commit.io:
                 self.in_flight[stream] = None
                 self._jobs.put((stream, commit))
             else:
-                stream.finish_commit(commit, run(commit))
+                self._end(stream, commit, run(commit))
                 ended = True
         return ended
+
+    def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
+        try:
+            stream.finish_commit(commit, error)
+        except Exception as fault:  # the commits that ended with this one still have to be told
+            self._fault("the end of a commit", fault)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -103,7 +127,7 @@ class Committer:
         for stream, commit, error in done:
             del self.in_flight[stream]
             self.syncs += 1
-            stream.finish_commit(commit, error)
+            self._end(stream, commit, error)
         self._finished()
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.catalogue import entries
 from natsctl.api.errors import StorageError
 from natsctl.broker.auth import Authenticator, User
 from natsctl.broker.broker import Broker
@@ -27,6 +28,7 @@ from natsctl.broker.info import make_server_id
 from natsctl.broker.options import BrokerOptions
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.clock import SystemClock
+from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
@@ -119,11 +121,13 @@ class ServerInstance:
             limits=Limits(max_payload=options.max_payload),
             auth=_authenticator(options),
             max_pending=options.max_pending,
+            max_connections=descriptor_shares().clients,
         )
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
         from natsctl.jetstream.engine import Engine, JetStreamOptions
 
+        entries()  # read now: once descriptors are short, it could not be
         path = self.options.store_path
         self.store = self._open_store(path, rng)
         limits = JetStreamOptions(
@@ -143,7 +147,7 @@ class ServerInstance:
         make_durable_folder(path)
         store = Store(
             PosixDisk(path),
-            StoreOptions(sync=self.options.sync),
+            StoreOptions(sync=self.options.sync, max_open_streams=descriptor_shares().open_streams),
             rng_salt=lambda: rng.getrandbits(32) | 1,
             monotonic_ns=time.monotonic_ns,
             log=self.log.warn,

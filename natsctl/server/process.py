@@ -16,6 +16,7 @@ from typing import Final
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_duration, format_size
 from natsctl.server.capacity import default_max_memory, default_max_storage
+from natsctl.server.descriptors import raise_descriptor_limit
 from natsctl.server.flags import USAGE, parse_command_line
 from natsctl.server.goflags import FlagError
 from natsctl.server.instance import ServerInstance
@@ -57,6 +58,7 @@ def _run(options: ServerOptions) -> int:
     except OSError as error:
         Log().fatal(f"error opening log file: {error}")
         return NOT_STARTED
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(ServerProcess(options, log).serve())

@@ -63,7 +63,7 @@ class Shell:
         self.broker = broker
         self.engine = engine
         self.store = store
-        self.committer = Committer(store, loop.call_soon_threadsafe, self._committed) if store else None
+        self.committer = Committer(store, loop.call_soon_threadsafe, self._committed, self._fault) if store else None
         self.connections: dict[Session, ClientConnection] = {}
         self.faults = 0
         self._write_deadline_s = write_deadline_s

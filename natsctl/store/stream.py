@@ -328,18 +328,20 @@ class StreamStore(ABC):
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Settle what `commit.run` did: durable_seq moves, then the listener, then callbacks in order. Loop thread."""
         self._in_flight = None
-        outcome = self._settle(commit, error)
-        if outcome is None:
-            moved = commit.last_seq > self.durable_seq
-            if moved:
-                self.durable_seq = commit.last_seq
-            self._host.committed(self)
-            if moved:
-                self.listener(self.durable_seq)
-        for callback in commit.callbacks:
-            callback(outcome)
-        if not self._clean:
-            self._host.dirty[self] = None
+        try:
+            outcome = self._settle(commit, error)
+            if outcome is None:
+                moved = commit.last_seq > self.durable_seq
+                if moved:
+                    self.durable_seq = commit.last_seq
+                self._host.committed(self)
+                if moved:
+                    self.listener(self.durable_seq)
+            for callback in commit.callbacks:
+                callback(outcome)
+        finally:  # a fault in a listener or callback must not leave what was appended meanwhile uncommitted for ever
+            if not self._clean:
+                self._host.dirty[self] = None
 
     @property
     def healthy(self) -> bool:

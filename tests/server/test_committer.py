@@ -67,7 +67,10 @@ class Rig:
         self.calls = 0
         self.changed = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self.committer = Committer(cast(Any, self.store), loop.call_soon_threadsafe, self._finished)
+        self.faults: list[Exception] = []
+        self.committer = Committer(
+            cast(Any, self.store), loop.call_soon_threadsafe, self._finished, lambda _, error: self.faults.append(error)
+        )
         self.committer.start()
 
     def _finished(self) -> None:
@@ -160,4 +163,30 @@ async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive(
     rig.committer.kick()
     await rig.until(other, 1)
     assert all("a bug" in str(error) for error in stream.errors)
+    rig.committer.stop()
+
+
+async def test_a_fault_at_the_end_of_one_commit_leaves_the_others_their_ends() -> None:
+    rig = Rig()
+    broken, whole = FakeStream(rig.store), FakeStream(rig.store)
+    broken.finish_commit = cast(Any, lambda commit, error: 1 // 0)
+    for stream in (broken, whole):
+        stream.append()
+    rig.committer.kick()
+    await rig.until(whole, 1)
+    while not rig.committer.idle:
+        await asyncio.sleep(0)
+    assert [type(fault) for fault in rig.faults] == [ZeroDivisionError]
+    rig.committer.stop()
+
+
+async def test_a_fault_at_the_beginning_of_one_commit_keeps_no_other_from_the_disk() -> None:
+    rig = Rig()
+    broken, whole = FakeStream(rig.store), FakeStream(rig.store)
+    broken.begin_commit = cast(Any, lambda: 1 // 0)
+    for stream in (broken, whole):
+        stream.append()
+    rig.committer.kick()
+    await rig.until(whole, 1)
+    assert rig.committer.idle and len(rig.faults) == 1
     rig.committer.stop()
