@@ -19,7 +19,6 @@ from natsctl.api.headers import get as header_of
 from natsctl.api.messages import PullRequest, parse_pull_request
 from natsctl.api.units import format_duration
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.flow import headers_only
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Delivery
@@ -197,7 +196,10 @@ class PullDelivery:
         consumer = self._consumer
         sent = 0
         while sent < budget and self._find_taker():
-            number = self._redeliver() if consumer.redelivery.queued else self._deliver(budget - sent)
+            if consumer.redelivery.queued:
+                number = consumer.retry.deliver(self._hand_out)
+            else:
+                number = self._deliver(budget - sent)
             if not number:
                 break
             sent += number
@@ -213,20 +215,6 @@ class PullDelivery:
                 return True
             self.waiting.rotate(-1)
         return False
-
-    def _redeliver(self) -> int:
-        """Hand out the head of the redelivery queue; 0 means that nobody took it."""
-        consumer = self._consumer
-        message, reply = consumer.retry.next()
-        if message is None:
-            return 1 if consumer.redelivery.queued else 0
-        _, _, subject, header, payload = message
-        if consumer.config.headers_only:
-            header, payload = headers_only(header, payload)
-        if not self._hand_out(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
-            return 0
-        consumer.retry.book(message[0])
-        return 1
 
     def _deliver(self, budget: int) -> int:
         """Hand out new messages, read in one batch, and return how many went."""

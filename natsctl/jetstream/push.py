@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.flow import FlowControl, RateLimit, headers_only
+from natsctl.jetstream.flow import FlowControl, RateLimit
 from natsctl.jetstream.pull import PUSH_BASED, READ_BATCH
 
 if TYPE_CHECKING:
@@ -136,7 +136,10 @@ class PushDelivery:
         consumer = self._consumer
         sent = 0
         while sent < budget and self.is_active and not self._held_up():
-            number = self._redeliver() if consumer.redelivery.queued else self._deliver(budget - sent)
+            if consumer.redelivery.queued:
+                number = consumer.retry.deliver(self._send)
+            else:
+                number = self._deliver(budget - sent)
             if not number:
                 break
             sent += number
@@ -145,20 +148,6 @@ class PushDelivery:
     def _held_up(self) -> bool:
         """Whether the client must take or answer something before it gets more."""
         return (self._flow is not None and self._flow.stalled()) or self._consumer.supply.congested(self._subject)
-
-    def _redeliver(self) -> int:
-        """Send the head of the redelivery queue; 0 means that it can not go now."""
-        consumer = self._consumer
-        message, reply = consumer.retry.next()
-        if message is None:
-            return 1 if consumer.redelivery.queued else 0
-        _, _, subject, header, payload = message
-        if consumer.config.headers_only:
-            header, payload = headers_only(header, payload)
-        if not self._send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
-            return 0
-        consumer.retry.book(message[0])
-        return 1
 
     def _deliver(self, budget: int) -> int:
         """Send new messages, read in one batch, and return how many went."""

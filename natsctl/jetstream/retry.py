@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.flow import headers_only
 from natsctl.jetstream.redelivery import Redelivery
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 GONE: Final = "Unacknowledged message was deleted"
 GONE_BY_LIMITS: Final = "Message deleted by stream limits"
+
+Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
+"""Sends subject, ack subject, header and payload at a monotonic time; False when it can not go now."""
 
 
 class Retry:
@@ -47,7 +52,21 @@ class Retry:
         """Watch the ack wait of first deliveries."""
         self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
 
-    def next(self) -> tuple[StoredMessage | None, bytes]:
+    def deliver(self, send: Send) -> int:
+        """Send the head of the queue; 0 means that nothing is left in it or that the message can not go now."""
+        consumer = self._consumer
+        message, reply = self._next()
+        if message is None:
+            return 1 if self.redelivery.queued else 0
+        _, _, subject, header, payload = message
+        if consumer.config.headers_only:
+            header, payload = headers_only(header, payload)
+        if not send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
+            return 0
+        self._book(message[0])
+        return 1
+
+    def _next(self) -> tuple[StoredMessage | None, bytes]:
         """Return the message to redeliver next and its ack subject; one that is gone is dropped: (None, b"")."""
         consumer = self._consumer
         sseq = self.redelivery.head()
@@ -68,7 +87,7 @@ class Retry:
         )
         return message, consumer.ack_form % numbers
 
-    def book(self, sseq: int) -> None:
+    def _book(self, sseq: int) -> None:
         """Book the redelivery of `sseq`, the head of the queue."""
         consumer = self._consumer
         now_ns = consumer.now_ns()
