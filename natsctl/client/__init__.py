@@ -1,1 +1,1 @@
-"""natsctl."""
+"""The client side: a typed manager over nats-py, contexts, backups and archives."""

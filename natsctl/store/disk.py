@@ -147,23 +147,23 @@ class PosixDisk:
 
     def rename(self, source: str, target: str) -> None:
         """Move a file or folder; an existing file at `target` is replaced in one step."""
-        os.replace(self._at(source), self._at(target))  # noqa: PTH105 - one spelling for every call in this door
+        os.replace(self._at(source), self._at(target))
 
     def unlink(self, path: str) -> None:
         """Remove a file name."""
-        os.unlink(self._at(path))  # noqa: PTH108
+        os.unlink(self._at(path))
 
     def mkdir(self, path: str) -> None:
         """Make one folder; it must not exist."""
-        os.mkdir(self._at(path), 0o750)  # noqa: PTH102
+        os.mkdir(self._at(path), 0o750)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
-        os.rmdir(self._at(path))  # noqa: PTH106
+        os.rmdir(self._at(path))
 
     def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""
-        return sorted(os.listdir(self._at(path)))  # noqa: PTH208
+        return sorted(os.listdir(self._at(path)))
 
     def exists(self, path: str) -> bool:
         """Return whether the name is there."""
@@ -171,7 +171,7 @@ class PosixDisk:
 
     def is_dir(self, path: str) -> bool:
         """Return whether the name is a folder."""
-        return os.path.isdir(self._at(path))  # noqa: PTH112
+        return os.path.isdir(self._at(path))
 
     def fsync_dir(self, path: str) -> None:
         """Return once the folder's names are on stable storage."""

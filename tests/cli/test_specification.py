@@ -172,7 +172,7 @@ def test_acknowledgement_as_the_document_shows(nats: Shell) -> None:
     nats('nats pub ORDERS.processed "order 4"')
     assert "order 4" in nats("nats con next ORDERS DISPATCH")
     info = nats.json("nats con info ORDERS DISPATCH")
-    assert info["ack_floor"]["consumer_seq"] == info["delivered"]["consumer_seq"] == 1  # type: ignore[index]
+    assert info["ack_floor"]["consumer_seq"] == info["delivered"]["consumer_seq"] == 1
     nats('nats pub ORDERS.processed "order 5"')
     for redelivered in (0, 1):
         assert "order 5" in nats("nats con next ORDERS DISPATCH --no-ack")

@@ -160,4 +160,4 @@ def test_an_answer_keeps_fields_that_the_model_does_not_know() -> None:
 def test_a_field_of_another_type_is_told_by_path() -> None:
     answer: Answer[StreamConfig] = Answer(StreamConfig, "$JS.API.X", raw={"name": 5})
     with pytest.raises(ProtocolError, match=r"\$\.name"):
-        answer.value  # noqa: B018
+        _ = answer.value

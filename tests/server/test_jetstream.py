@@ -94,7 +94,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
 def log_file(server: ServerInstance, name: str) -> PosixFile:
     """Return the open segment of a stream."""
     assert server.store is not None
-    file = server.store.streams[f"$G/{name}"]._index.active.body.writer  # type: ignore[attr-defined,union-attr]
+    file = server.store.streams[f"$G/{name}"]._index.active.body.writer
     assert isinstance(file, PosixFile)
     return file
 
@@ -102,7 +102,7 @@ def log_file(server: ServerInstance, name: str) -> PosixFile:
 def log_path(server: ServerInstance, name: str) -> str:
     """Return the path of a stream's open segment below the store."""
     assert server.store is not None
-    return str(server.store.streams[f"$G/{name}"]._index.active.body.path)  # type: ignore[attr-defined,union-attr]
+    return str(server.store.streams[f"$G/{name}"]._index.active.body.path)
 
 
 async def test_what_was_acked_is_there_after_a_restart(tmp_path: Path) -> None:
