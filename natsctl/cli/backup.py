@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup import OnProgress
     from natsctl.client.backup import Progress as Transferred
 
-app = typer.Typer(help="Back up the configuration of every stream and consumer.")
+app = typer.Typer(add_completion=False, help="Back up the configuration of every stream and consumer.")
 
 
 @app.command("backup")

@@ -10,7 +10,7 @@ import typer
 
 from natsctl.api.errors import EXIT_DRIFT, ApiFailure, UsageError
 from natsctl.cli import output
-from natsctl.cli.consumer_flags import CONSUMER_ADD, CONSUMER_EDIT, settle
+from natsctl.cli.consumer_flags import CONSUMER_ADD, CONSUMER_COPY, CONSUMER_EDIT, settle
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
@@ -114,7 +114,7 @@ def edit(
     warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)
 
 
-@flagged(CONSUMER_ADD)
+@flagged(CONSUMER_COPY)
 def copy(
     ctx: typer.Context,
     given: Given,

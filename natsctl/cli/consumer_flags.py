@@ -15,6 +15,8 @@ from natsctl.cli.flags import (
     DURATION,
     PAIRS,
     SIZE,
+    SUBJECT,
+    SUBJECTS,
     SWITCH,
     TEXT,
     WHOLE,
@@ -25,6 +27,7 @@ from natsctl.cli.flags import (
     Kind,
     choice,
     merged,
+    without_defaults,
 )
 
 DELIVER_WORDS = {
@@ -130,36 +133,44 @@ SAMPLE = Kind("PERCENT", _sample)
 UNTIL = Kind("TIME|DURATION", lambda text: format_time(_moment(text, "ahead")))
 
 CONSUMER_FLAGS: tuple[Flag, ...] = (
-    Flag("--ack", ACK, "ack_policy", "which acks are asked for", edit=False),
+    Flag("--ack", ACK, "ack_policy", "which acks are asked for", edit=False, default="explicit; none when pushed"),
     Flag("--bps", WHOLE, "rate_limit_bps", "most bits a second that are pushed", edit=False),
     Flag("--backoff", choice("linear", "none"), _nothing, "wait longer before each retry"),
     Flag("--backoff-steps", WHOLE, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
     Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
     Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
-    Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False),
+    Flag("--deliver", DELIVER, _deliver, "where in the stream to start", edit=False, default="all"),
     Flag("--deliver-group", TEXT, "deliver_group", "queue group that pushed messages are shared in", edit=False),
     Flag("--description", TEXT, "description", "a text for people"),
-    Flag("--filter", WORDS, _filter, "only messages of these subjects; '' for all"),
+    Flag("--filter", SUBJECTS, _filter, "only messages of these subjects; '' for all"),
     Flag("--flow-control", SWITCH, "flow_control", "push with flow control", edit=False),
     Flag("--heartbeat", DURATION, _heartbeat, "push a heartbeat when idle this long, -1 for none", edit=False),
     Flag("--headers-only", SWITCH, "headers_only", "deliver without bodies"),
-    Flag("--max-deliver", WHOLE, "max_deliver", "most deliveries of one message, -1 for no limit"),
+    Flag("--max-deliver", WHOLE, "max_deliver", "most deliveries of one message, -1 for no limit", default="-1"),
     Flag(
         "--max-pending",
         WHOLE,
         "max_ack_pending",
         "most messages that wait for an ack, -1 for no limit",
         aliases=("--max-outstanding",),
+        default="1000",
     ),
-    Flag("--max-waiting", WHOLE, "max_waiting", "most pull requests that wait", edit=False),
+    Flag("--max-waiting", WHOLE, "max_waiting", "most pull requests that wait", edit=False, default="512"),
     Flag("--max-pull-batch", WHOLE, "max_batch", "most messages that one pull may ask for"),
     Flag("--max-pull-expire", DURATION, "max_expires", "longest time that one pull may wait"),
     Flag("--max-pull-bytes", SIZE, "max_bytes", "most bytes that one pull may ask for"),
     Flag("--pull", SWITCH, _pull, "deliver when asked", edit=False),
-    Flag("--replay", choice("instant", "original"), "replay_policy", "as fast as possible, or as stored", edit=False),
+    Flag(
+        "--replay",
+        choice("instant", "original"),
+        "replay_policy",
+        "as fast as possible, or as stored",
+        edit=False,
+        default="instant",
+    ),
     Flag("--sample", SAMPLE, "sample_freq", "percentage of acks that are sampled"),
-    Flag("--target", TEXT, _target, "subject that messages are pushed to"),
-    Flag("--wait", DURATION, _wait, "how long to wait for an ack"),
+    Flag("--target", SUBJECT, _target, "subject that messages are pushed to"),
+    Flag("--wait", DURATION, _wait, "how long to wait for an ack", default="30s"),
     Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
     Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
     Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster"),
@@ -172,7 +183,8 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
 )
 
 CONSUMER_ADD = CONSUMER_FLAGS
-CONSUMER_EDIT = tuple(flag for flag in CONSUMER_FLAGS if flag.edit)
+CONSUMER_COPY = without_defaults(CONSUMER_FLAGS)
+CONSUMER_EDIT = without_defaults([flag for flag in CONSUMER_FLAGS if flag.edit])
 
 
 def settle(config: Config, given: Given) -> None:

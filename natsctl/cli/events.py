@@ -11,7 +11,7 @@ from natsctl.cli.consumer_messages import wait_seconds
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.receive import EventShower, Listening, listen
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

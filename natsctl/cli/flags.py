@@ -13,7 +13,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -79,6 +79,8 @@ def _source(text: str) -> Config:
 
 
 TEXT = Kind("TEXT", str)
+SUBJECT = Kind("SUBJECT", str)
+SUBJECTS = Kind("SUBJECT[,SUBJECT]", _words, repeated=True, gather=_flat)
 WORDS = Kind("NAME[,NAME]", _words, repeated=True, gather=_flat)
 WHOLE = Kind("N", _whole)
 SIZE = Kind("SIZE", parse_size)
@@ -115,6 +117,8 @@ class Flag:
     add: bool = True
     edit: bool = True
     aliases: tuple[str, ...] = ()
+    default: str = ""
+    """What it is without the flag, for `--help`."""
 
     def place(self, config: Config, value: Any) -> None:
         """Put the value into a configuration."""
@@ -141,12 +145,18 @@ class Flag:
 
     def annotation(self) -> Any:
         """The annotation of its parameter in a command function."""
+        help = f"{self.help} [{self.default}]" if self.default else self.help
         if self.kind.switch:
             removes = self.name.startswith("--no-")
             names = self.name if removes else f"{self.name}/--no-{self.name.removeprefix('--')}"
-            return Annotated[bool | None, typer.Option(names, help=self.help, show_default=False)]
-        option = typer.Option(self.name, *self.aliases, help=self.help, metavar=self.kind.metavar, show_default=False)
+            return Annotated[bool | None, typer.Option(names, help=help, show_default=False)]
+        option = typer.Option(self.name, *self.aliases, help=help, metavar=self.kind.metavar, show_default=False)
         return Annotated[list[str] | None, option] if self.kind.repeated else Annotated[str | None, option]
+
+
+def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
+    """The table for a command that leaves alone what is not given."""
+    return tuple(replace(flag, default="") for flag in table)
 
 
 def put(config: Config, path: str, value: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from natsctl.api.errors import UsageError
 from natsctl.cli.suggest import did_you_mean
 
 
@@ -20,8 +21,10 @@ class AliasGroup(TyperGroup):
         """The command of that name or alias; a word that is neither ends with what may have been meant."""
         found = self.find(cmd_name)
         if found is None:
-            hint = did_you_mean(cmd_name, self._by_word()) or f"see {ctx.command_path} --help"
-            ctx.fail(f"unknown command {cmd_name!r}, {hint}")
+            raise UsageError(
+                f"unknown command {cmd_name!r}",
+                hint=did_you_mean(cmd_name, self._by_word()) or f"see {ctx.command_path} --help",
+            )
         return found
 
     def _by_word(self) -> dict[str, Any]:

@@ -85,6 +85,7 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 def _hint(session: Session, word: str, stream: str) -> str:
     from natsctl.cli.suggest import did_you_mean
 
+    """What may have been meant, else how many there are and how to see them."""
     try:
         if stream:
             names = session.run(lambda manager: manager.consumer_names(stream))
@@ -92,7 +93,11 @@ def _hint(session: Session, word: str, stream: str) -> str:
             names = session.run(lambda manager: manager.stream_names())
     except NatsctlError:
         return ""
-    return safe(did_you_mean(word, names))
+    kind, listing = ("Consumer", f"natsctl con ls {stream}") if stream else ("Stream", "natsctl str ls -a")
+    place = f" of Stream {stream}" if stream else ""
+    if not names:
+        return safe(f"no {kind}s{place} are defined")
+    return safe(did_you_mean(word, names) or f"there is no {kind} {word}{place}; {listing} shows those there are")
 
 
 def confirmed(session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 NO_RESPONDERS = 503
 REPLY_GAP_S = 0.3

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
 
-app = typer.Typer(help="Restore a configuration backup.")
+app = typer.Typer(add_completion=False, help="Restore a configuration backup.")
 
 
 @app.command("restore")

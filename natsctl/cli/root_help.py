@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from natsctl.cli.main import Noun
 
 _INDENT = "  "
+MAX_LEFT = 32
+"""Columns that flags may take before what they mean begins on a line of its own."""
 
 
 def render_root_help(nouns: Sequence[Noun]) -> str:
@@ -25,10 +27,10 @@ def render_root_help(nouns: Sequence[Noun]) -> str:
             "or on the included one.",
             "",
             "Commands:",
-            *_columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in nouns]),
+            *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in nouns]),
             "",
             "Flags, before or after the command:",
-            *_columns([(_spelling(flag), flag.help) for flag in GLOBAL_FLAGS]),
+            *columns([(_spelling(flag), flag.help) for flag in GLOBAL_FLAGS]),
             "",
             "`natsctl <command> --help` explains a command.",
             "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable,",
@@ -37,15 +39,19 @@ def render_root_help(nouns: Sequence[Noun]) -> str:
     )
 
 
-def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Two columns, the right one wrapped."""
-    left_width = max(len(left) for left, _ in rows)
-    room = max(width() - left_width - len(_INDENT) - 2, 24)
+def columns(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Two columns, the right one wrapped; a long word on the left has a line of its own."""
+    left_width = min(max(len(left) for left, _ in rows), MAX_LEFT)
+    indent = f"{_INDENT}{'':<{left_width}}  "
+    room = max(width() - len(indent), 24)
     lines = []
     for left, right in rows:
-        first, *more = textwrap.wrap(right, room)
-        lines.append(f"{_INDENT}{left:<{left_width}}  {first}")
-        lines += [f"{_INDENT}{'':<{left_width}}  {line}" for line in more]
+        words = textwrap.wrap(right, room)
+        if len(left) > left_width:
+            lines.append(f"{_INDENT}{left}")
+        else:
+            lines.append(f"{_INDENT}{left:<{left_width}}  {words.pop(0) if words else ''}".rstrip())
+        lines += [indent + line for line in words]
     return lines
 
 

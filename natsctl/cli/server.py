@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-app = typer.Typer(no_args_is_help=True, help="Runs the included server.")
+app = typer.Typer(no_args_is_help=True, help="Run the included server.")
 
 
 class _ReferenceFlags(TyperCommand):

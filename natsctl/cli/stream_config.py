@@ -14,7 +14,7 @@ from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Defaults, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
-from natsctl.cli.stream_flags import STREAM_ADD, STREAM_EDIT
+from natsctl.cli.stream_flags import STREAM_ADD, STREAM_COPY, STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def edit(
     warn_unless_taken(part_of(wanted, (one["path"] for one in document)), answer, json, emptied=True)
 
 
-@flagged(STREAM_ADD)
+@flagged(STREAM_COPY)
 def copy(
     ctx: typer.Context,
     given: Given,

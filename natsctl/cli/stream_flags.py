@@ -13,6 +13,8 @@ from natsctl.cli.flags import (
     SIZE,
     SOURCE,
     SOURCES,
+    SUBJECT,
+    SUBJECTS,
     SWITCH,
     TEXT,
     WHOLE,
@@ -24,6 +26,7 @@ from natsctl.cli.flags import (
     merged,
     put,
     removed,
+    without_defaults,
 )
 
 
@@ -64,30 +67,44 @@ def _sources(config: Config, value: list[Any]) -> None:
 
 
 STREAM_FLAGS: tuple[Flag, ...] = (
-    Flag("--subjects", WORDS, "subjects", "subjects that the stream stores"),
+    Flag("--subjects", SUBJECTS, "subjects", "subjects that the stream stores"),
     Flag("--description", TEXT, "description", "a text for people"),
-    Flag("--storage", choice("file", "memory", f="file", m="memory"), "storage", "where messages are kept", edit=False),
-    Flag("--compression", choice("none", "s2"), "compression", "compression of stored messages"),
-    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster"),
+    Flag(
+        "--storage",
+        choice("file", "memory", f="file", m="memory"),
+        "storage",
+        "where messages are kept",
+        edit=False,
+        default="file",
+    ),
+    Flag("--compression", choice("none", "s2"), "compression", "compression of stored messages", default="none"),
+    Flag("--replicas", WHOLE, "num_replicas", "number of copies in a cluster", default="1"),
     Flag("--tag", WORDS, _tags, "place only on servers with this tag", aliases=("--tags",)),
     Flag("--cluster", TEXT, _cluster, "place in this cluster"),
-    Flag("--ack", SWITCH, inverted("no_ack"), "acknowledge publishes"),
+    Flag("--ack", SWITCH, inverted("no_ack"), "acknowledge publishes", default="on"),
     Flag(
         "--retention",
         choice("limits", "interest", "workqueue", workq="workqueue", work="workqueue"),
         "retention",
         "when messages may go",
+        default="limits",
     ),
-    Flag("--discard", choice("old", "new"), "discard", "what gives way when a limit is reached"),
+    Flag("--discard", choice("old", "new"), "discard", "what gives way when a limit is reached", default="old"),
     Flag("--discard-per-subject", SWITCH, _discard_per_subject, "discard new messages per subject"),
     Flag("--first-sequence", WHOLE, "first_seq", "sequence of the first message", edit=False),
-    Flag("--max-age", DURATION, _max_age, "longest time that messages are kept, -1 for ever"),
-    Flag("--max-bytes", SIZE, "max_bytes", "most bytes that are kept, -1 for no limit"),
-    Flag("--max-msg-size", SIZE, "max_msg_size", "largest message that is taken, -1 for no limit"),
-    Flag("--max-consumers", WHOLE, "max_consumers", "most consumers, -1 for no limit"),
-    Flag("--max-msgs", WHOLE, "max_msgs", "most messages that are kept, -1 for no limit"),
-    Flag("--max-msgs-per-subject", WHOLE, "max_msgs_per_subject", "most messages kept of one subject, -1 for no limit"),
-    Flag("--dupe-window", DURATION, _window, "how long message ids are remembered"),
+    Flag("--max-age", DURATION, _max_age, "longest time that messages are kept, -1 for ever", default="-1"),
+    Flag("--max-bytes", SIZE, "max_bytes", "most bytes that are kept, -1 for no limit", default="-1"),
+    Flag("--max-msg-size", SIZE, "max_msg_size", "largest message that is taken, -1 for no limit", default="-1"),
+    Flag("--max-consumers", WHOLE, "max_consumers", "most consumers, -1 for no limit", default="-1"),
+    Flag("--max-msgs", WHOLE, "max_msgs", "most messages that are kept, -1 for no limit", default="-1"),
+    Flag(
+        "--max-msgs-per-subject",
+        WHOLE,
+        "max_msgs_per_subject",
+        "most messages kept of one subject, -1 for no limit",
+        default="-1",
+    ),
+    Flag("--dupe-window", DURATION, _window, "how long message ids are remembered", default="2m"),
     Flag("--mirror", SOURCE, "mirror", "copy this stream, and nothing else", edit=False),
     Flag("--no-mirror", SWITCH, removed("mirror"), "make a mirror a stream of its own", add=False),
     Flag("--source", SOURCES, _sources, "copy messages of this stream too", edit=False),
@@ -97,17 +114,17 @@ STREAM_FLAGS: tuple[Flag, ...] = (
     Flag("--allow-rollup", SWITCH, "allow_rollup_hdrs", "allow messages that replace the ones before them"),
     Flag("--deny-delete", SWITCH, "deny_delete", "refuse to delete single messages"),
     Flag("--deny-purge", SWITCH, "deny_purge", "refuse to purge"),
-    Flag("--allow-direct", SWITCH, "allow_direct", "allow direct gets"),
+    Flag("--allow-direct", SWITCH, "allow_direct", "allow direct gets", default="on"),
     Flag("--allow-mirror-direct", SWITCH, "mirror_direct", "let a mirror answer direct gets of its origin"),
     Flag("--allow-msg-ttl", SWITCH, "allow_msg_ttl", "allow a time to live on each message"),
     Flag("--allow-schedules", SWITCH, "allow_msg_schedules", "allow scheduled messages"),
     Flag("--subject-del-markers-ttl", DURATION, "subject_delete_marker_ttl", "how long deletion markers are kept"),
-    Flag("--transform-source", TEXT, "subject_transform.src", "subjects to rename while storing"),
-    Flag("--transform-destination", TEXT, "subject_transform.dest", "what those subjects become"),
+    Flag("--transform-source", SUBJECT, "subject_transform.src", "subjects to rename while storing"),
+    Flag("--transform-destination", SUBJECT, "subject_transform.dest", "what those subjects become"),
     Flag("--no-transform", SWITCH, removed("subject_transform"), "stop renaming subjects", add=False),
     Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value takes the key away"),
-    Flag("--republish-source", TEXT, "republish.src", "subjects to publish again after storing"),
-    Flag("--republish-destination", TEXT, "republish.dest", "where they are published"),
+    Flag("--republish-source", SUBJECT, "republish.src", "subjects to publish again after storing"),
+    Flag("--republish-destination", SUBJECT, "republish.dest", "where they are published"),
     Flag("--republish-headers", SWITCH, "republish.headers_only", "publish again without bodies"),
     Flag("--no-republish", SWITCH, removed("republish"), "stop publishing again", add=False),
     Flag(
@@ -126,4 +143,5 @@ STREAM_FLAGS: tuple[Flag, ...] = (
 )
 
 STREAM_ADD = tuple(flag for flag in STREAM_FLAGS if flag.add)
-STREAM_EDIT = tuple(flag for flag in STREAM_FLAGS if flag.edit)
+STREAM_COPY = without_defaults(STREAM_ADD)
+STREAM_EDIT = without_defaults([flag for flag in STREAM_FLAGS if flag.edit])

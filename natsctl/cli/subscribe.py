@@ -10,7 +10,7 @@ from natsctl.cli.consumer_messages import wait_seconds
 from natsctl.cli.options import Json, Raw, session_of
 from natsctl.cli.receive import Listening, Shower, listen
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

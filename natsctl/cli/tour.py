@@ -25,7 +25,7 @@ from natsctl.cli import output
 from natsctl.cli.options import session_of
 from natsctl.cli.scenario import SCENARIO, Step
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 STEP_WITHIN_S = 30.0
 LISTENING = (b"Listening for ", b"Subscribing on ")

@@ -34,9 +34,12 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
         arguments = list(words)
     else:
         chain = _named(command, words)
+        path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
         more, arguments = take_out(words, _flags_of(chain[-1]))
         given = {**given, **more}
-        _read_plainly(chain, help_wanted="help" in given)
+        if "help" in given or (len(chain) == 1 and noun.group and not arguments):
+            return _help(chain[-1], path, asked="help" in given)
+        _read_plainly(chain)
     if "help" in given:
         arguments.append("--help")
     session = Session(_options(given), json=wants_json(words))
@@ -107,13 +110,21 @@ def _flags_of(command: Any) -> dict[str, bool]:
     }
 
 
-def _read_plainly(chain: Sequence[Any], help_wanted: bool) -> None:
-    """Keep pydantic out of commands with plain values; `--help` is taken out before, so they need no flag for it."""
+def _help(command: Any, path: str, *, asked: bool) -> int:
+    """Show a command's page: the answer when it was asked for, else what is missing."""
+    from natsctl.cli.command_help import render_command_help
+
+    print(render_command_help(command, path), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else UsageError.exit_code
+
+
+def _read_plainly(chain: Sequence[Any]) -> None:
+    """Keep pydantic out of commands with plain values; `--help` was seen to before, so they need no flag for it."""
     from natsctl.cli.plain_values import read_plainly
 
     for command in chain:
         read_plainly(command.params)
-        command.add_help_option = help_wanted
+        command.add_help_option = False
 
 
 def _run(command: Any, arguments: list[str], path: str, session: Session) -> int:
@@ -140,15 +151,30 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
+def _only_when_made(path: str, flag: str) -> str:
+    """Why an edit has no such flag, if adding has it."""
+    words = path.split()
+    if "edit" not in words[-1].split(",")[0]:
+        return ""
+    from natsctl.cli.consumer_flags import CONSUMER_ADD
+    from natsctl.cli.stream_flags import STREAM_ADD
+
+    table = STREAM_ADD if "stream" in words else CONSUMER_ADD
+    known = any(flag in (one.name, *one.aliases) for one in table)
+    return f"{flag} is set when a {words[1]} is made, and can not be changed" if known else ""
+
+
 def _explained(failure: Any, path: str) -> UsageError:
     """Typer's usage error as natsctl's, with what may have been meant."""
     text = failure.format_message().strip().rstrip(".").partition(" Did you mean")[0].rstrip(".")
+    if text.startswith("Missing argument "):
+        text = f"{text.removeprefix('Missing argument ').strip(chr(39))} is missing"
     context = getattr(failure, "ctx", None)
     hint = ""
     unknown = getattr(failure, "option_name", "") if hasattr(failure, "possibilities") else ""
     if unknown and context is not None:
         flags = [spelling for parameter in context.command.params for spelling in parameter.opts]
         text = f"unknown flag {unknown}"
-        hint = did_you_mean(unknown, [*flags, *all_spellings()])
+        hint = _only_when_made(context.command_path, unknown) or did_you_mean(unknown, [*flags, *all_spellings()])
     where = context.command_path if context is not None else path
     return UsageError(text, hint=hint or f"see {where} --help")

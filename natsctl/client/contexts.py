@@ -19,13 +19,16 @@ from natsctl.client.settings import Settings, expand_path
 _PATHS = ("creds", "nkey", "cert", "key", "ca")
 
 
+_NONE = "there are no contexts: they are files of the nats tool in ~/.config/nats/context"
+
+
 class ContextNotFound(UsageError):
     """The context that was asked for does not exist; `known` are those that do."""
 
     exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, text: str, known: list[str]) -> None:
-        super().__init__(text)
+        super().__init__(text, hint=f"known are {', '.join(known)}" if known else _NONE)
         self.known = known
 
 

@@ -54,7 +54,7 @@ def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
     """The failure of one address as a person needs it."""
     where = without_login(url)
     named = f" (from {target.origin})" if target.origin not in ("default", "--server") else ""
-    text = str(reason).removeprefix("nats: ").strip("'\" ")
+    text = (getattr(reason, "strerror", None) or str(reason)).removeprefix("nats: ").strip("'\" ")
     if isinstance(reason, NatsctlError):
         return reason
     if any(refused in text.lower() for refused in _REFUSED):

@@ -1,0 +1,110 @@
+"""Help pages and error texts: whole sentences, defaults, examples, and what to do next."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from natsctl.cli.command_help import EXAMPLES
+from natsctl.cli.main import NOUNS, run
+
+Run = Callable[..., Any]
+GROUPS = {"stream": "natsctl.cli.stream", "consumer": "natsctl.cli.consumer", "account": "natsctl.cli.account"}
+
+
+def _paths() -> list[str]:
+    single = [noun.name for noun in NOUNS if not noun.group]
+    groups = [
+        f"{noun} {command.name.partition(',')[0]}"
+        for noun, module in GROUPS.items()
+        for command in importlib.import_module(module).app.registered_commands
+    ]
+    return [*single, *GROUPS, *groups]
+
+
+@pytest.mark.parametrize("path", _paths())
+@pytest.mark.parametrize("width", [60, 80])
+def test_every_page_fits_and_cuts_nothing_off(
+    path: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run([*path.split(), "--help"]) == 0
+    page, told = capsys.readouterr()
+    assert told == ""
+    assert page.startswith(f"Usage: natsctl {path} ")
+    assert "natsctl --help" in page or "COMMAND --help" in page
+    for odd in ("...\n", "<str>", "x>=", "list[str]", "install-completion", "None", "{"):
+        assert odd not in page.replace("SUBJECT...", "").replace("{{", ""), odd
+    body = page.partition("\nExamples:")[0] if width < 80 else page
+    assert max(map(len, body.splitlines())) <= width
+
+
+def test_defaults_and_values_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["str", "add", "--help"])
+    page = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "where messages are kept [file]",
+        "message ids are remembered [2m]",
+        "DURATION such as 30s",
+        "SIZE bytes",
+    ):
+        assert text in page
+    run(["str", "edit", "--help"])
+    assert "[file]" not in (page := capsys.readouterr().out)
+    assert "[2m]" not in page
+    run(["con", "add", "--help"])
+    assert "how long to wait for an ack [30s]" in capsys.readouterr().out
+
+
+def test_the_defaults_that_help_tells_are_those_that_are_taken(natsctl: Run) -> None:
+    config = natsctl("str", "add", "S", "--subjects", "s", "-j").json["config"]
+    same = "--storage file --compression none --replicas 1 --ack --retention limits --discard old --max-age=-1"
+    same += " --max-bytes=-1 --max-msg-size=-1 --max-consumers=-1 --max-msgs=-1 --max-msgs-per-subject=-1"
+    same += " --dupe-window 2m --allow-direct"
+    again = natsctl("str", "add", "S", "--subjects", "s", *same.split(), "-j")
+    assert (again.code, again.json["config"]) == (0, config)
+    made = natsctl("con", "add", "S", "C", "-j").json["config"]
+    same = (
+        "--ack explicit --deliver all --max-deliver=-1 --max-pending 1000 --max-waiting 512 --replay instant --wait 30s"
+    )
+    again = natsctl("con", "add", "S", "C", *same.split(), "-j")
+    assert (again.code, again.json["config"]) == (0, made)
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_every_example_is_understood(natsctl: Run, line: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(line) <= 78
+    words = shlex.split(line)[1:]
+    done = natsctl(*words, *(["--wait", "10ms"] if words[0] == "subscribe" else []))
+    assert done.code != 2 or any(file in done.err for file in ("order.json", "orders.json", "ORDERS.tgz", "saved")), (
+        done
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("str info NOPE", "there is no Stream NOPE; natsctl str ls -a shows"),
+        ("con info S NOPE", "no Consumers of Stream S are defined"),
+        ("str edit S --storage memory", "--storage is set when a stream is made"),
+        ("con edit S C --deliver all", "--deliver is set when a consumer is made"),
+        ("str frob", "see natsctl stream --help"),
+        ("str inof", 'did you mean "info"'),
+        ("pub", "SUBJECT is missing"),
+        ("str add S --subjects other", "natsctl stream edit S"),
+        ("--context nope str ls", "nats/context"),
+        ("-s host.invalid:4222 str ls", "no connection to nats://host.invalid:4222"),
+    ],
+)
+def test_an_error_says_what_to_do(natsctl: Run, line: str, advice: str) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    done = natsctl(*line.split())
+    assert done.code != 0
+    assert advice in done.err
+    assert "Errno" not in done.err
+    assert len(done.err.splitlines()) <= 2
