@@ -259,6 +259,7 @@ class FileStreamStore(FileLog):
         return True
 
     def close_files(self) -> None:
+        """Give every descriptor back."""
         for segment in self._index.segments:
             if segment.body is not None:
                 segment.body.close()
