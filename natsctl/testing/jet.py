@@ -57,6 +57,19 @@ class Jet:
             "pending": info["num_pending"],
         }
 
+    def backup(self, name: str = "S", **options: Any) -> tuple[dict[str, Any], bytes]:
+        """Return what a client keeps of a stream: configuration and state, and the archive of a snapshot."""
+        sid = self.listen("backup.in")
+        answer = ok(self.api(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": "backup.in", **options}))
+        parts = []
+        while messages := self.heard(sid):
+            for message in messages:
+                parts.append(message.payload)
+                if message.reply:
+                    self.ack(message)
+        self.wire.unsubscribe(sid)
+        return {"config": answer["config"], "state": answer["state"]}, b"".join(parts)
+
     # Messages
 
     def publish(self, *payloads: str, subject: str = "s.a") -> None:

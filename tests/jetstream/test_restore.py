@@ -30,20 +30,6 @@ def jet() -> Jet:
     return Jet()
 
 
-def backup(jet: Jet, name: str = "S") -> tuple[dict[str, Any], bytes]:
-    """Return what a client keeps of a stream: config and state, and the archive."""
-    sid = jet.listen("backup.in")
-    answer = ok(jet.api(f"STREAM.SNAPSHOT.{name}", {"deliver_subject": "backup.in"}))
-    parts = []
-    while messages := jet.heard(sid):
-        for message in messages:
-            parts.append(message.payload)
-            if message.reply:
-                jet.ack(message)
-    jet.wire.unsubscribe(sid)
-    return {"config": answer["config"], "state": answer["state"]}, b"".join(parts)
-
-
 def begin(jet: Jet, document: dict[str, Any], name: str = "S") -> str:
     answer: str = ok(jet.api(f"STREAM.RESTORE.{name}", document))["deliver_subject"]
     return answer
@@ -90,7 +76,7 @@ def test_a_stream_comes_back_as_it_was(version: int, storage: str) -> None:
     jet.publish("1", "2", "3")
     jet.api("STREAM.MSG.DELETE.S", {"seq": 3})
     before = jet.api("STREAM.INFO.S")
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     jet.api("STREAM.DELETE.S")
     jet.advance(5)
     answer = restore(jet, document, archive)
@@ -108,7 +94,7 @@ def test_consumers_continue_where_they_were(version: int) -> None:
     filled(jet)
     before = jet.counts()
     assert before["redelivered"] == 1
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     jet.api("STREAM.DELETE.S")
     restore(jet, document, archive)
     after = jet.counts()
@@ -120,7 +106,7 @@ def test_consumers_continue_where_they_were(version: int) -> None:
 @pytest.mark.parametrize("crash", CRASHES)
 def test_a_restored_stream_survives_a_crash_right_after_the_answer(jet: Jet, crash: Callable[[SimDisk], None]) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     state, counts = jet.api("STREAM.INFO.S")["state"], jet.counts()
     ok(jet.api("STREAM.DELETE.S"))
     ok(restore(jet, document, archive))
@@ -135,7 +121,7 @@ def test_a_crash_on_the_way_leaves_nothing(jet: Jet, crash: Callable[[SimDisk], 
     jet.stream()
     for _ in range(50):
         jet.wire.publish("s.a", jet.machine.rng.randbytes(3000))
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     to = begin(jet, document)
     for at in range(0, int(len(archive) * share), 700):
@@ -148,7 +134,7 @@ def test_a_crash_on_the_way_leaves_nothing(jet: Jet, crash: Callable[[SimDisk], 
 
 def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     to = begin(jet, document)
     jet.wire.request(to, archive)
@@ -164,7 +150,7 @@ def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
 
 def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     to = begin(jet, document)
     jet.wire.request(to, archive)
@@ -175,7 +161,7 @@ def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
 
 def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     ok(restore(jet, document, archive))
     ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
@@ -184,7 +170,7 @@ def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
 
 def test_another_name_and_other_subjects_may_be_given(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     document["config"] |= {"name": "COPY", "subjects": ["copy.>"]}
     answer = ok(restore(jet, document, archive, "COPY"))
     assert (answer["config"]["name"], answer["state"]["messages"]) == ("COPY", 6)
@@ -193,7 +179,7 @@ def test_another_name_and_other_subjects_may_be_given(jet: Jet) -> None:
 
 def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     document["config"]["max_msgs"] = 2
     restore(jet, document, archive)
@@ -202,7 +188,7 @@ def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
 
 def test_advisories_tell_begin_and_end(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     sid = jet.listen("$JS.EVENT.ADVISORY.STREAM.>")
     ok(restore(jet, document, archive))
@@ -264,7 +250,7 @@ def test_a_name_in_use_is_refused(jet: Jet) -> None:
 
 def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     to = begin(jet, document)
     jet.stream("OTHER", "s.a")
@@ -342,7 +328,7 @@ def test_a_good_forgery_is_taken(jet: Jet) -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_archive_changes_nothing(jet: Jet, share: float) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     assert reason(restore(jet, document, archive[: int(len(archive) * share)])) == "the archive is incomplete"
     assert is_gone(jet)
@@ -360,7 +346,7 @@ def test_a_client_that_sends_on_after_a_fault_is_told_again(jet: Jet) -> None:
 
 def test_a_restore_that_stalls_is_given_up(jet: Jet) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     events = jet.listen("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.S")
     to = begin(jet, document)
@@ -384,7 +370,7 @@ def test_a_chunk_without_a_reply_subject_ends_the_restore(jet: Jet) -> None:
 def test_chunks_sent_without_waiting_are_answered_in_order(jet: Jet) -> None:
     jet.stream()
     jet.publish_many(3000)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     to = begin(jet, document).encode()
     sid = jet.listen("reply.*")
@@ -398,7 +384,7 @@ def test_chunks_sent_without_waiting_are_answered_in_order(jet: Jet) -> None:
 
 def test_a_client_that_floods_is_refused(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
     monkeypatch.setattr("natsctl.jetstream.restore.MAX_QUEUED_BYTES", 10)
     assert "wait for their answers" in reason(restore(jet, document, archive))

@@ -13,19 +13,6 @@ from natsctl.testing.machine import Machine
 STEPS = 120
 
 
-def backup(jet: Jet) -> tuple[dict[str, Any], bytes]:
-    sid = jet.listen("backup.in")
-    answer = ok(jet.api("STREAM.SNAPSHOT.S", {"deliver_subject": "backup.in", "chunk_size": 4096}))
-    parts = []
-    while messages := jet.heard(sid):
-        for message in messages:
-            parts.append(message.payload)
-            if message.reply:
-                jet.ack(message)
-    jet.wire.unsubscribe(sid)
-    return {"config": answer["config"], "state": answer["state"]}, b"".join(parts)
-
-
 def do_something(jet: Jet, delivered: list[Any]) -> None:
     """Do one of the things clients do."""
     rng = jet.machine.rng
@@ -67,7 +54,7 @@ def test_a_restored_stream_is_the_stream_that_was_saved(seed: int, version: int)
     for _ in range(STEPS):
         do_something(jet, delivered)
     before = everything(jet)
-    document, archive = backup(jet)
+    document, archive = jet.backup(chunk_size=4096)
     ok(jet.api("STREAM.DELETE.S"))
     to = ok(jet.api("STREAM.RESTORE.S", document))["deliver_subject"]
     for at in range(0, len(archive), 999):
