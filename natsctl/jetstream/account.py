@@ -98,6 +98,17 @@ class JetStreamAccount:
             if stream.store.key in self.engine.store.streams:
                 self.engine.store.delete(stream.store.key)
 
+    def offline(self) -> dict[str, str]:
+        """Return the streams that are stored and can not be served, with the reasons."""
+        engine, prefix = self.engine, self.name + "/"
+        found = {**engine.store.damaged, **engine.unreadable}
+        return {key.removeprefix(prefix): why for key, why in sorted(found.items()) if key.startswith(prefix)}
+
+    def no_stream(self, name: str) -> ApiError:
+        """Return the error for a stream that is not served: offline where something is stored, else not found."""
+        why = self.offline().get(name) if name not in self.streams else None
+        return error(10059) if why is None else error(10194, err=why)
+
     def advise(self, subject: str, event: Event) -> None:
         """Publish an advisory, if somebody listens."""
         to = subject.encode()

@@ -76,7 +76,7 @@ def _create(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateReque
         return error(10056)
     stream = js.streams.get(wish.stream_name)
     if stream is None:
-        return error(10059)
+        return js.no_stream(request.tokens[0])
     existing = stream.consumers.get(name) if name else None
     if wish.action == ACTION_UPDATE and existing is None:
         return error(10149)
@@ -152,7 +152,7 @@ def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer | ApiError:
     """Return the consumer that a request's subject names, or the error for its absence."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return error(10059)
+        return js.no_stream(request.tokens[0])
     return stream.consumers.get(request.tokens[1]) or error(10014)
 
 
@@ -166,7 +166,7 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.NAMES."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return error(10059)
+        return js.no_stream(request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
     page = [consumer.name for consumer in found[offset : offset + answers.NAMES_PAGE]]
@@ -177,7 +177,7 @@ def listing(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.LIST."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return error(10059)
+        return js.no_stream(request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
     page: list[ConsumerInfo] = [consumer.info() for consumer in found[offset : offset + answers.LIST_PAGE]]

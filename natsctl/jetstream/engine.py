@@ -93,6 +93,7 @@ class Engine:
         self.timers = Timers()
         self.clock_watch = ClockWatch(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.unreadable: dict[str, str] = {}
         self._ready: dict[Runnable, None] = {}
         self.usage = {
             StorageType.MEMORY: Usage(self.options.max_memory, self._usage_turned),
@@ -117,6 +118,7 @@ class Engine:
             try:
                 self._recover(key, stored)
             except (msgspec.MsgspecError, KeyError, ValueError, StoreError) as fault:
+                self.unreadable[key] = f"this version can not read it: {fault!r}"
                 self.store.report_fault(f"stream {key} can not be read by this version and is offline: {fault!r}")
 
     def _recover(self, key: str, stored: StreamStore) -> None:

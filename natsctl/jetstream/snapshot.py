@@ -58,7 +58,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wish = request.decoded(StreamSnapshotRequest)
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return error(10059)
+        return js.no_stream(request.tokens[0])
     if not is_valid_subject(wish.deliver_subject) or not is_literal(wish.deliver_subject):
         return error(10015)
     return request.when_durable(stream.store, lambda: _begin(stream, request, wish))

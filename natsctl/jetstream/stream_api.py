@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
-    """Return the stream that the subject names, or the error that there is none."""
-    return js.streams.get(request.tokens[0]) or error(10059)
+    """Return the stream that the subject names, or the error that it is not there or not served."""
+    return js.streams.get(request.tokens[0]) or js.no_stream(request.tokens[0])
 
 
 def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -106,7 +106,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10056)
     stream = js.streams.get(config.name)
     if stream is None:
-        return error(10059)
+        return js.no_stream(config.name)
     if config.num_replicas > 1:
         return error(10074)
     refusal = rules.check_update(stream.config, config) or js.refuse_update(stream, config)
@@ -170,7 +170,9 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     offset = _clamped(wish.offset, len(found))
     page = found[offset : offset + LIST_PAGE]
     infos = [stream.info() for stream in page]
-    answer = StreamListAnswer(total=len(found), offset=offset, limit=LIST_PAGE, streams=infos)
+    answer = StreamListAnswer(
+        total=len(found), offset=offset, limit=LIST_PAGE, streams=infos, offline={} if wish.subject else js.offline()
+    )
     return _shown_when_durable(request, [stream.store for stream in page], answer)
 
 

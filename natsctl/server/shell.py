@@ -41,6 +41,15 @@ WAITING_ACKS: Final = 10_000
 SETTLE_S: Final = 10.0
 """How long a stopping server waits for the last commits; the store's own close syncs what is left."""
 
+OFFENCES: Final = frozenset(CloseReason) - {
+    CloseReason.CLIENT_CLOSED,
+    CloseReason.SERVER_SHUTDOWN,
+    CloseReason.READ_ERROR,
+    CloseReason.WRITE_ERROR,
+    CloseReason.SLOW_CONSUMER_WRITE_DEADLINE,
+}
+"""Why clients are cut off that an operator wants to see without debugging; the write deadline has its own line."""
+
 TICK_S: Final = 0.5
 """How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
 
@@ -123,7 +132,8 @@ class Shell:
         if self.connections.pop(session, None) is None:
             return
         reason = session.close_reason
-        self.log.debug(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
+        tell = self.log.info if reason in OFFENCES else self.log.debug
+        tell(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
         session.closed()
         self.wake()
 

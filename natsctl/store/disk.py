@@ -107,7 +107,12 @@ class PosixFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Return once data and length are on stable storage."""
+        """Return once data and length are on stable storage; raises ENOENT where the file has no name any more.
+
+        What is synced into a file that somebody removed would be gone with this process, whatever was answered.
+        """
+        if not os.fstat(self._fd).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "the file was removed from its folder")
         if sys.platform == "darwin":
             fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
         else:

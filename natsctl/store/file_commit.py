@@ -18,7 +18,8 @@ from natsctl.store.disk import Disk, File
 from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment_file import SegmentFile
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a used-up quota, and a limit on the length of files (RLIMIT_FSIZE): nothing went in, later it may."""
 
 
 @dataclass(slots=True)

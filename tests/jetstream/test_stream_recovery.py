@@ -210,6 +210,11 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
     again = Jet(jet.machine.restarted())
     assert again.api("STREAM.NAMES")["streams"] == ["T"]
     assert not again.machine.store.healthy
+    assert list(again.api("STREAM.LIST")["offline"]) == ["S"]
+    for verb in ("STREAM.INFO.S", "STREAM.DELETE.S", "STREAM.PURGE.S", "CONSUMER.NAMES.S", "CONSUMER.INFO.S.C"):
+        refusal = again.api(verb)["error"]
+        assert refusal["err_code"] == 10194 and refusal["description"].startswith("stream is offline: "), verb
+    assert again.api("STREAM.INFO.X")["error"]["err_code"] == 10059
     assert again.wire.request("s.a", b"x").status == b"503"
     answer = again.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     assert answer["error"]["err_code"] == 10118

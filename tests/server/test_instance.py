@@ -74,9 +74,9 @@ async def test_credentials(options: ServerOptions, url: str, accepted: bool) -> 
                 await connecting
 
 
-async def test_a_slow_consumer_is_cut_off_and_others_are_served() -> None:
+async def test_a_slow_consumer_is_cut_off_and_others_are_served(capsys: pytest.CaptureFixture[str]) -> None:
     options = ServerOptions(host="127.0.0.1", port=-1, max_pending=4 << 20)
-    async with ServerInstance(options) as server:
+    async with ServerInstance(options, Log()) as server:
         slow = socket.create_connection(("127.0.0.1", server.port))
         slow.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
         client = await RawClient.connect(server.url)
@@ -90,6 +90,8 @@ async def test_a_slow_consumer_is_cut_off_and_others_are_served() -> None:
         assert server.broker.slow_consumers == 1
         slow.close()
         await client.close()
+    assert "[INF] " in (told := capsys.readouterr().err)
+    assert "Client connection closed: Slow Consumer (Pending Bytes)" in told
 
 
 async def test_a_client_that_takes_nothing_within_the_write_deadline_is_cut_off() -> None:

@@ -244,7 +244,9 @@ async def test_a_damaged_stream_is_reported_and_the_others_run(
         client = await RawClient.connect(server.url)
         assert (await api(client, "STREAM.INFO.GOOD"))["state"]["messages"] == 1
         _, answer = await client.request(b"$JS.API.STREAM.INFO.BAD", b"")
-        assert "error" in json.loads(answer)
+        assert json.loads(answer)["error"]["err_code"] == 10194
+        assert "were synced and are missing or damaged" in json.loads(answer)["error"]["description"]
+        assert list((await api(client, "STREAM.LIST"))["offline"]) == ["BAD"]
         await client.close()
     said = capsys.readouterr().err
     assert "[ERR] stream $G/BAD is damaged and stays closed, nothing was touched" in said

@@ -1,6 +1,7 @@
 """What a stream does when the disk fails it."""
 
 import random
+import resource
 from dataclasses import replace
 
 import pytest
@@ -241,3 +242,43 @@ def test_a_store_on_a_full_disk_opens_and_serves_and_its_stop_counts_once(lab, c
     lab.fill(store, store.streams["A"], 1)
     assert store.streams["A"].last_seq == 4
     assert lab.open().streams["A"].messages == 4 and not lab.report.damaged
+
+
+def real_store(folder):
+    store = Store(PosixDisk(folder), StoreOptions(reserve_bytes=0), lambda: 99, lambda: 0, lambda text: None)
+    store.open()
+    return store
+
+
+def test_nothing_is_acked_into_a_file_that_somebody_removed(lab, tmp_path):
+    store = real_store(tmp_path)
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 3)
+    for path in (tmp_path / "streams" / "s000001").glob("*.seg"):
+        path.unlink()
+    refused = []
+    stream.refused = lambda durable, error: refused.append((durable, type(error)))
+    stream.append(b"s", b"", b"would be lost", 1)
+    lab.pump(store, only=stream)
+    assert refused == [(3, StorePoisoned)] and stream.durable_seq == 3 and not store.healthy
+    assert "removed" in store.faults[0]
+    store.close()
+
+
+def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
+    store = real_store(tmp_path)
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 3)
+    refused = []
+    stream.refused = lambda durable, error: refused.append((durable, type(error)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        stream.append(b"s", b"", b"x" * 8192, 1)
+        lab.pump(store, only=stream)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused == [(3, StoreFull)] and store.healthy
+    lab.fill(store, stream, 1)
+    assert stream.durable_seq == 4
+    store.close()
