@@ -46,7 +46,7 @@ def test_a_closed_standard_stream_is_no_failure(
 def test_an_answer_that_can_not_be_written_is_a_failure(stored: Run, shared_server: ServerProcess) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    with open("/dev/full", "w") as full:  # noqa: PTH123
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # a device, not a file
         done = subprocess.run(
             [*Natsctl, "-s", shared_server.url, "str", "info", "S", "-j"],
             stdout=full,
