@@ -5,8 +5,6 @@ from typing import ClassVar, Final
 from natsctl.api.catalogue import ApiError
 from natsctl.api.exit_codes import ExitCode
 
-EXIT_DRIFT: Final = ExitCode.DRIFT
-
 NOT_FOUND_CODES: Final = frozenset({10014, 10037, 10043, 10059, 10068, 10149})
 CONFLICT_CODES: Final = frozenset({10012, 10013, 10055, 10058, 10065, 10070, 10071, 10105, 10130, 10148, 10158, 10164})
 UNAVAILABLE_CODES: Final = frozenset({10035, 10039, 10076})

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import EXIT_DRIFT, ApiFailure, UsageError
+from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.consumer_flags import CONSUMER_ADD, CONSUMER_COPY, CONSUMER_EDIT, settle
 from natsctl.cli.flags import Config, Given, apply, flagged
@@ -101,7 +102,7 @@ def edit(
     if dry_run:
         text = "\n".join(lines) or "No difference in configuration"
         output.emit_json([one._asdict() for one in found]) if json else output.emit(text)
-        raise typer.Exit(EXIT_DRIFT if found else 0)
+        raise typer.Exit(ExitCode.DRIFT if found else 0)
     if not found:
         show_info(live, json, done="No difference in configuration")
         return

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import EXIT_DRIFT, ApiFailure, NatsctlError, UsageError
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
@@ -72,7 +73,7 @@ def edit(
     lines, document = _differences(live.raw["config"], wanted)
     if dry_run:
         output.emit_json(document) if json else _emit_lines(lines)
-        raise typer.Exit(EXIT_DRIFT if document else 0)
+        raise typer.Exit(ExitCode.DRIFT if document else 0)
     if not document:
         show_info(live, json, "No difference in configuration")
         return

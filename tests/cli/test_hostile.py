@@ -198,8 +198,7 @@ def test_an_output_that_is_not_utf_8_gets_what_it_can_take(stored: Run, shared_s
         assert done.stdout
 
 
-def test_odd_names_and_texts_are_shown_and_not_obeyed(stored: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_odd_names_and_texts_are_shown_and_not_obeyed(stored: Run) -> None:
     long = "N" * 255
     for name in (long, "naïve-漢字", "[bold]", "a'b\"c", "--looks-like-a-flag"):
         made = stored("str", "add", "--subjects", f"sub{abs(hash(name))}", "--description", "[red]\x1b[31m", "--", name)
