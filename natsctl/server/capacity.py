@@ -1,11 +1,15 @@
 """How much memory and disk JetStream may use when nobody says: three quarters of what the machine has."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _SHARE: Final = 0.75
 """Part of memory and of free disk space that streams may use; the reference server's choice."""
+
+_BLOCK_BYTES: Final = 512
+"""Unit of st_blocks."""
 
 _DISK_FALLBACK_BYTES: Final = 1 << 40
 """Max Storage where free space cannot be asked: 1 TiB, the reference server's figure."""
@@ -23,11 +27,25 @@ def default_max_memory() -> int:
 
 
 def default_max_storage(folder: Path) -> int:
-    """Return bytes that file streams may use in `folder` or in its nearest existing parent."""
+    """Return bytes that file streams may use in `folder` or in its nearest existing parent.
+
+    What the store holds already counts as room: a restart must not lower the limit below what was stored under it.
+    """
+    own = _used_bytes(folder)
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
         stat = os.statvfs(folder)
     except OSError:
         return _DISK_FALLBACK_BYTES
-    return int(stat.f_bavail * stat.f_frsize * _SHARE)
+    return int((stat.f_bavail * stat.f_frsize + own) * _SHARE)
+
+
+def _used_bytes(folder: Path) -> int:
+    """Return the disk space that files below `folder` take; 0 where there is none."""
+    used = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                used += os.lstat(f"{where}/{name}").st_blocks * _BLOCK_BYTES
+    return used
