@@ -35,7 +35,7 @@ def ls(ctx: typer.Context, stream: StreamName = None, names: Names = False, json
     if names:
         with suggesting(session, stream):
             found = session.run(lambda manager: manager.consumer_names(stream))
-        output.emit_json(list(found)) if json else _emit_names(found)
+        output.emit_json(list(found)) if json else output.emit_names(found)
         return
     with suggesting(session, stream):
         answers = session.run(lambda manager: manager.consumer_list(stream))
@@ -48,11 +48,6 @@ def ls(ctx: typer.Context, stream: StreamName = None, names: Names = False, json
         show_table(render_consumers([one.value for one in answers], time.time_ns()))
     else:
         output.emit("No Consumers defined")
-
-
-def _emit_names(names: list[str]) -> None:
-    for name in names:
-        output.emit(safe(name))
 
 
 @app.command("info, nfo, i")

@@ -15,7 +15,7 @@ from natsctl.cli.consumer_flags import CONSUMER_ADD, CONSUMER_COPY, CONSUMER_EDI
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import ConsumerName, Defaults, Force, Json, StreamName, session_of
+from natsctl.cli.options import ConsumerName, Defaults, DryRun, Force, Json, Output, StreamName, Validate, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.taken import part_of, warn_unless_taken
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 EXISTS_OTHERWISE = 10148
 
 Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="the server removes it when it is not used")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change; exit 10 if anything")]
-Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
-Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
 
 
 @flagged(CONSUMER_ADD)

@@ -13,6 +13,9 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="do not ask", show_de
 Config = Annotated[
     str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change; exit 10 if anything")]
+Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
+Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
 Defaults = Annotated[bool, typer.Option("--defaults", help="take defaults instead of asking", show_default=False)]
 Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
 Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, as they are", show_default=False)]

@@ -6,12 +6,21 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from typing import IO, Any
 
 
 def emit(text: str) -> None:
     """Print a piece of the answer on stdout, with its line end."""
     sys.stdout.write(f"{text}\n")
+
+
+def emit_names(names: Iterable[str]) -> None:
+    """Print names on stdout, one on a line, harmless for a terminal."""
+    from natsctl.cli.render.values import safe
+
+    for name in names:
+        emit(safe(name))
 
 
 def emit_bytes(body: bytes) -> None:

@@ -43,7 +43,7 @@ def ls(
     if names:
         found = session.run(lambda manager: manager.stream_names(subject=subject))
         shown = [name for name in found if all_streams or not is_internal(name)]
-        output.emit_json(shown) if json else _emit_names(shown)
+        output.emit_json(shown) if json else output.emit_names(shown)
         return
     answers = session.run(lambda manager: manager.stream_list(subject=subject))
     kept = [one for one in answers if all_streams or not is_internal(one.value.config.name)]
@@ -60,11 +60,6 @@ def ls(
     absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
     if absent:
         output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
-
-
-def _emit_names(names: list[str]) -> None:
-    for name in names:
-        output.emit(safe(name))
 
 
 @app.command("info, nfo, i")

@@ -13,7 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import Defaults, Force, Json, StreamName, session_of
+from natsctl.cli.options import Defaults, DryRun, Force, Json, Output, StreamName, Validate, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream_flags import STREAM_ADD, STREAM_COPY, STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 EXISTS_OTHERWISE = 10058
 SUBJECTS_TAKEN = 10065
-
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change; exit 10 if anything")]
-Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
-Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
 
 
 @flagged(STREAM_ADD)
