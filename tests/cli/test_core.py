@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -261,10 +260,8 @@ def _cpu_s(*words: str) -> float:
 @pytest.mark.slow
 def test_help_and_info_stay_quick(server: Any) -> None:
     _natsctl("-s", server.url, "str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*")
-    started = time.monotonic()
     help_s = _cpu_s("--help")
     info_s = _cpu_s("-s", server.url, "str", "info", "ORDERS", "-j")
     # The targets are 0.15 and 0.35 s on an idle machine; a loaded one is given a factor of two.
     assert help_s < 0.30, f"--help took {help_s:.2f} s of CPU"
     assert info_s < 0.70, f"str info took {info_s:.2f} s of CPU"
-    assert time.monotonic() - started < 60
