@@ -4,7 +4,7 @@ Theory of operation. One subscription per account takes `$JS.API.>`, so an unkno
 the reference. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those
 this one says "not mine", and a request for an object that is missing gets the broker's 503. Everything else: find the
 verb in the table of `api.endpoints`, hold the body to its rule, call the function, encode, send, count, tell the
-audit.
+audit. Verbs with long answers wait in a queue and are served one a turn.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from natsctl.api.headers import get as header_of
 from natsctl.api.model import Model
 from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream import handlers
+from natsctl.jetstream.api_queue import LONG_ANSWERS, ApiQueue
 from natsctl.jetstream.client_info import client_info
 from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_structured, storage_error
 from natsctl.store.errors import StoreError
@@ -44,11 +45,12 @@ _AUDIT: Final = API_AUDIT.encode()
 class Dispatcher:
     """The API of one account."""
 
-    __slots__ = ("_js", "errors", "total")
+    __slots__ = ("_js", "_queue", "errors", "total")
 
     def __init__(self, js: JetStreamAccount) -> None:
         """Subscribe to the account's API subjects."""
         self._js = js
+        self._queue = ApiQueue(js.engine, self._serve)
         self.total = 0
         self.errors = 0
         js.account.subscribe(b"$JS.API.>", self._on_request)
@@ -75,6 +77,14 @@ class Dispatcher:
             return True
         self.total += 1
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, self.complete)
+        if endpoint.name in LONG_ANSWERS:
+            self._queue.put(request)
+        else:
+            self._serve(request)
+        return True
+
+    def _serve(self, request: ApiRequest) -> None:
+        function = handlers.HANDLERS.get(request.endpoint.name)
         try:
             refused = _check(request)
             if refused is None and function is not None:
@@ -85,7 +95,6 @@ class Dispatcher:
             outcome = storage_error(fault)
         if not isinstance(outcome, Pending):
             self.complete(request, outcome)
-        return True
 
     def complete(self, request: ApiRequest, outcome: Model | ApiError) -> None:
         """Send an answer, count it, and tell whoever audits."""
