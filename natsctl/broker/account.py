@@ -25,6 +25,8 @@ GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
 """Ends of message heads that are looked up instead of formatted."""
+Answer: TypeAlias = tuple[bytes, bytes]
+"""Subject and payload of a message without reply and headers."""
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
@@ -136,28 +138,44 @@ class Account:
                 return done
         return len(messages)
 
-    def answer_all(self, answers: Sequence[Delivery]) -> None:
-        """Deliver messages in order; a run of them for one client goes out together."""
-        exact, find = self._exact, self.routes.find
-        start, current = 0, NO_ROUTE
-        for index, answer in enumerate(answers):
-            subject = answer[0]
-            route = exact.get(subject) or find(subject)
+    def answer_all(self, answers: Sequence[Answer]) -> None:
+        """Deliver answers in order; a run of them for one client goes out together."""
+        exact, routes = self._exact, self.routes
+        start, current, shared, size = 0, NO_ROUTE, b"", 0
+        for index, (subject, _) in enumerate(answers):
+            if size and subject[:size] == shared and len(subject) > size and subject.find(b".", size) < 0:
+                continue  # the last token differs alone, which the route of the one before does not depend on
+            route = exact.get(subject) or routes.find(subject)
             if route is not current:
                 self._answer_run(current, answers[start:index])
                 start, current = index, route
+            size = routes.shared_size(subject, route)
+            shared = subject[:size]
         self._answer_run(current, answers[start:] if start else answers)
 
-    def _answer_run(self, route: Route, answers: Sequence[Delivery]) -> None:
-        """Deliver messages that take the same route."""
+    def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
+        """Deliver answers that take the same route."""
         clients, queues, handlers = route
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
-            if session is not None and session.close_reason is None:
-                self._send_all_to(session, sub, answers)
+            if session is not None and session.close_reason is None and answers:
+                self._answer_client(session, sub, answers)
                 return
-        for subject, reply, header, payload in answers:
-            self.publish(subject, reply, header, payload)  # the one before may have ended a subscription
+        for subject, payload in answers:
+            self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
+
+    def _answer_client(self, session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
+        sid = sub.sid_field
+        frames = [b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers]
+        if not session.out:
+            self._broker.dirty.append(session)
+        session.out.extend(frames)
+        session.pending_bytes += sum(map(len, frames))
+        session.out_bytes += sum([len(body) for _, body in answers])
+        session.out_msgs += len(answers)
+        sub.delivered += len(answers)
+        if session.pending_bytes > session.max_pending:
+            session.cut_slow_consumer()
 
     def _send_all_to(self, session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
         out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0

@@ -72,6 +72,11 @@ class Routes:
             self._by_ack_prefix.clear()
             self._cost = 0
 
+    def shared_size(self, subject: bytes, route: Route) -> int:
+        """Return how much of `subject` decides its `route`, if any other last token would take the same one; else 0."""
+        prefix = subject.rpartition(b".")[0]
+        return len(prefix) + 1 if prefix and self._by_prefix.get(prefix) is route else 0
+
     def find(self, subject: bytes) -> Route:
         """Return the route of a subject that `exact` does not hold."""
         if subject[:8] == b"$JS.ACK.":

@@ -275,7 +275,7 @@ class Intake:
             waiting, self._waiting = waiting[:end], waiting[end:]
         if not self._no_ack:
             ack = self._ack
-            self._account.answer_all([(reply, b"", b"", b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply])
+            self._account.answer_all([(reply, b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply])
         if self._late:
             self._send_late(durable_seq)
         stream = self._stream

@@ -201,3 +201,25 @@ def test_many_takers_of_one_subject_all_get_their_own_sid(house: Any) -> None:
         client.say(b"SUB a.b %d\r\n" % number)
     assert house.account.publish(b"a.b", b"r", b"", b"hi") == 30
     assert [client.heard() for client in clients] == [b"MSG a.b %d r 2\r\nhi\r\n" % n for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    "patterns", [("in.*",), ("in.*", "in.1.2"), ("in.>",), ("in.*", "in.2"), ("in.1", "other"), ()]
+)
+def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(house: Any, patterns: tuple[str, ...]) -> None:
+    answers = [
+        (subject, b"%d" % at)
+        for at, subject in enumerate(
+            [b"in.1", b"in.2", b"in.3", b"in.1.2", b"in.4", b"in.", b"other", b"in.5", b"in.1"]
+        )
+    ]
+    heard = []
+    for deliver in (house.account.answer_all, lambda found: [house.account.publish(s, b"", b"", p) for s, p in found]):
+        client = house.client()
+        for sid, pattern in enumerate(patterns):
+            client.say(b"SUB %b %d\r\n" % (pattern.encode(), sid))
+        deliver(answers)
+        deliver(answers)
+        heard.append(client.heard())
+        client.session.closed()
+    assert heard[0] == heard[1]
