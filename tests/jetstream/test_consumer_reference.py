@@ -1,215 +1,16 @@
-"""The same consumer scenarios on natsctl's engine in memory and on the reference server over TCP.
-
-The reference works on after it has answered, and late on a busy machine. So the engine goes first, and the reference is
-waited for until it has told as much: as many messages as each `take` gave, and the state that each `CONSUMER.INFO`
-said. What does not come within `PATIENCE_S`, and what comes beyond, is a difference. Times in scenarios leave room for
-a slow machine between their steps.
-"""
+"""Consumers: the same conversations with natsctl's engine and with the reference server."""
 
 from __future__ import annotations
 
-import random
-import re
-import select
-import socket
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any
 
-import msgspec
 import pytest
 
-from natsctl.testing.jet import SECOND, Jet
-from natsctl.testing.machine import Machine, Message, Wire
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
+from natsctl.testing.jet import SECOND
 from natsctl.testing.process import ServerProcess
-from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_parser import ServerParser
 
-QUIET_S = 0.03
-"""How long the reference must be silent at least before it is taken to be at rest."""
-
-SLOWNESS = 4
-"""How many times as long as its last PONG took it must be silent."""
-
-PATIENCE_S = 5.0
-"""How long to wait for what the engine told and the reference has not told yet."""
-
-
-class LiveWire(Wire):
-    """A client of a real server with the words of a `Wire`."""
-
-    def __init__(self, url: str, expected: Iterable[int]) -> None:
-        """Connect; `expected` says how many messages each `take` gave on the engine."""
-        parts = urlsplit(url)
-        self._expected = iter(expected)
-        self._socket = socket.create_connection((parts.hostname, parts.port))
-        self._live_parser = ServerParser()
-        self._inbox = []
-        self._sids = 0
-        self._run = random.randrange(1 << 40)
-        self.errors = []
-        self.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\n')
-
-    def send(self, data: bytes) -> None:
-        """Send, and read until the server is quiet."""
-        self._socket.sendall(data + b"PING\r\n")
-        self.read_until_quiet()
-
-    def read_until_quiet(self) -> None:
-        """Read until nothing came for a while after the PONG."""
-        began = time.monotonic()
-        while b"PONG" not in self._read(PATIENCE_S):
-            assert time.monotonic() < began + PATIENCE_S, "no PONG"
-        quiet_s = max(QUIET_S, SLOWNESS * (time.monotonic() - began))
-        while self._read(quiet_s):
-            assert time.monotonic() < began + PATIENCE_S + quiet_s, "the server never rests"
-
-    def _read(self, within_s: float) -> set[bytes]:
-        """Read what comes within a time; return the kinds of what came."""
-        if not select.select([self._socket], [], [], within_s)[0]:
-            return set()
-        got = {b"bytes"}
-        for op in self._live_parser.feed(self._socket.recv(1 << 20)):
-            if op[0] == ops.MSG:
-                self._inbox.append(Message(*op[1:]))
-            elif op[0] == ops.PONG:
-                got.add(b"PONG")
-        return got
-
-    def take(self, sid: bytes | None = None) -> list[Message]:
-        """Return what arrived, once there is as much as the engine gave at this place."""
-        self._wait_for(next(self._expected, 0), sid)
-        return super().take(sid)
-
-    def _wait_for(self, number: int, sid: bytes | None) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while sum(sid in (None, m.sid) for m in self._inbox) < number and (left := deadline - time.monotonic()) > 0:
-            self._read(left)
-
-    def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
-        """Send a request and return the JSON of its answer."""
-        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        self._sids += 1
-        sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self._run, self._sids)
-        listen = encode_sub(inbox, b"", sid) + encode_unsub(sid, 1)
-        self.send(listen + encode_pub(subject.encode(), inbox, header, payload))
-        self._wait_for(1, sid)
-        (answer,) = super().take(sid)
-        return answer.json()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
-
-class Live:
-    """A real server with the words of a `Machine` that Jet needs."""
-
-    def __init__(self, url: str, expected: Iterable[int]) -> None:
-        self._wire = LiveWire(url, expected)
-        self.rng = random.Random()
-
-    def connect(self) -> LiveWire:
-        """Return the only client."""
-        return self._wire
-
-    def advance(self, ns: int) -> None:
-        """Let real time pass."""
-        time.sleep(ns / SECOND)
-        self._wire.send(b"")
-
-
-def counted(wire: Wire) -> list[int]:
-    """Return a list that grows by how many messages each `take` of the wire gives."""
-    numbers: list[int] = []
-    take = wire.take
-
-    def counting(sid: bytes | None = None) -> list[Message]:
-        messages = take(sid)
-        numbers.append(len(messages))
-        return messages
-
-    wire.take = counting
-    return numbers
-
-
-class Talk:
-    """A Jet that notes what it was answered, without what differs from run to run."""
-
-    def __init__(self, jet: Jet, expected: Sequence[Any] = ()) -> None:
-        """`expected` are the notes of the one that told before."""
-        self.jet = jet
-        self.expected = expected
-        self.notes: list[Any] = []
-        self.names: dict[str, str] = {}
-
-    def create(self, consumer: str = "C", form: str = "DURABLE.CREATE.S.{name}", **config: Any) -> Any:
-        """Create a consumer and note the answer."""
-        action = config.pop("action", "")
-        config = {"durable_name": consumer, "ack_policy": "explicit", **config}
-        config = {key: value for key, value in config.items() if value is not None}
-        body: dict[str, Any] = {"stream_name": "S", "config": config}
-        if action:
-            body["action"] = action
-        return self.ask("CONSUMER." + form.format(name=consumer), body)
-
-    def ask(self, verb: str, body: object = b"") -> Any:
-        """Ask the API and note the answer."""
-        answer = self.jet.api(verb, body)
-        deadline = time.monotonic() + PATIENCE_S
-        while verb.startswith("CONSUMER.INFO.") and self._differs((verb, scrub(answer))):
-            if time.monotonic() > deadline:
-                break
-            answer = self.jet.api(verb, body)
-        self.notes.append((verb, scrub(answer)))
-        return answer
-
-    def _differs(self, note: Any) -> bool:
-        """Whether the one that told before told something else at this place."""
-        place = len(self.notes)
-        return place < len(self.expected) and self.expected[place] != note
-
-    def pull(self, body: object = b"", name: str = "C") -> list[Message]:
-        """Pull and note what came."""
-        messages = self.jet.pull(body, name)
-        self.note(messages)
-        return [m for m in messages if not m.status]
-
-    def note(self, messages: list[Message]) -> None:
-        """Note messages."""
-        for m in messages:
-            reply = re.sub(rb"\.\d{19}\.", b".T.", m.reply)
-            reply = re.sub(rb"^(\$JS\.FC\.S\.C\.).*", rb"\1X", reply)
-            header = re.sub(rb"\.\d{19}\.", b".T.", m.header)
-            self.notes.append((b"" if m.subject.startswith(b"_INBOX") else m.subject, reply, header, m.payload))
-
-    def event(self, sid: bytes) -> None:
-        """Note advisories without what differs from run to run."""
-        for m in self.jet.heard(sid):
-            self.notes.append((m.subject, scrub(m.json())))
-
-
-DROPPED = ("ts", "created", "last_active", "id", "timestamp", "ack_time", "pause_remaining")
-
-
-def scrub(value: Any) -> Any:
-    """Return an answer without times, ids and the metadata that newer servers add."""
-    if isinstance(value, dict):
-        kept = [(k, scrub(v)) for k, v in value.items() if k not in DROPPED and not k.startswith("_nats")]
-        return [(k, v) for k, v in kept if k != "metadata" or v]
-    return [scrub(v) for v in value] if isinstance(value, list) else value
-
-
-Scenario = Callable[[Talk], None]
-SCENARIOS: list[Scenario] = []
-
-
-def scenario(function: Scenario) -> Scenario:
-    """Register a scenario; each starts with the empty stream S on `s.>`."""
-    SCENARIOS.append(function)
-    return function
+scenario = Scenarios()
 
 
 @scenario
@@ -581,23 +382,7 @@ def last_per_subject_with_replacement(t: Talk) -> None:
     t.ask("CONSUMER.INFO.S.C")
 
 
-def told(run: Scenario, talk: Talk) -> list[Any]:
-    """Run a scenario and return its notes."""
-    try:
-        talk.jet.stream()
-        run(talk)
-    finally:
-        talk.jet.wire.close()
-    return talk.notes
-
-
 @pytest.mark.reference
-@pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
+@pytest.mark.parametrize("run", scenario, ids=name_of)
 def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-    jet = Jet(Machine())
-    numbers = counted(jet.wire)
-    ours = told(run, Talk(jet))
-    theirs = told(run, Talk(Jet(cast(Machine, Live(server.url, numbers))), ours))
-    different = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if mine != other]
-    assert not different, "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)
-    assert len(ours) == len(theirs)
+    assert_same(run, server.url)
