@@ -229,7 +229,7 @@ class Restore:
     def _adopt(self, reply: bytes) -> None:
         stream: Stream = self._js.adopt(self._staging.handed_over())
         stream.recover()
-        stream.intake.enforce_limits()
+        stream.limits.enforce()
         stream.advise(ActionType.CREATE)
         self._close("")
         if reply:
@@ -278,7 +278,6 @@ class Restore:
             end=format_time(self._engine.clock.now_ns()),
             bytes=self._bytes,
             client=self._client,
-            error=fault,
         )
         self._js.advise(event.subject(), event)
 

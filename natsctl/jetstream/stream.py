@@ -21,6 +21,7 @@ from natsctl.jetstream.dedupe import Dedupe
 from natsctl.jetstream.direct_get import DirectGet
 from natsctl.jetstream.expiry import Expiry
 from natsctl.jetstream.intake import Intake
+from natsctl.jetstream.limits import Limits
 from natsctl.jetstream.retention import Retention
 from natsctl.jetstream.retry import GONE
 from natsctl.jetstream.stream_meta import StreamMeta
@@ -52,6 +53,7 @@ class Stream:
         self.retention = Retention(self)
         self.usage = js.engine.usage[config.storage]
         self._counted_bytes = 0
+        self.limits = Limits(self)
         self.intake = Intake(self)
         self.direct_get = DirectGet(self)
         self._captures: list[Subscription] = []
@@ -90,7 +92,7 @@ class Stream:
         self._derive()
         if config.retention is not before.retention:
             self.retention.consumers_changed()
-        self.intake.enforce_limits()
+        self.limits.enforce()
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
         """Go back from `config` to what was before it: the store could not keep the change."""

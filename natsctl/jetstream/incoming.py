@@ -1,0 +1,65 @@
+"""One message on its way into a stream, while checks look at it and may rewrite it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.catalogue import ApiError
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.stream import Stream
+
+Wish = dict[bytes, bytes]
+
+NO_WISH: Final[Wish] = {}
+"""The headers of a message that has none of note; never written to."""
+
+
+class Incoming:
+    """A message, what its headers ask for, and what checks made of it."""
+
+    __slots__ = (
+        "extra", "header", "msg_id", "origin", "own", "payload", "reply", "rollup", "subject", "timed", "ttl_ns",
+        "wish",
+    )  # fmt: skip
+
+    def __init__(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
+    ) -> None:
+        self.subject = subject
+        self.reply = reply
+        self.header = header
+        self.payload = payload
+        self.origin = origin
+        self.wish = read_headers(header) if header else NO_WISH
+        self.msg_id = b""
+        """What the duplicate window goes by."""
+        self.rollup = b""
+        """`sub` or `all` once it is known to be permitted."""
+        self.ttl_ns = 0
+        """How long to keep it: 0 as the stream says, -1 for ever."""
+        self.timed = False
+        """Whether it carries a time of its own: a TTL or a schedule."""
+        self.extra = b""
+        """JSON members that follow the sequence in its ack, each with its comma before it."""
+        self.own = False
+        """Whether the server made it: nothing that guards against clients looks at it."""
+
+
+Check = Callable[["Stream", Incoming], ApiError | None]
+"""Returns why a message is refused, or None; may rewrite the message."""
+
+
+def read_headers(block: bytes) -> Wish:
+    """Return the headers of a block that a stream looks at, first value each; one without a value counts as absent."""
+    if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
+        return NO_WISH
+    wish: Wish = {}
+    for line in block.split(b"\r\n"):
+        if line.startswith((b"Nats-", b"Msg-Id:")):
+            key, _, value = line.partition(b":")
+            if value := value.strip():
+                wish.setdefault(key, value)
+    return wish

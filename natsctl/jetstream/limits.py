@@ -1,0 +1,73 @@
+"""max_msgs, max_bytes and max_msgs_per_subject: what they push out, and what discard new refuses for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.stream import DiscardPolicy
+from natsctl.jetstream.retry import GONE_BY_LIMITS
+from natsctl.store.message import file_size, memory_size
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+
+class Limits:
+    """The limits of one stream's contents."""
+
+    __slots__ = ("_size", "_stream", "any")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._size = file_size if stream.store.storage == "file" else memory_size
+        self.any = False
+        """Whether there is a limit at all."""
+
+    def configure(self) -> None:
+        """Take the limits from the configuration."""
+        config = self._stream.config
+        self.any = max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
+
+    def refuse(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
+        """Return why discard new refuses a message, or None."""
+        config, store = self._stream.config, self._stream.store
+        if config.discard is not DiscardPolicy.NEW or not self.any:
+            return None
+        replaces = 0 < config.max_msgs_per_subject <= store.count_of(subject)
+        if replaces and config.discard_new_per_subject:
+            return error(10077, err="maximum messages per subject exceeded")
+        if 0 < config.max_msgs <= store.messages and not replaces:
+            return error(10077, err="maximum messages exceeded")
+        if config.max_bytes > 0:
+            size = self._size(len(subject), len(header), len(payload))
+            if replaces:
+                oldest = store.get(store.first_seq_of(subject))
+                if oldest is not None:
+                    size -= self._size(len(oldest.subject), len(oldest.header), len(oldest.payload))
+            if store.bytes + size > config.max_bytes:
+                return error(10077, err="maximum bytes exceeded")
+        return None
+
+    def trim(self, subject: bytes) -> None:
+        """Drop what the limits push out after a message on `subject` was stored."""
+        stream, store, config = self._stream, self._stream.store, self._stream.config
+        per_subject = config.max_msgs_per_subject
+        if per_subject > 0:
+            while store.count_of(subject) > per_subject:
+                gone = store.remove(store.first_seq_of(subject))
+                assert gone is not None
+                stream.removed(gone, GONE_BY_LIMITS)
+        max_msgs, max_bytes = config.max_msgs, config.max_bytes
+        while (0 < max_msgs < store.messages) or (0 < max_bytes < store.bytes and store.messages):
+            stream.removed(store.drop_first(), GONE_BY_LIMITS)
+
+    def enforce(self) -> None:
+        """Drop everything that limits, perhaps tightened just now, push out."""
+        if not self.any:
+            return
+        if self._stream.config.max_msgs_per_subject > 0:
+            for subject in self._stream.store.subjects():
+                self.trim(subject)
+        else:
+            self.trim(b"")
