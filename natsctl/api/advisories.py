@@ -1,6 +1,6 @@
 """Bodies and subjects of advisories and metrics. `type` is the struct's tag; then `id` (a nuid) and `timestamp`."""
 
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import field
 
@@ -41,8 +41,17 @@ class ClientInfo(Model):
     rtt: Duration = 0
     server: str = ""
     cluster: str = ""
+    alts: list[str] = field(default_factory=list)
+    stop: Time | None = None
+    jwt: str = ""
+    issuer_key: str = ""
+    name_tag: str = ""
+    tags: list[str] = field(default_factory=list)
     kind: str = ""
     client_type: str = ""
+    client_id: str = ""
+    nonce: str = ""
+    reply: str = ""
 
 
 class Event(Model):
@@ -50,6 +59,14 @@ class Event(Model):
 
     id: str = field(default_factory=blank)
     timestamp: Time = field(default_factory=zero_time)
+
+
+class Advised(Protocol):
+    """Any event: what whoever publishes it fills in."""
+
+    id: str
+    timestamp: str
+    domain: str
 
 
 class ApiAudit(Event, tag_field="type", tag=TYPE_PREFIX + "api_audit"):
@@ -103,7 +120,7 @@ class ConsumerPause(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_pause")
     stream: str = field(default_factory=blank)
     consumer: str = field(default_factory=blank)
     paused: bool = field(default_factory=off)
-    pause_until: Time | None = None
+    pause_until: Time = field(default_factory=zero_time)
     domain: str = ""
 
     def subject(self) -> str:
@@ -227,7 +244,7 @@ class RestoreCreate(Event, tag_field="type", tag=TYPE_PREFIX + "restore_create")
 
 
 class RestoreComplete(Event, tag_field="type", tag=TYPE_PREFIX + "restore_complete"):
-    """A restore ended; `error` says why when it failed."""
+    """A restore ended, well or not."""
 
     stream: str = field(default_factory=blank)
     start: Time = field(default_factory=zero_time)
@@ -235,11 +252,47 @@ class RestoreComplete(Event, tag_field="type", tag=TYPE_PREFIX + "restore_comple
     bytes: Int64 = field(default_factory=zero)
     client: ClientInfo | None = None
     domain: str = ""
-    error: str = ""
 
     def subject(self) -> str:
         """Return where it is published."""
         return f"{ADVISORY_PREFIX}.STREAM.RESTORE_COMPLETE.{self.stream}"
+
+
+class BatchAbandonReason(WireEnum):
+    """Why a batch came to nothing."""
+
+    TIMEOUT = "timeout"
+    LARGE = "large"
+    INCOMPLETE = "incomplete"
+    UNSUPPORTED = "unsupported"
+
+
+class BatchAbandoned(Event, tag_field="type", tag=TYPE_PREFIX + "stream_batch_abandoned"):
+    """An atomic batch was thrown away; `batch` is its id."""
+
+    account: str = ""
+    stream: str = field(default_factory=blank)
+    domain: str = ""
+    batch: str = field(default_factory=blank)
+    reason: BatchAbandonReason = field(default_factory=lambda: BatchAbandonReason.TIMEOUT)
+
+    def subject(self) -> str:
+        """Return where it is published."""
+        return f"{ADVISORY_PREFIX}.STREAM.BATCH_ABANDONED.{self.stream}"
+
+
+class ServerOutOfSpace(Event, tag_field="type", tag=TYPE_PREFIX + "server_out_of_space"):
+    """The server's disk is full; told to the system account."""
+
+    server: str = field(default_factory=blank)
+    server_id: str = field(default_factory=blank)
+    stream: str = ""
+    cluster: str = field(default_factory=blank)
+    domain: str = ""
+
+    def subject(self) -> str:
+        """Return where it is published."""
+        return f"{ADVISORY_PREFIX}.SERVER.OUT_OF_STORAGE"
 
 
 class ConsumerAckMetric(Event, tag_field="type", tag=METRIC_TYPE_PREFIX + "consumer_ack"):
@@ -273,6 +326,8 @@ Advisory = (
     | SnapshotComplete
     | RestoreCreate
     | RestoreComplete
+    | BatchAbandoned
+    | ServerOutOfSpace
     | ConsumerAckMetric
 )
 """Every event with a tag, for decoding by `type`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from natsctl.api.account import UNLIMITED, AccountLimits, ApiStats
-from natsctl.api.advisories import Event
+from natsctl.api.advisories import Advised
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
@@ -109,12 +109,13 @@ class JetStreamAccount:
         why = self.offline().get(name) if name not in self.streams else None
         return error(10059) if why is None else error(10194, err=why)
 
-    def advise(self, subject: str, event: Event) -> None:
+    def advise(self, subject: str, event: Advised) -> None:
         """Publish an advisory, if somebody listens."""
         to = subject.encode()
         if self.account.has_interest(to):
             event.id = nuid(self.engine.rng)
             event.timestamp = format_time(self.engine.clock.now_ns())
+            event.domain = self.engine.options.domain
             self.account.publish(to, b"", b"", encode(event))
 
     def release(self, stream: Stream) -> None:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import (
     ActionType,
+    Advised,
     ConsumerAckMetric,
     ConsumerAction,
     ConsumerPause,
-    Event,
     MaxDeliver,
     Nak,
     Terminated,
 )
 from natsctl.api.codec import encode
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
-from natsctl.api.times import format_time
+from natsctl.api.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumer import Consumer
@@ -49,7 +49,7 @@ class ConsumerEvents:
     def paused(self, paused: bool) -> None:
         """Tell that the consumer was paused or goes on."""
         event = ConsumerPause(stream=self._consumer.stream.name, consumer=self._consumer.name, paused=paused)
-        event.pause_until = self._consumer.config.pause_until
+        event.pause_until = self._consumer.config.pause_until or ZERO_TIME
         self._publish(event, event.subject().encode())
 
     def max_deliver(self, sseq: int, deliveries: int) -> None:
@@ -78,7 +78,7 @@ class ConsumerEvents:
         event.deliveries, event.ack_time = deliveries, ack_time_ns
         self._publish(event, self._metric, self._legacy_metric)
 
-    def _publish(self, event: Event, *subjects: bytes) -> None:
+    def _publish(self, event: Advised, *subjects: bytes) -> None:
         """Publish `event` on those of `subjects` that have a subscriber."""
         consumer = self._consumer
         account = consumer.account
@@ -87,6 +87,7 @@ class ConsumerEvents:
             return
         event.id = nuid(consumer.engine.rng)
         event.timestamp = format_time(consumer.engine.clock.now_ns())
+        event.domain = consumer.engine.options.domain
         body = encode(event)
         for subject in listened:
             account.publish(subject, b"", b"", body)

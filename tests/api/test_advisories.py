@@ -46,6 +46,11 @@ S, C = "ORDERS", "NEW"
         (adv.SnapshotComplete(stream=S), "advisory.v1.snapshot_complete", "ADVISORY.STREAM.SNAPSHOT_COMPLETE.ORDERS"),
         (adv.RestoreCreate(stream=S), "advisory.v1.restore_create", "ADVISORY.STREAM.RESTORE_CREATE.ORDERS"),
         (adv.RestoreComplete(stream=S), "advisory.v1.restore_complete", "ADVISORY.STREAM.RESTORE_COMPLETE.ORDERS"),
+        (
+            adv.BatchAbandoned(stream=S, batch="b"),
+            "advisory.v1.stream_batch_abandoned",
+            "ADVISORY.STREAM.BATCH_ABANDONED.ORDERS",
+        ),
         (adv.ConsumerAckMetric(stream=S, consumer=C), "metric.v1.consumer_ack", "METRIC.CONSUMER.ACK.ORDERS.NEW"),
     ],
 )
