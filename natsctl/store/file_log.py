@@ -21,12 +21,13 @@ from natsctl.store.removals import Removals, Spot
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.segment_reader import SegmentReader
-from natsctl.store.stream import StreamStore
+from natsctl.store.stream import BatchMessage, StreamStore
 
 _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
 _pack_length = frame.HEADER_LENGTH.pack
 _MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
+_TIMED, _MORE = frame.TIMED, frame.MORE
 
 
 class FileLog(StreamStore):
@@ -67,12 +68,12 @@ class FileLog(StreamStore):
 
     # -- appending
 
-    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int) -> int:
+    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
         `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
         """
-        return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload)
+        return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload, _TIMED if timed else 0)
 
     def append_run(self, subject: bytes, payloads: Sequence[bytes], ts_ns: int) -> int:
         """Buffer messages without headers on one subject and return the first one's sequence."""
@@ -102,13 +103,28 @@ class FileLog(StreamStore):
             self._mark()
         return first_seq
 
-    def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
+    def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
+        """Buffer messages that stay together: the frames of all but the last say that more follows.
+
+        What is buffered between two commits lies in one segment, so that a batch can only end early at the tail.
+        """
+        first_seq = seq = self._index.last_seq + 1
+        last_seq = first_seq + len(messages) - 1
+        for subject, header, payload, timed in messages:
+            flags = (_TIMED if timed else 0) | (_MORE if seq < last_seq else 0)
+            self._append(seq, ts_ns, subject, header, payload, flags)
+            seq += 1
+        return first_seq
+
+    def append_at(
+        self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
+    ) -> None:
         """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""
         if seq <= self._index.last_seq:
             raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
-        self._append(seq, ts_ns, subject, header, payload)
+        self._append(seq, ts_ns, subject, header, payload, _TIMED if timed else 0)
 
-    def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> int:
+    def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> int:
         if self.fault is not None:
             raise StorePoisoned(self.fault)
         if ts_ns < self.last_ts_ns:
@@ -122,7 +138,7 @@ class FileLog(StreamStore):
         if header:
             body = b"".join(
                 (
-                    _pack_body(_MSG, _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq),
+                    _pack_body(_MSG, flags | _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq),
                     subject,
                     _pack_length(len(header)),
                     header,
@@ -130,11 +146,13 @@ class FileLog(StreamStore):
                 )
             )
         else:
-            body = b"".join((_pack_body(_MSG, 0, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
+            body = b"".join((_pack_body(_MSG, flags, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
         length = len(body) + 12
         parts.append(_pack_prefix(_MAGIC, length, crc32(body, (file.head.salt + length) & _MASK)))
         parts.append(body)
         self._index.add(seq, subject, length - 10, ts_ns, file.size)
+        if flags & _TIMED:
+            self._index.active.note_timed(seq)
         file.size += length
         self._has_messages = True
         if self._clean:

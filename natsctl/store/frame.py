@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
@@ -32,6 +33,10 @@ BODY = struct.Struct("<BBHQQQ")
 HEADER_LENGTH = struct.Struct("<I")
 """Stands before the header block where HAS_HEADER is set."""
 HAS_HEADER = 1
+TIMED = 2
+"""Flag: the message carries a time of its own (a TTL or a schedule), so that its owner finds it without reading all."""
+MORE = 4
+"""Flag: the next message belongs to the same batch; a batch is there whole or not at all."""
 FILE_HEAD = struct.Struct("<8sIIQQQQI12s")
 """magic, format, salt, stream id, base, floor, generation, crc, spare."""
 FLOOR_BODY = struct.Struct("<QQ")
@@ -102,8 +107,20 @@ class Record(NamedTuple):
     after: int
 
 
+class Batch(NamedTuple):
+    """Where a batch began that has no end yet; `messages` and `records` came before it, the last of them `last_seq`."""
+
+    start: int
+    messages: int
+    records: int
+    last_seq: int
+
+
 class Gap(NamedTuple):
-    """Bytes [start, end) that hold no valid frame; `messages` and `records` came before it."""
+    """Bytes [start, end) that hold no valid frame; `messages` and `records` came before it.
+
+    `batch` is the batch that it cuts short, if any.
+    """
 
     start: int
     end: int
@@ -111,6 +128,7 @@ class Gap(NamedTuple):
     records: int
     durable_seq: int
     last_seq: int
+    batch: Batch | None = None
 
 
 @dataclass(slots=True)
@@ -124,6 +142,8 @@ class Scan:
     offsets: array[int] = field(default_factory=lambda: array("I"))
     sizes: array[int] = field(default_factory=lambda: array("I"))
     sids: array[int] = field(default_factory=lambda: array("I"))
+    timed: array[int] = field(default_factory=lambda: array("Q"))
+    """Sequences of the messages flagged TIMED."""
     erased_seqs: set[int] = field(default_factory=set)
     records: list[Record] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -131,14 +151,18 @@ class Scan:
     last_ts: int = 0
     durable_seq: int = 0
     last_seq: int = 0
+    batch: Batch | None = None
+    """A batch that the file ends in the middle of."""
 
-    def cut(self, gap: Gap) -> None:
-        """Forget what lies at and after `gap`."""
-        del self.seqs[gap.messages :], self.offsets[gap.messages :], self.sizes[gap.messages :]
-        del self.sids[gap.messages :], self.records[gap.records :]
-        self.gaps = [g for g in self.gaps if g.start < gap.start]
-        self.end = gap.start
-        self.last_seq = gap.last_seq
+    def cut(self, at: Gap | Batch) -> None:
+        """Forget what lies at and after the start of `at`."""
+        del self.seqs[at.messages :], self.offsets[at.messages :], self.sizes[at.messages :]
+        del self.sids[at.messages :], self.records[at.records :]
+        del self.timed[bisect_right(self.timed, at.last_seq) :]
+        self.gaps = [g for g in self.gaps if g.start < at.start]
+        self.end = at.start
+        self.last_seq = at.last_seq
+        self.batch = None
 
 
 def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
@@ -160,8 +184,11 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
             break
         position = _resync(data, view, stop + 1, salt, max_frame_bytes, result.last_seq)
         result.gaps.append(
-            Gap(stop, position, len(result.seqs), len(result.records), result.durable_seq, result.last_seq)
+            Gap(
+                stop, position, len(result.seqs), len(result.records), result.durable_seq, result.last_seq, result.batch
+            )
         )
+        result.batch = None
     return result
 
 
@@ -169,10 +196,10 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
     """Take in valid frames from `position` on; return where the first invalid one starts, or the file's end."""
     assert out.head is not None
     size, salt, ids = len(data), out.head.salt, table.ids
-    last_seq, durable, last_ts = out.last_seq, out.durable_seq, out.last_ts
+    last_seq, durable, last_ts, batch = out.last_seq, out.durable_seq, out.last_ts, out.batch
     add_seq, add_offset, add_size, add_sid = out.seqs.append, out.offsets.append, out.sizes.append, out.sids.append
     while position + HEAD_BYTES <= size:
-        magic, length, crc, kind, _, slen, seq, ts_ns, synced = _head_at(data, position)
+        magic, length, crc, kind, flags, slen, seq, ts_ns, synced = _head_at(data, position)
         end = position + length
         start = position + HEAD_BYTES
         if magic != MAGIC or end > size or length > max_frame or start + slen > end:
@@ -185,6 +212,15 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             if not last_ts:
                 out.first_ts = ts_ns
             last_ts = ts_ns
+            if flags > HAS_HEADER:
+                if flags & TIMED:
+                    out.timed.append(seq)
+                if not flags & MORE:
+                    batch = None
+                elif batch is None:
+                    batch = Batch(position, len(out.seqs), len(out.records), last_seq)
+            elif batch is not None:
+                batch = None
             add_seq(seq)
             add_offset(position)
             add_size(length - FRAME_OVER_SIZE)
@@ -194,15 +230,16 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             last_seq = seq
         elif kind == ERASED:
             out.erased_seqs.add(seq)
-            last_seq = max(seq, last_seq)
+            last_seq, batch = max(seq, last_seq), None
         elif kind in KINDS:
             out.records.append(Record(kind, seq, data[start:end], position, end, len(out.seqs)))
+            batch = None
         else:
             break
         if synced > durable:
             durable = synced
         position = end
-    out.last_seq, out.durable_seq, out.last_ts = last_seq, durable, last_ts
+    out.last_seq, out.durable_seq, out.last_ts, out.batch = last_seq, durable, last_ts, batch
     return position if position < size else size
 
 

@@ -227,11 +227,17 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
         check.reborn = base
         proven = max(proven, frame.claimed_durable(_read(disk, name)))
         before = f"{name}: no valid header in {scan.size} bytes"
-    elif scan.gaps:
-        gap = scan.gaps[0]
-        before = f"{name}: {scan.size - gap.start} bytes after offset {gap.start} were never synced"
-        scan.cut(gap)
-        check.cuts.append((found.name, gap.start))
+    elif scan.gaps or scan.batch is not None:
+        gap = scan.gaps[0] if scan.gaps else None
+        batch = gap.batch if gap is not None else scan.batch
+        start = batch.start if batch is not None else scan.gaps[0].start
+        before = f"{name}: {scan.size - start} bytes after offset {start} were never synced"
+        if batch is not None:
+            before += (
+                f" ({len(scan.seqs[batch.messages : gap.messages if gap else None])} messages of a batch among them)"
+            )
+        scan.cut(batch or scan.gaps[0])
+        check.cuts.append((found.name, start))
     check.last_seq = max(scan.last_seq, base - 1, *(_floor_body(r)[1] for r in _floors(scan)), _seal_of(scan) or 0)
     check.proven_seq = min(proven, check.last_seq)
     if check.last_seq < proven:

@@ -9,7 +9,7 @@ from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.errors import StoreError
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.store.stream import StreamStore
+from natsctl.store.stream import BatchMessage, StreamStore
 
 SEGMENT_MESSAGES = 32768
 """Messages per segment; a segment's memory returns when its last message goes."""
@@ -27,13 +27,22 @@ class MemoryStreamStore(StreamStore):
         self._journal: list[tuple[int, bytes]] = []
         self._journal_bytes = 0
 
-    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int) -> int:
+    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int, timed: bool = False) -> int:
         """Take one message in and return its sequence."""
         seq = self._index.last_seq + 1
-        self.append_at(seq, ts_ns, subject, header, payload)
+        self.append_at(seq, ts_ns, subject, header, payload, timed)
         return seq
 
-    def append_at(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
+    def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
+        """Take messages in that stay together and return the first one's sequence."""
+        first_seq = self._index.last_seq + 1
+        for subject, header, payload, timed in messages:
+            self.append(subject, header, payload, ts_ns, timed)
+        return first_seq
+
+    def append_at(
+        self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
+    ) -> None:
         """Take a message in under a given sequence above last_seq."""
         index = self._index
         if seq <= index.last_seq:
@@ -44,6 +53,8 @@ class MemoryStreamStore(StreamStore):
             self._roll(seq)
         index.add(seq, subject, len(subject) + len(header) + len(payload) + 16, ts_ns)
         index.segments[-1].messages.append(_new(StoredMessage, (seq, ts_ns, subject, header, payload)))
+        if timed:
+            index.segments[-1].note_timed(seq)
         self.last_ts_ns = ts_ns
         if self._clean:
             self._mark()

@@ -124,6 +124,7 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     if count and (scan.seqs[0] != segment.base or scan.seqs[-1] != segment.base + count - 1):
         segment.seqs = scan.seqs
     segment.offsets, segment.sizes, segment.sids = scan.offsets, scan.sizes, scan.sids
+    segment.timed = scan.timed
     segment.first_ts, segment.last_ts, segment.live = scan.first_ts, scan.last_ts, count
     file = segment.body = SegmentFile(folder, scan.head)
     file.created, file.size, file.settled = True, scan.end, scan.end

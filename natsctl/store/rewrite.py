@@ -48,6 +48,7 @@ class Rewrite:
         new.offsets = self.new_offsets
         new.sizes = array("I", [old.sizes[p] for p in self.positions])
         new.sids = array("I", [old.sids[p] for p in self.positions])
+        new.timed = array("Q", old.live_timed())
         new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, old.live
         dead = bytearray(not old.is_live(p) for p in self.positions)
         new.dead = dead if any(dead) else None

@@ -1,10 +1,11 @@
 """The index of one segment: parallel arrays, one place ("position") per message in sequence order.
 
 `sids` holds subject numbers, `sizes` accounted bytes, `offsets` places in the file (files only), `messages` the values
-(memory only). Sequences are `base + position` until a gap makes the segment sparse; then `seqs` lists them. A position
-is dead below `head` (dropped from the front) or where `dead` is set. An open segment answers "positions of a subject"
-from `postings`, filled up to date on demand; a sealed one keeps its sorted subject numbers (`keys`) with live counts
-(`counts`, true only while `head` is 0), so that a segment which cannot match is skipped without a look inside.
+(memory only), `timed` the sequences of messages with a time of their own. Sequences are `base + position` until a gap
+makes the segment sparse; then `seqs` lists them. A position is dead below `head` (dropped from the front) or where
+`dead` is set. An open segment answers "positions of a subject" from `postings`, filled up to date on demand; a sealed
+one keeps its sorted subject numbers (`keys`) with live counts (`counts`, true only while `head` is 0), so that a
+segment which cannot match is skipped without a look inside.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import GONE
 
 _NONE: array[int] = array("I")
+_NO_SEQS: array[int] = array("Q")
 
 
 class Segment:
@@ -41,6 +43,7 @@ class Segment:
         "seqs",
         "sids",
         "sizes",
+        "timed",
     )
 
     def __init__(self, base: int) -> None:
@@ -49,6 +52,7 @@ class Segment:
         self.offsets = array("I")
         self.sizes = array("I")
         self.sids = array("I")
+        self.timed = _NO_SEQS
         self.messages: list[StoredMessage | None] = []
         self.dead: bytearray | None = None
         self.head = 0
@@ -113,6 +117,18 @@ class Segment:
             yield self.seq_at(position)
             position = self.next_live(position + 1)
 
+    def note_timed(self, seq: int) -> None:
+        """Remember that message `seq`, the newest, carries a time of its own."""
+        if not self.timed:
+            self.timed = array("Q")
+        self.timed.append(seq)
+
+    def live_timed(self) -> Iterator[int]:
+        """Yield the sequences of the live messages that carry a time of their own."""
+        for seq in self.timed if self.live else ():
+            if self.position_of(seq) >= 0:
+                yield seq
+
     def bytes_not_dead(self) -> int:
         """Return the accounted size of the messages that are not marked dead, those before `head` included."""
         if self.dead is None:
@@ -159,6 +175,7 @@ class Segment:
             del self.seqs[length:]
         if self.dead is not None:
             del self.dead[length:]
+        self.timed = self.timed[: bisect_left(self.timed, self.next_seq())]
         self.head = min(self.head, length)
         self.postings, self.posted = {}, 0
 

@@ -17,7 +17,7 @@ SEQUENTIAL = 4
 _head_at = frame.HEAD.unpack_from
 _length_at = frame.HEADER_LENGTH.unpack_from
 _new = tuple.__new__
-_MASK, _HEAD_BYTES = frame.MASK, frame.HEAD_BYTES
+_MASK, _HEAD_BYTES, _HAS_HEADER = frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER
 
 
 class SegmentReader:
@@ -78,7 +78,7 @@ class SegmentReader:
             if not trusted and crc32(blob[at + 12 : at + length], (salt + length) & _MASK) != crc:
                 raise self._broken(segment, position)
             body, stop = at + _HEAD_BYTES + slen, at + length
-            if flags:
+            if flags & _HAS_HEADER:
                 cut = body + 4 + _length_at(blob, body)[0]
                 out.append(
                     _new(

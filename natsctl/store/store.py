@@ -15,12 +15,14 @@ from typing import Literal
 
 from natsctl.store import frame
 from natsctl.store.commit import Committable
+from natsctl.store.discard import Discard
 from natsctl.store.disk import Disk, File
 from natsctl.store.envelope import Envelope
-from natsctl.store.errors import StoreDamaged, StoreFormat, StreamExists
-from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
+from natsctl.store.errors import StoreDamaged, StreamExists
+from natsctl.store.file_commit import NO_SPACE, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck, WitnessEntry, check_stream
+from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
 from natsctl.store.recovery import build_index, repair
@@ -31,8 +33,11 @@ from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
-FORMAT_TEXT = b'{"format":1,"min_reader":1}\n'
 _FOLDER = re.compile(r"s(\d{6,})")
+
+
+def _refusal(key: str, reason: str) -> str:
+    return f"stream {key} is damaged and refused: {reason}"
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Store:
         self._lock: File | None = None
         self._next_id = 1
         self._refused: dict[int, WitnessEntry] = {}
+        self._refused_ids: dict[str, list[int]] = {}
         self._leaving: dict[str, int] = {}
         self._unsynced: dict[FileStreamStore, int] = {}
         self._open: dict[FileStreamStore, None] = {}
@@ -94,7 +100,7 @@ class Store:
         """
         self._lock = self._disk.lock("LOCK")
         report = RecoveryReport()
-        self._open_layout()
+        open_layout(self._disk)
         testimony = read_witness(self._disk)
         witnessed, report.clean_stop = testimony.entries, testimony.clean_stop
         if testimony.note:
@@ -123,7 +129,7 @@ class Store:
         for line in report.notes:
             self._log(line)
         for key, reason in report.damaged.items():
-            self.report_fault(f"stream {key} is damaged and refused: {reason}")
+            self.report_fault(_refusal(key, reason))
         return report
 
     def _witness_start(self, testimony: Testimony, report: RecoveryReport) -> None:
@@ -145,26 +151,6 @@ class Store:
             report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
             return
         self._witness.finish_commit(commit)
-
-    def _open_layout(self) -> None:
-        disk = self._disk
-        if disk.exists("FORMAT"):
-            file = disk.open_read("FORMAT")
-            try:
-                found = file.pread(4096, 0)
-            finally:
-                file.close()
-            if found != FORMAT_TEXT:
-                raise StoreFormat(f"FORMAT says {found[:200]!r}; this version reads {FORMAT_TEXT!r}")
-        elif disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams")):
-            raise StoreFormat("FORMAT is missing from a folder that holds a store")
-        if not disk.exists("streams"):
-            if disk.exists("WITNESS"):
-                raise StoreDamaged("streams/ is missing from a folder that holds a store")
-            disk.mkdir("streams")
-        if not disk.exists("FORMAT"):
-            replace_file(disk, "FORMAT", FORMAT_TEXT)
-        disk.fsync_dir("")
 
     def _check_all(self, witnessed: dict[int, WitnessEntry], report: RecoveryReport) -> dict[int, StreamCheck]:
         checks: dict[int, StreamCheck] = {}
@@ -191,6 +177,7 @@ class Store:
         self, key: str, reason: str, stream_id: int, entry: WitnessEntry | None, report: RecoveryReport
     ) -> None:
         report.damaged[key] = reason
+        self._refused_ids.setdefault(key, []).append(stream_id)
         if entry is not None:
             self._refused[stream_id] = entry
 
@@ -241,7 +228,7 @@ class Store:
             except OSError as caught:
                 error = caught
             task.finish_commit(commit, error)
-        if self.healthy or self.faults == [f"stream {k} is damaged and refused: {v}" for k, v in self.damaged.items()]:
+        if self.healthy or self.faults == [_refusal(key, reason) for key, reason in self.damaged.items()]:
             self._witness_stop()
         for stream in self.streams.values():
             if isinstance(stream, FileStreamStore):
@@ -290,6 +277,20 @@ class Store:
         else:
             stream.request_sync()
         return stream
+
+    def discard(self, key: str) -> Discard:
+        """Give up a stream of `damaged`, for good; its on_durable tells when it is gone and the key free again."""
+        ids = self._refused_ids[key]
+
+        def gone() -> None:
+            reason = self.damaged.pop(key, "")
+            self.faults[:] = [text for text in self.faults if text != _refusal(key, reason)]
+            for stream_id in ids:
+                self._refused.pop(stream_id, None)
+                self._witness.gone[stream_id] = None
+            self._witness_when_due()
+
+        return Discard(self._disk, self.dirty, [f"streams/s{stream_id:06d}" for stream_id in ids], gone)
 
     # -- what streams tell
 

@@ -8,7 +8,7 @@ buffered; while one is in flight the next gathers. The loop thread owns every me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from natsctl.store.commit import Commit, Host, Settled
@@ -21,6 +21,8 @@ from natsctl.store.view import live_run
 
 Blob = bytes
 """bytes, where the property of that name hides the type."""
+BatchMessage = tuple[bytes, bytes, bytes, bool]
+"""One message of a batch: subject, header, payload, whether it is timed."""
 
 
 def _ignore_durable(durable_seq: int) -> None:
@@ -53,10 +55,11 @@ class StreamStore(ABC):
     # -- appended view
 
     @abstractmethod
-    def append(self, subject: Blob, header: Blob, payload: Blob, ts_ns: int) -> int:
+    def append(self, subject: Blob, header: Blob, payload: Blob, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
-        `ts_ns` is raised to the previous message's if lower, so that time order equals sequence order.
+        `ts_ns` is raised to the previous message's if lower, so that time order equals sequence order. `timed` flags a
+        message that carries a time of its own: `timed_seqs` finds it without reading messages, after a restart too.
         Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
         """
 
@@ -71,7 +74,15 @@ class StreamStore(ABC):
         return first_seq
 
     @abstractmethod
-    def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob) -> None:
+    def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
+        """Buffer messages of one time that stay together, and return the first one's sequence.
+
+        After a crash all of them are there or none; they become durable in one step. There must be one. Raises as
+        `append` (nothing changed).
+        """
+
+    @abstractmethod
+    def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob, timed: bool = False) -> None:
         """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
 
     def skip_to(self, last_seq: int) -> None:
@@ -127,6 +138,11 @@ class StreamStore(ABC):
     def deleted(self) -> list[int]:
         """Return the sequences missing between the first and the last, in order."""
         return self._index.deleted()
+
+    def timed_seqs(self) -> Iterator[int]:
+        """Yield the live messages that were appended as timed, in order (appended view); costs by their number."""
+        for segment in self._index.segments:
+            yield from segment.live_timed()
 
     # -- questions about subjects
 

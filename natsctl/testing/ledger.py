@@ -52,6 +52,10 @@ class StreamLedger:
     acked_seq: int = 0
     taken: dict[int, bool] = field(default_factory=dict)
     """Sequence → whether its removal was confirmed."""
+    timed: set[int] = field(default_factory=set)
+    """Sequences of the messages that were appended as timed."""
+    batches: list[range] = field(default_factory=list)
+    """Sequences of each batch: all of them are found, or none."""
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -60,9 +64,18 @@ class StreamLedger:
         assert isinstance(latest, tuple)
         return latest
 
-    def attempted(self, message: StoredMessage) -> None:
+    def attempted(self, message: StoredMessage, timed: bool = False) -> None:
         """Note a publish whose ack is open."""
         self.messages[message.seq] = message
+        self.timed.discard(message.seq)
+        if timed:
+            self.timed.add(message.seq)
+
+    def refused_above(self, seq: int) -> None:
+        """Note that the messages above `seq` were taken back: their sequences will be given out again."""
+        self.messages = {old: message for old, message in self.messages.items() if old <= seq}
+        self.timed = {old for old in self.timed if old <= seq}
+        self.batches = [batch for batch in self.batches if batch[-1] <= seq]
 
     def take(self, seq: int) -> None:
         """Note a removal that is not confirmed yet."""
@@ -80,6 +93,7 @@ class StreamLedger:
             raise Violation(f"{stream.key}: last_seq {stream.last_seq}, acked {self.acked_seq}, attempted {last_seq}")
         for seq in range(1, stream.last_seq + 1):
             self._judge_message(stream, seq)
+        self._judge_flags(stream)
         self.meta.judge(stream.meta, f"{stream.key} metadata")
         self.journal.judge(tuple((kind, bytes(body)) for kind, body in stream.records()), f"{stream.key} journal")
         self._rebase(stream)
@@ -94,11 +108,21 @@ class StreamLedger:
         elif self.taken.get(seq):
             raise Violation(f"{stream.key}: message {seq} is back after its removal was confirmed")
 
+    def _judge_flags(self, stream: StreamStore) -> None:
+        timed = [seq for seq in sorted(self.timed) if stream.get(seq) is not None]
+        if list(stream.timed_seqs()) != timed:
+            raise Violation(f"{stream.key}: timed messages {list(stream.timed_seqs())}, expected {timed}")
+        for batch in self.batches:
+            if stream.last_seq in batch[:-1]:
+                raise Violation(f"{stream.key}: the batch {batch} is there up to {stream.last_seq} only")
+
     def _rebase(self, stream: StreamStore) -> None:
         self.acked_seq = stream.last_seq
         present = {seq for seq in range(1, stream.last_seq + 1) if stream.get(seq) is not None}
         self.taken = {seq: True for seq in range(1, stream.last_seq + 1) if seq not in present}
         self.messages = {seq: message for seq, message in self.messages.items() if seq <= stream.last_seq}
+        self.timed = {seq for seq in self.timed if seq <= stream.last_seq}
+        self.batches = [batch for batch in self.batches if batch[-1] <= stream.last_seq]
 
 
 @dataclass(slots=True)

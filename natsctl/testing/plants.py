@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from natsctl.store import fsck, recovery
+from natsctl.store import frame, fsck, recovery
 from natsctl.store.commit import Commit
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
@@ -127,6 +127,18 @@ def _replaced_file_not_synced() -> Patch:
     return mock.patch("natsctl.store.file_commit.replace_file", replace_file)
 
 
+def _batch_half_recovered() -> Patch:
+    return mock.patch.object(frame, "MORE", 0)
+
+
+def _timed_flag_not_written() -> Patch:
+    return mock.patch("natsctl.store.file_log._TIMED", 0)
+
+
+def _timed_flag_forgotten_at_start() -> Patch:
+    return mock.patch.object(frame, "TIMED", 0)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -144,6 +156,9 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _acks_run_ahead_of_the_commit,
         _metadata_not_written,
         _replaced_file_not_synced,
+        _batch_half_recovered,
+        _timed_flag_not_written,
+        _timed_flag_forgotten_at_start,
     )
 }
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from natsctl.store.commit import Commit, Committable
-from natsctl.store.errors import StoreError
+from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
@@ -88,6 +88,7 @@ class Session:
         self._disk.plan = no_faults
         self._open()
         self._settle()
+        self._ledger.judge(self._store.streams, {})
         self._store.close()
         self._disk.kill()
         self.report.disk_faults = self._disk.faults
@@ -134,17 +135,22 @@ class Session:
         return self._salt.getrandbits(31) | 1
 
     def _draw_plan(self) -> Plan:
-        """One disaster for a life: a crash, a failing sync, write or folder sync, a full disk, at one call; or none."""
-        kind = self._faults.choice(("none", "none", "crash", "crash", "sync", "pwrite", "full", "short", "fsync_dir"))
-        at = self._faults.randint(1, 150)
+        """One disaster for a life, at one call, or none.
+
+        A crash anywhere or in a write (torn), a failing sync, write or folder sync, a full disk.
+        """
+        kind = self._faults.choice(
+            ("none", "none", "crash", "crash", "torn", "torn", "sync", "sync", "pwrite", "full", "short", "fsync_dir")
+        )
+        at = self._faults.randint(1, 150 if kind == "crash" else 40)
         seen = 0
 
         def plan(call: str, path: str) -> Fault | None:
             nonlocal seen
-            seen += kind in ("crash", call) or (kind in ("full", "short") and call == "pwrite")
+            seen += kind in ("crash", call) or (kind in ("full", "short", "torn") and call == "pwrite")
             if seen < at or kind == "none" or (seen > at and kind != "full") or seen > at + 5:
                 return None
-            if kind == "crash":
+            if kind == "crash" or (kind == "torn" and call == "pwrite"):
                 return Fault(crash=True)
             if kind in ("full", "short"):
                 return None if call != "pwrite" else Fault(short=True) if kind == "short" else Fault(error=errno.ENOSPC)
@@ -159,6 +165,7 @@ class Session:
     def _step(self) -> None:
         steps: tuple[tuple[Callable[[], None], int], ...] = (
             (self._publish, 30),
+            (self._publish_batch, 8),
             (self._begin, 20),
             (self._run_commit, 20),
             (self._finish, 20),
@@ -209,15 +216,33 @@ class Session:
             header = b"NATS/1.0\r\nK: v\r\n\r\n" if self._work.random() < 0.2 else b""
             payload = self._work.randbytes(self._work.choice((0, 8, 24, 200)))
             self._now_ns += self._work.randint(0, 1000)
-            seq = stream.append(subject, header, payload, self._now_ns)
-            ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload))
+            timed = self._work.random() < 0.1
+            seq = stream.append(subject, header, payload, self._now_ns, timed)
+            ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload), timed)
+
+    def _publish_batch(self) -> None:
+        if picked := self._pick():
+            stream, ledger = picked
+            batch = [
+                (self._work.choice(SUBJECTS), b"", self._work.randbytes(self._work.choice((0, 200, 700))), bool(at % 3))
+                for at in range(self._work.randint(1, 6))
+            ]
+            self._now_ns += self._work.randint(0, 1000)
+            first_seq = stream.append_batch(batch, self._now_ns)
+            for seq, (subject, header, payload, timed) in enumerate(batch, first_seq):
+                ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload), timed)
+            ledger.batches.append(range(first_seq, first_seq + len(batch)))
 
     def _listen(self, stream: StreamStore, ledger: StreamLedger) -> None:
         def acked(durable_seq: int) -> None:
             self.report.acks += durable_seq - ledger.acked_seq
             ledger.acked_seq = durable_seq
 
-        stream.listener = acked
+        def refused(durable_seq: int, error: StoreError) -> None:
+            if isinstance(error, StoreFull):  # taken back; otherwise it is unknown what the disk holds
+                ledger.refused_above(durable_seq)
+
+        stream.listener, stream.refused = acked, refused
 
     def _remove(self) -> None:
         if picked := self._pick():

@@ -66,6 +66,31 @@ def test_a_run_after_a_gap_keeps_its_sequences(lab, stream):
     assert [(m.seq, m.payload) for m in stream.read_from(1)] == [(5, b"five"), (9, b"nine"), (10, b"ten")]
 
 
+def test_a_batch_becomes_durable_in_one_step(lab, stream):
+    stream.append(b"before", b"", b"", 1)
+    messages = [(b"a", b"", b"1", False), (b"b", b"NATS/1.0\r\nK: v\r\n\r\n", b"2", True), (b"a", b"", b"3", False)]
+    seen = []
+    stream.listener = seen.append
+    assert stream.append_batch(messages, 7) == 2
+    lab.pump(lab.store)
+    assert seen == [4]
+    found = stream.read_from(2)
+    assert [tuple(m)[2:] for m in found] == [m[:3] for m in messages] and {m.ts_ns for m in found} == {7}
+    assert list(stream.timed_seqs()) == [3] and stream.count_of(b"a") == 2
+
+
+def test_timed_messages_are_listed_while_they_live(lab, stream):
+    for seq in range(1, 301):
+        stream.append(b"s", b"", b"x" * 30, seq, timed=seq % 50 == 0)
+        if seq % 10 == 0:
+            lab.pump(lab.store)
+    stream.append_at(400, 400, b"s", b"", b"", timed=True)
+    assert list(stream.timed_seqs()) == [50, 100, 150, 200, 250, 300, 400]
+    stream.remove(100)
+    stream.purge(below_seq=60)
+    assert list(stream.timed_seqs()) == [150, 200, 250, 300, 400]
+
+
 def test_time_never_runs_backwards(lab, stream):
     stream.append(b"a", b"", b"", 100)
     stream.append(b"a", b"", b"", 50)

@@ -146,6 +146,92 @@ def test_a_deletion_cut_short_is_finished_by_the_successor(lab):
     assert again.streams["$G/A"].meta == b"new" and not lab.report.damaged
 
 
+def test_an_unfinished_batch_is_cut_whole_and_reported(lab):
+    _store, stream = made(lab, 3)
+    stream.append_batch([(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
+    commit = stream.begin_commit()
+    whole = commit.plan.data
+    commit.plan.data = whole[:-10]
+    commit.run()
+    again = lab.open().streams["$G/A"]
+    assert (again.last_seq, again.messages, list(again.timed_seqs())) == (3, 3, [])
+    assert any("(3 messages of a batch among them); cut" in note for note in lab.report.notes)
+    again.append_batch([(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
+    lab.pump(again._host)
+    again = lab.open().streams["$G/A"]
+    assert (again.last_seq, list(again.timed_seqs())) == (7, [5]) and not lab.report.notes
+
+
+def test_a_batch_that_ends_with_a_whole_frame_is_cut_too(lab):
+    _store, stream = made(lab, 3)
+    stream.append_batch([(b"s", b"", b"%d" % n, False) for n in range(4)], 5)
+    commit = stream.begin_commit()
+    last_frame = len(commit.plan.data) // 4
+    commit.plan.data = commit.plan.data[:-last_frame]
+    commit.run()
+    assert lab.open().streams["$G/A"].last_seq == 3
+
+
+@pytest.mark.parametrize("erased", range(4, 8))
+def test_an_erased_message_does_not_make_its_batch_look_unfinished(lab, erased):
+    store, stream = made(lab, 3)
+    stream.append_batch([(b"s", b"", b"%d" % n, False) for n in range(4)], 5)
+    lab.pump(store)
+    stream.remove(erased, erase=True)
+    lab.pump(store)
+    again = lab.open().streams["$G/A"]
+    assert (again.last_seq, again.messages) == (7, 6) and not lab.report.notes and not lab.report.damaged
+
+
+def test_a_rewritten_segment_keeps_timed_messages_and_batches_without_an_end(lab):
+    store, stream = made(lab, 4)
+    first_seq = stream.append_batch([(b"s", b"", b"y" * 300, n % 3 == 0) for n in range(12)], 5)
+    lab.pump(store)
+    lab.fill(store, stream, 10)
+    generations = {path.rpartition("-")[2] for path in segments(lab)}
+    assert generations == {"0.seg"} and len(segments(lab)) > 1
+    for seq in [*range(2, 5), *range(first_seq + 5, first_seq + 12)]:
+        stream.remove(seq)
+    lab.pump(store)
+    assert {path.rpartition("-")[2] for path in segments(lab)} == {"0.seg", "1.seg"}
+    assert list(stream.timed_seqs()) == [first_seq, first_seq + 3]
+    again = lab.open().streams["$G/A"]
+    assert list(again.timed_seqs()) == [first_seq, first_seq + 3] and not lab.report.notes
+    assert (again.messages, again.last_seq) == (16, 26)
+
+
+def test_discarding_a_damaged_stream_is_final(lab):
+    store, _stream = made(lab, 5)
+    store.close()
+    lab.disk.open("streams/s000001/meta").pwrite(b"x", 3)
+    store = lab.open()
+    assert list(store.damaged) == ["s000001"] and not store.healthy
+    told = []
+    store.discard("s000001").on_durable(told.append)
+    lab.pump(store)
+    lab.now += 1
+    store.run_timers()
+    lab.pump(store)
+    assert told == [None] and store.healthy and not store.damaged and lab.disk.listdir("streams") == []
+    store = lab.open()
+    assert not lab.report.damaged and store.create("A", b"", "file").stream_id == 2
+
+
+def test_a_missing_stream_can_be_discarded_and_its_key_used_again(lab):
+    store, _stream = made(lab, 5)
+    store.close()
+    for path in [p for p in lab.disk.names if p.startswith("streams/s000001")]:
+        del lab.disk.names[path]
+    store = lab.open()
+    told = []
+    store.discard("s000001").on_durable(told.append)
+    lab.pump(store, only=next(iter(store.dirty)))
+    assert told == [None]
+    lab.disk.kill()
+    lab.fill(store := lab.open(), store.create("$G/A", b"", "file"), 1)
+    assert lab.open().streams["$G/A"].messages == 1 and not lab.report.damaged
+
+
 def test_store_is_held_by_one_process_and_format_is_respected(lab):
     made(lab)
     with pytest.raises(StoreLocked):
