@@ -23,9 +23,14 @@ def domain_prefix(domain: str) -> str:
     return f"$JS.{domain}.API" if domain else API_PREFIX
 
 
+def is_asset_name(name: str) -> bool:
+    """Tell whether `name` is one token without wildcards, blanks and slashes, however long."""
+    return bool(name) and _NAME_FORBIDDEN.isdisjoint(name)
+
+
 def is_valid_name(name: str) -> bool:
     """Tell whether `name` can name a stream, consumer or template."""
-    return bool(name) and len(name) <= MAX_NAME and _NAME_FORBIDDEN.isdisjoint(name) and "\0" not in name
+    return is_asset_name(name) and len(name) <= MAX_NAME and "\0" not in name
 
 
 def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:

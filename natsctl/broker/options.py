@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.auth import Authenticator
 from natsctl.wire.faults import Limits
 
@@ -39,7 +40,7 @@ class BrokerOptions:
     """56 characters that begin with N; made from the random source where empty."""
     server_name: str = ""
     """The server id where empty."""
-    version: str = "2.10.29"
+    version: str = SERVER_VERSION
     go: str = "natsctl"
     """INFO's field for the implementation's tool chain; clients only show it."""
     host: str = "0.0.0.0"

@@ -27,9 +27,14 @@ from natsctl.api.requests import (
     StreamsRequest,
     StreamUpdateRequest,
 )
-from natsctl.api.stream import ClusterInfo, StreamConfig
+from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
+from natsctl.jetstream import api_level
 from natsctl.jetstream import stream_config as rules
 from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.source_config import check_filters
+from natsctl.jetstream.stream_check import check_size
+from natsctl.jetstream.stream_draft import invalid
+from natsctl.jetstream.stream_update import check_update, seal
 from natsctl.store.errors import StreamExists
 from natsctl.store.filters import Filters
 
@@ -53,15 +58,17 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.CREATE."""
     wish = request.decoded(StreamCreateRequest)
     config = recast(wish, StreamConfig)
+    api_level.stamp(config)
     refusal = _check_new(js, config, request.tokens[0], wish.pedantic)
     if refusal is not None:
         return refusal
     existing = js.streams.get(config.name)
     if existing is not None:
+        api_level.carry(config, existing.config)
         if existing.config != config:
             return error(10058)
         return request.answer_when_durable(existing.store, _created(existing))
-    refusal = js.refuse_stream(config)
+    refusal = js.quota.refuse_reservation(config) or check_filters(config) or js.refuse_overlap(config)
     if refusal is not None:
         return refusal
     try:
@@ -80,26 +87,34 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: 
     if "/" in name or "\\" in name:
         return error(10128)
     if config.sealed:
-        return rules.invalid("stream configuration for create can not be sealed")
-    max_window_ns = js.engine.options.max_duplicate_window_ns
-    refusal = rules.normalise(config, max_window_ns, pedantic) or rules.check(config, max_window_ns)
+        return invalid("stream configuration for create can not be sealed")
+    if config.mirror_direct and config.mirror is None:
+        return invalid("stream has no mirror but does have mirror direct")
+    refusal = js.quota.refuse_new(config) or rules.settle(rules.draft_of(js, config, pedantic))
     if refusal is not None:
         return refusal
     return error(10074) if config.num_replicas > 1 else None
 
 
 def _created(stream: Stream) -> StreamCreateAnswer:
-    answer = recast(stream.info(), StreamCreateAnswer)
+    answer = recast(_with_levels(stream), StreamCreateAnswer)
     answer.did_create = True
     return answer
+
+
+def _with_levels(stream: Stream) -> StreamInfo:
+    """Return what create, update and info show: also what this server is."""
+    info = stream.info()
+    info.config = api_level.shown(info.config, stream.engine.broker.options.version)
+    return info
 
 
 def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.UPDATE."""
     wish = request.decoded(StreamUpdateRequest)
     config = recast(wish, StreamConfig)
-    max_window_ns = js.engine.options.max_duplicate_window_ns
-    refusal = rules.normalise(config, max_window_ns, wish.pedantic) or rules.check(config, max_window_ns)
+    draft = rules.draft_of(js, config, wish.pedantic)
+    refusal = rules.settle(draft)
     if refusal is not None:
         return refusal
     if config.name != request.tokens[0]:
@@ -107,16 +122,21 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = js.streams.get(config.name)
     if stream is None:
         return js.no_stream(config.name)
-    if config.num_replicas > 1:
-        return error(10074)
-    refusal = rules.check_update(stream.config, config) or js.refuse_update(stream, config)
+    api_level.stamp(config)
+    refusal = check_size(draft)
     if refusal is not None:
         return refusal
-    if config.sealed:
-        rules.seal(config)
+    if config.num_replicas > 1:
+        return error(10074)
+    refusal = check_update(stream.config, config)
+    if refusal is None and config.sealed:
+        seal(config)
+    refusal = refusal or js.refuse_update(stream, config)
+    if refusal is not None:
+        return refusal
     before = stream.config
     stream.reconfigure(config)
-    answer = recast(stream.info(), StreamUpdateAnswer)
+    answer = recast(_with_levels(stream), StreamUpdateAnswer)
     advise = partial(stream.advise, ActionType.MODIFY)
     return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)
 
@@ -140,7 +160,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(stream, ApiError):
         return stream
     wish = request.decoded(StreamInfoRequest)
-    found = stream.info()
+    found = _with_levels(stream)
     found.cluster = ClusterInfo(leader=js.engine.broker.server_name)
     if wish.deleted_details and found.state.num_deleted:
         found.state.deleted = stream.store.deleted()

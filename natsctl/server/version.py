@@ -3,9 +3,9 @@
 from typing import Final
 
 from natsctl import __version__
+from natsctl.api.versions import SERVER_VERSION
 
-PROTOCOL_VERSION: Final = "2.10.29"
-"""The reference version whose behaviour clients may expect; they gate features on it."""
+PROTOCOL_VERSION: Final = SERVER_VERSION
 
 
 def version_line() -> str:

@@ -103,7 +103,7 @@ def test_blanks_count_as_an_empty_body(jet: Jet) -> None:
 
 def test_a_required_api_level_is_refused(jet: Jet) -> None:
     jet.stream()
-    for level, err_code in ((b"1", 10185), (b"x", 10185), (b"0", None)):
+    for level, err_code in ((b"6", 10185), (b"x", 10185), (b"5", None), (b"0", None)):
         header = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n" % level
         answer = jet.wire.request("$JS.API.STREAM.INFO.S", b"", header)
         assert answer.get("error", {}).get("err_code") == err_code
@@ -131,7 +131,7 @@ def test_calls_and_errors_are_counted(jet: Jet) -> None:
     jet.stream()
     jet.api("STREAM.INFO.NONE")
     answers(jet, SILENT[0])
-    assert jet.api("INFO")["api"] == {"level": 0, "total": 3, "errors": 1}
+    assert jet.api("INFO")["api"] == {"level": 5, "total": 3, "errors": 1}
 
 
 def test_audited_calls_are_told_to_whoever_listens(jet: Jet) -> None:

@@ -231,7 +231,7 @@ def test_a_consumer_of_a_released_server_continues(jet: Jet) -> None:
         ({"config": {"name": "S", "subjects": ["a..b"]}}, 10052),
         ({"config": {"name": "S", "num_replicas": 3}}, 10074),
         ({"config": {"name": "S", "subjects": ["taken.a"]}}, 10065),
-        ({"config": {"name": "S", "mirror": {"name": "X"}}}, 10052),
+        ({"config": {"name": "S", "mirror": {"name": "X"}, "subjects": ["s"]}}, 10034),
         ({"config": {"name": "S", "unknown": 1}}, 10025),
         ({"config": {"name": "S"}, "state": {"last_ts": "2026-01-01T00:00:00Z", "first_seq": -1}}, 10025),
         (b"", 10003),

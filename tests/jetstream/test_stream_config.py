@@ -33,7 +33,8 @@ def test_a_created_stream_shows_its_defaults_in_the_reference_order(jet: Jet) ->
         b'{"name":"S","subjects":["S"],"retention":"limits","max_consumers":-1,"max_msgs":-1,"max_bytes":-1,"max_age":0,'
         b'"max_msgs_per_subject":-1,"max_msg_size":-1,"discard":"old","storage":"file","num_replicas":1,'
         b'"duplicate_window":120000000000,"compression":"none","allow_direct":false,"mirror_direct":false,"sealed":false,'
-        b'"deny_delete":false,"deny_purge":false,"allow_rollup_hdrs":false,"consumer_limits":{},"allow_msg_ttl":false}'
+        b'"deny_delete":false,"deny_purge":false,"allow_rollup_hdrs":false,"consumer_limits":{},"allow_msg_ttl":false,'
+        b'"metadata":{"_nats.level":"5","_nats.req.level":"0","_nats.ver":"2.15.2"}}'
     )
     assert jet.wire.take(sid)[0].payload == (
         b'{"type":"io.nats.jetstream.api.v1.stream_create_response","config":' + config + b","
@@ -99,10 +100,14 @@ def test_creating_the_same_stream_again_succeeds(jet: Jet) -> None:
         ({"subjects": [">"]}, 10052, "capturing all subjects requires no-ack to be true"),
         ({"subjects": ["$JS.>"]}, 10052, "subjects that overlap with jetstream api require no-ack to be true"),
         ({"subjects": ["$SYS.x"]}, 10052, "subjects that overlap with system api require no-ack to be true"),
-        ({"mirror": {"name": "T"}}, 10052, "mirrors are not supported by this server (mirror)"),
-        ({"sources": [{"name": "T"}]}, 10052, "sources are not supported by this server (sources)"),
-        ({"republish": {"dest": "r.>"}}, 10052, "republish is not supported by this server (republish)"),
-        ({"allow_msg_counter": True}, 10052, "message counters are not supported by this server (allow_msg_counter)"),
+        ({"mirror": {"name": "T"}}, 10034, "stream mirrors can not contain subjects"),
+        ({"sources": [{"name": "a.b"}]}, 10141, "sourced stream name is invalid"),
+        (
+            {"republish": {"dest": "s.>"}},
+            10052,
+            "stream configuration for republish destination forms a cycle",
+        ),
+        ({"allow_msg_counter": True, "discard": "new"}, 10052, "counter stream cannot use discard new"),
         ({"max_msgs": -5, "pedantic": True}, 10157, "pedantic mode: max_msgs must be set to -1"),
         ({"retention": "forever"}, 10025, 'invalid JSON: can not unmarshal "\\"forever\\""'),
         ({"colour": "red"}, 10025, 'invalid JSON: json: unknown field "colour"'),
@@ -289,7 +294,7 @@ def test_account_info_counts(jet: Jet) -> None:
     info = jet.api("INFO")
     assert (info["streams"], info["consumers"]) == (2, 1)
     assert (info["storage"], info["memory"]) == (22 + 3 + 100 + 8, 1 + 10 + 16)
-    assert info["api"] == {"level": 0, "total": 5, "errors": 1}
+    assert info["api"] == {"level": 5, "total": 5, "errors": 1}
 
 
 def test_stream_advisories(jet: Jet) -> None:

@@ -14,7 +14,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_flags_of_the_reference_server_reach_it(words: list[str]) -> None:
     done = run(*words)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("nats-server: v2.10.29")
+    assert done.stdout.startswith("nats-server: v2.15.2")
 
 
 def test_an_unknown_flag_is_a_usage_error() -> None:

@@ -1,0 +1,22 @@
+"""Which reference this server speaks for: its version, its JetStream API level, and where both are shown."""
+
+from typing import Final
+
+SERVER_VERSION: Final = "2.15.2"
+"""The reference version whose behaviour clients may expect; they gate features on it."""
+
+API_LEVEL: Final = 5
+"""The JetStream API level of that version: what a request or a stored configuration may ask for at most."""
+
+REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
+"""Metadata of streams and consumers: the level that their features need, stored with them."""
+VERSION_KEY: Final = "_nats.ver"
+LEVEL_KEY: Final = "_nats.level"
+"""Metadata that only answers show: what the server is."""
+
+
+def is_level_met(level: str | bytes) -> bool:
+    """Tell whether a level that somebody asks for is a whole number and not above ours."""
+    digits = level.decode("latin-1") if isinstance(level, bytes) else level
+    sign = digits[:1] in ("+", "-")
+    return digits[sign:].isascii() and digits[sign:].isdigit() and int(digits) <= API_LEVEL
