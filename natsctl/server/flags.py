@@ -1,11 +1,12 @@
 """The flags of `natsctl server run`: the reference server's own spellings, and what each one sets."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from natsctl.api.units import parse_duration
+from natsctl.server.config_file import read_config
 from natsctl.server.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 
@@ -26,6 +27,10 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("tls_ca", "text", ("tlscacert",)),
     ("pid_file", "text", ("P", "pid")),
     ("ports_file_dir", "text", ("ports_file_dir",)),
+    ("http_port", "int", ("m", "http_port")),
+    ("config", "text", ("c", "config")),
+    ("check", "bool", ("t",)),
+    ("domain", "text", ("js_domain",)),
     ("log_file", "text", ("l", "log")),
     ("log_time", "bool", ("T", "logtime")),
     ("debug", "bool", ("D", "debug")),
@@ -38,10 +43,7 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
 )
 
 _NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
-    ("the monitoring port", "int", ("m", "http_port")),
     ("the monitoring port", "int", ("ms", "https_port")),
-    ("a configuration file", "text", ("c", "config")),
-    ("the check of a configuration file", "bool", ("t",)),
     ("profiling", "int", ("profile",)),
     ("logging to syslog", "bool", ("s", "syslog")),
     ("logging to a remote syslog", "text", ("r", "remote_syslog")),
@@ -73,6 +75,9 @@ Server Options:
     -a, --addr, --net <host>         Bind to host address (default: 0.0.0.0)
     -p, --port <port>                Use port for clients (default: 4222; -1: any free port)
     -n, --name, --server_name <name> Server name (default: the server id)
+    -m, --http_port <port>           Use port for http monitoring
+    -c, --config <file>              Configuration file; flags win over it
+    -t                               Test the configuration and exit
     -P, --pid <file>                 File to store the process id
         --ports_file_dir <dir>       Create nats-server_<pid>.ports with the listen addresses in this folder
     -h, --help                       Show this message
@@ -81,6 +86,7 @@ Server Options:
 JetStream Options:
     -js, --jetstream                 Enable JetStream
     -sd, --store_dir <dir>           Set the storage folder (the store lives in <dir>/jetstream)
+        --js_domain <domain>         Serve the API under $JS.<domain>.API too
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
 
@@ -103,21 +109,25 @@ TLS Options:
         --tlsverify                  Enable TLS, verify client certificates
         --tlscacert <file>           Client certificate CA for verification
 
-Flags have one or two dashes; values follow a blank or `=`. Monitoring (-m), configuration files (-c) and clusters
-are not available in this version: run the reference nats-server for a cluster, natsctl's commands work with it.
+Flags have one or two dashes; values follow a blank or `=`. Clusters are the reference nats-server's job: natsctl's
+commands work with it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What a command line asks for: to run with `options`, or to print the version or the help."""
+    """What a command line asks for: to run with `options`, to check `config`, or to print the version or the help."""
 
-    action: Literal["run", "version", "help"]
+    action: Literal["run", "check", "version", "help"]
     options: ServerOptions
+    config: Path | None = None
 
 
-def parse_command_line(argv: Sequence[str]) -> CommandLine:
-    """Return what `argv` (without the command's own name) asks for; raises FlagError."""
+def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
+    """Return what `argv` (without the command's own name) asks for; flags win over a configuration file.
+
+    Raises FlagError, ConfError for what the file says, OSError where it can not be read.
+    """
     given = parse_flags(argv, _SPECS)
     if given.flag("help") or given.rest[:1] == ["help"]:
         return CommandLine("help", ServerOptions())
@@ -126,7 +136,11 @@ def parse_command_line(argv: Sequence[str]) -> CommandLine:
     if given.rest:
         raise FlagError(f"unrecognized command: {given.rest[0]!r}")
     _refuse(given)
-    return CommandLine("run", _options(given))
+    config, base = _path(given, "config"), ServerOptions()
+    if config is not None:
+        base = read_config(config, base, environment or {})
+    options = _options(given, base)
+    return CommandLine("check" if given.flag("check") and config is not None else "run", options, config)
 
 
 def _refuse(given: Given) -> None:
@@ -140,27 +154,24 @@ def _refuse(given: Given) -> None:
         raise FlagError(f"{spelled}: natsctl server is a single node; run a cluster with nats-server")
 
 
-def _options(given: Given) -> ServerOptions:
-    verbose = given.flag("debug_trace") or given.flag("debug_trace_verbose")
+def _options(given: Given, base: ServerOptions) -> ServerOptions:
+    """Return `base` with what flags say; a flag that was not given changes nothing."""
     _check_credentials(given)
-    return ServerOptions(
-        host=given.text("host", DEFAULT_HOST) or DEFAULT_HOST,
-        port=_port(given),
-        server_name=_server_name(given),
-        jetstream=given.flag("jetstream") or (bool(given.text("store_dir")) and "jetstream" not in given.values),
-        store_dir=_path(given, "store_dir"),
-        sync=_sync(given.text("sync", "always")),
-        user=given.text("user"),
-        password=given.text("password"),
-        token=given.text("token"),
-        tls=_tls(given),
-        log_file=_path(given, "log_file"),
-        log_time=given.flag("log_time", True),
-        debug=given.flag("debug") or verbose,
-        trace=given.flag("trace") or given.flag("trace_verbose") or verbose,
-        pid_file=_path(given, "pid_file"),
-        ports_file_dir=_path(given, "ports_file_dir"),
-    )
+    changes: dict[str, Any] = {
+        setting: read(given, setting) for setting, read in _READERS.items() if setting in given.values
+    }
+    if given.text("store_dir") and "jetstream" not in given.values:
+        changes["jetstream"] = True
+    for setting in ("debug_trace", "debug_trace_verbose"):
+        if given.flag(setting):
+            changes.update(debug=True, trace=True)
+    if given.flag("trace_verbose"):
+        changes["trace"] = True
+    if any(given.values.get(setting) for setting in _TLS_SETTINGS):
+        changes["tls"] = _tls(given)
+    if {"user", "token"} & given.values.keys():
+        changes = {"user": "", "password": "", "token": "", "users": (), "no_auth_user": "", **changes}
+    return replace(base, **changes)
 
 
 def _path(given: Given, setting: str) -> Path | None:
@@ -168,17 +179,17 @@ def _path(given: Given, setting: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _port(given: Given) -> int:
-    port = given.number("port", DEFAULT_PORT)
+def _port(given: Given, setting: str) -> int:
+    port = given.number(setting, DEFAULT_PORT)
     if not -1 <= port <= 65535:
-        raise FlagError(f"{given.spelled['port']}: invalid port {port}")
-    return DEFAULT_PORT if port == 0 else port
+        raise FlagError(f"{given.spelled[setting]}: invalid port {port}")
+    return DEFAULT_PORT if port == 0 and setting == "port" else port
 
 
-def _server_name(given: Given) -> str:
-    name = given.text("server_name")
+def _server_name(given: Given, setting: str) -> str:
+    name = given.text(setting)
     if any(character.isspace() for character in name):
-        raise FlagError(f"{given.spelled['server_name']}: server name cannot contain spaces")
+        raise FlagError(f"{given.spelled[setting]}: server name cannot contain spaces")
     return name
 
 
@@ -191,7 +202,8 @@ def _check_credentials(given: Given) -> None:
         raise FlagError("--pass needs --user")
 
 
-def _sync(text: str) -> SyncPolicy:
+def _sync(given: Given, setting: str) -> SyncPolicy:
+    text = given.text(setting)
     if text == "always":
         return "always"
     if text == "never":
@@ -218,3 +230,27 @@ def _tls(given: Given) -> TlsOptions | None:
     if verify and ca is None:
         raise FlagError("--tlsverify needs --tlscacert")
     return TlsOptions(cert, key, ca, verify)
+
+
+_TLS_SETTINGS: Final = ("tls", "tls_verify", "tls_cert", "tls_key", "tls_ca")
+
+_READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
+    "host": lambda given, setting: given.text(setting) or DEFAULT_HOST,
+    "port": _port,
+    "http_port": _port,
+    "server_name": _server_name,
+    "jetstream": Given.flag,
+    "store_dir": _path,
+    "domain": Given.text,
+    "sync": _sync,
+    "user": Given.text,
+    "password": Given.text,
+    "token": Given.text,
+    "log_file": _path,
+    "log_time": Given.flag,
+    "debug": Given.flag,
+    "trace": Given.flag,
+    "pid_file": _path,
+    "ports_file_dir": _path,
+}
+"""How a flag's value becomes the option of the same name."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.account import AccountLimits
 from natsctl.api.catalogue import entries
 from natsctl.api.errors import StorageError
 from natsctl.broker.auth import Authenticator, User
@@ -39,6 +40,7 @@ from natsctl.wire.faults import Limits
 
 if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
+    from natsctl.server.http import HttpServer
     from natsctl.store.store import RecoveryReport, Store
 
 CLOSE_CLIENTS_S: Final = 3.0
@@ -66,6 +68,17 @@ class ServerInstance:
         self._broker: Broker | None = None
         self._shell: Shell | None = None
         self._listener: asyncio.Server | None = None
+        self._monitor: HttpServer | None = None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The running server's JetStream, None where it has none."""
+        return self._shell.engine if self._shell is not None else None
+
+    @property
+    def http_port(self) -> int:
+        """Where monitoring listens, 0 for nowhere."""
+        return self._monitor.port if self._monitor is not None else 0
 
     @property
     def url(self) -> str:
@@ -92,6 +105,7 @@ class ServerInstance:
         try:
             self.port = sock.getsockname()[1]
             self._build()
+            await self._start_monitor()
             await self._listen(sock, context)
         except BaseException:
             sock.close()
@@ -107,6 +121,16 @@ class ServerInstance:
         )
         self._shell.start()
 
+    async def _start_monitor(self) -> None:
+        """Answer monitoring before clients are accepted: a client that is in finds it."""
+        if not self.options.http_port:
+            return
+        from natsctl.server.http import HttpServer
+        from natsctl.server.monitoring import Monitoring
+
+        self._monitor = HttpServer(Monitoring(self).answer)
+        await self._monitor.start(self.options.http_host, self.options.http_port)
+
     def _broker_options(self) -> BrokerOptions:
         options = self.options
         return BrokerOptions(
@@ -116,10 +140,12 @@ class ServerInstance:
             host=options.host,
             port=self.port,
             jetstream=options.jetstream,
+            domain=options.domain if options.jetstream else "",
             tls_required=options.tls is not None,
             tls_verify=options.tls is not None and options.tls.verify,
             limits=Limits(max_payload=options.max_payload),
             auth=_authenticator(options),
+            auth_timeout_ns=round(options.auth_timeout_s * 1e9),
             max_pending=options.max_pending,
             max_connections=descriptor_shares().clients,
         )
@@ -133,6 +159,8 @@ class ServerInstance:
         limits = JetStreamOptions(
             max_memory=self.options.max_memory or default_max_memory(),
             max_storage=self.options.max_storage or default_max_storage(path),
+            domain=self.options.domain,
+            accounts=_account_limits(self.options),
         )
         engine = Engine(self.store, broker, clock, rng, limits, self.log.warn)
         engine.recover()
@@ -182,10 +210,12 @@ class ServerInstance:
 
     async def stop(self) -> None:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""
-        listener, shell, store = self._listener, self._shell, self.store
-        self._listener, self._shell, self.store = None, None, None
+        listener, shell, store, monitor = self._listener, self._shell, self.store, self._monitor
+        self._listener, self._shell, self.store, self._monitor = None, None, None, None
         if listener is not None:
             listener.close()
+        if monitor is not None:
+            await monitor.stop()
         if shell is not None:
             await _quiet(shell)
             shell.stop()
@@ -220,9 +250,15 @@ async def _quiet(shell: Shell) -> None:
 def _authenticator(options: ServerOptions) -> Authenticator | None:
     if options.token:
         return Authenticator(token=options.token)
-    if options.user:
-        return Authenticator(users=[User(options.user, options.password)])
-    return None
+    users = options.users + ((User(options.user, options.password),) if options.user else ())
+    return Authenticator(users=users, no_auth_user=options.no_auth_user) if users else None
+
+
+def _account_limits(options: ServerOptions) -> dict[str, AccountLimits] | None:
+    """Return the limits of the accounts that have JetStream, None where accounts are not configured."""
+    if not options.accounts:
+        return None
+    return {account.name: account.jetstream for account in options.accounts if account.jetstream is not None}
 
 
 def make_durable_folder(path: Path) -> None:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from natsctl.api.account import AccountLimits
+from natsctl.broker.auth import User
+
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
 
@@ -13,6 +16,7 @@ DEFAULT_HOST: Final = "0.0.0.0"
 MAX_PAYLOAD_BYTES: Final = 1 << 20
 MAX_PENDING_BYTES: Final = 64 << 20
 WRITE_DEADLINE_S: Final = 10.0
+AUTH_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,14 @@ class TlsOptions:
     key_file: Path
     ca_file: Path | None = None
     verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AccountOptions:
+    """One configured account; without `jetstream` it has none."""
+
+    name: str
+    jetstream: AccountLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +53,17 @@ class ServerOptions:
     sync: SyncPolicy = "always"
     max_memory: int = 0
     max_storage: int = 0
+    domain: str = ""
     user: str = ""
     password: str = ""
     token: str = ""
+    users: tuple[User, ...] = ()
+    no_auth_user: str = ""
+    accounts: tuple[AccountOptions, ...] = ()
+    auth_timeout_s: float = AUTH_TIMEOUT_S
+    http_host: str = DEFAULT_HOST
+    http_port: int = 0
+    """Where monitoring answers; 0: nowhere, -1: any free port."""
     tls: TlsOptions | None = None
     max_payload: int = MAX_PAYLOAD_BYTES
     max_pending: int = MAX_PENDING_BYTES

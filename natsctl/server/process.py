@@ -16,6 +16,7 @@ from typing import Final
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_duration, format_size
 from natsctl.server.capacity import default_max_memory, default_max_storage
+from natsctl.server.conf_syntax import ConfError
 from natsctl.server.descriptors import raise_descriptor_limit
 from natsctl.server.flags import USAGE, parse_command_line
 from natsctl.server.goflags import FlagError
@@ -39,15 +40,21 @@ ECHO_S: Final = 0.25
 def main(argv: Sequence[str]) -> int:
     """Run a server for the arguments after `natsctl server run` until a signal ends it; return the exit status."""
     try:
-        command_line = parse_command_line(argv)
+        command_line = parse_command_line(argv, os.environ)
     except FlagError as error:
         sys.stderr.write(f"natsctl server run: {error}\nTry `natsctl server run --help`.\n")
         return USAGE_ERROR
+    except (ConfError, OSError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"natsctl server run: {error}\n")
+        return NOT_STARTED
     if command_line.action == "help":
         sys.stdout.write(USAGE)
         return 0
     if command_line.action == "version":
         sys.stdout.write(version_line() + "\n")
+        return 0
+    if command_line.action == "check":
+        sys.stderr.write(f"natsctl server run: configuration file {command_line.config} is valid\n")
         return 0
     return _run(command_line.options)
 
@@ -121,6 +128,8 @@ class ServerProcess:
 
     def _ready(self) -> None:
         log, server = self._log, self._server
+        if server.http_port:
+            log.info(f"Starting http monitor on {_address(self._options.http_host, server.http_port)}")
         log.info(f"Listening for client connections on {_address(server.host, server.port)}")
         if self._options.tls is not None:
             log.info("TLS required for client connections")
@@ -133,7 +142,7 @@ class ServerProcess:
             write_pid_file(options.pid_file)
             self._files.append(options.pid_file)
         if options.ports_file_dir is not None:
-            self._files.append(write_ports_file(options.ports_file_dir, [self._server.url]))
+            self._files.append(write_ports_file(options.ports_file_dir, [self._server.url], self._server.http_port))
 
     def _remove_files(self) -> None:
         for path in self._files:

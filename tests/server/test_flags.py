@@ -53,9 +53,8 @@ def test_tls_files() -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["-m", "8222"], "-m: the monitoring port is not available"),
-        (["-c", "file"], "-c: a configuration file is not available"),
-        (["--config=file"], "--config: a configuration file is not available"),
+        (["-ms", "8222"], "-ms: the monitoring port is not available"),
+        (["-m", "70000"], "-m: invalid port 70000"),
         (["--cluster", "nats://0.0.0.0:6222"], "run a cluster with nats-server"),
         (["-routes=nats://h:6222"], "run a cluster with nats-server"),
         (["--cluster_name", "C"], "run a cluster with nats-server"),
@@ -90,3 +89,24 @@ def test_version_and_help_are_asked_for(argv: list[str], action: str) -> None:
 def test_the_help_names_every_supported_setting() -> None:
     for flag in ("--addr", "--port", "--server_name", "--store_dir", "--sync", "--log", "--auth", "--pid"):
         assert flag in USAGE
+
+
+def test_flags_win_over_the_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text('port: 4300\nhttp: 8300\nserver_name: of_file\njetstream { domain: d, store_dir: "/s" }\n')
+    given = options("-c", str(file), "-p", "4301", "-m", "-1")
+    assert (given.port, given.http_port, given.server_name) == (4301, -1, "of_file")
+    assert (given.jetstream, given.domain, given.store_dir) == (True, "d", Path("/s"))
+
+
+def test_a_user_on_the_command_line_replaces_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text("authorization { users: [ {user: a, password: b} ] }\nno_auth_user: a\n")
+    given = options("-c", str(file), "--user", "u", "--pass", "p")
+    assert (given.user, given.users, given.no_auth_user) == ("u", (), "")
+
+
+def test_a_configuration_file_can_be_checked_alone(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text("port: 4300\n")
+    assert parse_command_line(["-t", "-c", str(file)]).action == "check"

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from natsctl.broker.auth import User
+from natsctl.server.conf_syntax import ConfError, load_text
+from natsctl.server.config_file import apply
+from natsctl.server.options import ServerOptions
+
+
+def options(text: str) -> ServerOptions:
+    return apply(load_text(text, {}), ServerOptions())
+
+
+def test_listen_addresses_in_every_form() -> None:
+    assert options("listen: 127.0.0.1:-1").host == "127.0.0.1"
+    assert options("listen: 127.0.0.1:-1").port == -1
+    assert options("listen: 4333").port == 4333
+    assert options('http: "localhost:8333"').http_host == "localhost"
+    assert options("http_port: 8333").http_port == 8333
+
+
+@pytest.mark.parametrize(
+    "text", ["jetstream: true", "jetstream: enabled", "jetstream {}", "jetstream: {enabled: true}"]
+)
+def test_jetstream_is_switched_on_in_every_form(text: str) -> None:
+    assert options(text).jetstream
+
+
+def test_jetstream_takes_its_folder_domain_limits_and_sync_policy() -> None:
+    given = options("jetstream { store_dir: /s, domain: hub, max_mem: 1GB, max_file: 2TB, sync_interval: 1s }")
+    assert (given.store_dir, given.domain) == (Path("/s"), "hub")
+    assert (given.max_memory, given.max_storage, given.sync) == (1 << 30, 2 << 40, 1_000_000_000)
+
+
+def test_accounts_have_users_and_limits_of_their_own() -> None:
+    given = options("""
+        no_auth_user: foo
+        accounts {
+          A { users: [{user: foo}, {user: bar, password: p}]
+              jetstream { max_mem: 64MB, max_file: 32MB, max_streams: 10, max_consumers: 20, max_ack_pending: 100,
+                          memory_max_stream_bytes: 2048, store_max_stream_bytes: 4096, max_stream_bytes: true } }
+          B { jetstream: enabled }
+          C { }
+        }
+    """)
+    assert given.users == (User("foo", "", "A"), User("bar", "p", "A"))
+    first, second, third = given.accounts
+    assert first.jetstream is not None and second.jetstream is not None and third.jetstream is None
+    assert (first.jetstream.max_memory, first.jetstream.max_storage) == (64 << 20, 32 << 20)
+    assert (first.jetstream.max_streams, first.jetstream.max_consumers) == (10, 20)
+    assert (first.jetstream.memory_max_stream_bytes, first.jetstream.storage_max_stream_bytes) == (2048, 4096)
+    assert first.jetstream.max_bytes_required
+    assert second.jetstream.max_streams == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("port: 1\nprot: 4222", "nats.conf:2: unknown field 'prot'"),
+        ("cluster { name: c }", "run a cluster with nats-server"),
+        ("websocket { port: -1 }", "websocket: not available in this version"),
+        ("port: many", "nats.conf:1: expected a number"),
+        ("port: 99999", "invalid port 99999"),
+        ("jetstream: maybe", "expected enabled, disabled or a block"),
+        ("jetstream { stor_dir: x }", "unknown field 'stor_dir' of jetstream"),
+        ("listen: here", "expected host:port"),
+        ("accounts { A { users: [{pass: x}] } }", "a user needs a name"),
+        ("accounts { A { exports: [] } }", "exports of an account: not available"),
+        ("no_auth_user: nobody", "'nobody' is not one of the users"),
+        ("jetstream { sync: sometimes }", "expected always, never or a duration"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None:
+    with pytest.raises(ConfError) as caught:
+        options(text)
+    assert complaint in str(caught.value)
