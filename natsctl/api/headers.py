@@ -32,6 +32,8 @@ SCHEDULE_ROLLUP: Final = b"Nats-Schedule-Rollup"
 SCHEDULER: Final = b"Nats-Scheduler"
 SCHEDULE_NEXT: Final = b"Nats-Schedule-Next"
 STREAM_SOURCE: Final = b"Nats-Stream-Source"
+STREAM_IDENTITY: Final = b"Nats-Stream-Identity"
+"""Tells a stream from one of the same name that was made at another time."""
 REQUEST_INFO: Final = b"Nats-Request-Info"
 REQUIRED_API_LEVEL: Final = b"Nats-Required-Api-Level"
 # Deliveries, direct get and republish
@@ -118,6 +120,17 @@ def remove(block: bytes, key: bytes) -> bytes:
         end = block.find(b"\r\n", at + 2)
         block = block[:at] + block[end:]
     return b"" if block == b"NATS/1.0\r\n\r\n" else block
+
+
+def replace(block: bytes, key: bytes, value: bytes) -> bytes:
+    """Return `block` with `value` for the first value of `key`, which is added at the end where it is absent."""
+    at = block.find(b"\r\n" + key + b":")
+    if at < 0:
+        return append(block, ((key, value),))
+    start = at + len(key) + 3
+    end = block.find(b"\r\n", start)
+    gap = b" " if block[start : start + 1] == b" " else b""
+    return b"%b%b%b%b" % (block[:start], gap, value, block[end:])
 
 
 def status_line(status: int, description: str = "", *pairs: tuple[bytes, bytes]) -> bytes:

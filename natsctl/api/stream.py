@@ -205,11 +205,15 @@ class ClusterInfo(Model):
 
 
 class StreamSourceInfo(Model):
-    """How far a mirror or source has come; `active` is ns since last contact, -1 when there was none."""
+    """How far a mirror or source has come; `active` is ns since last contact, -1 when there was none.
+
+    `seq` is the newest sequence of the origin that a source has stored.
+    """
 
     name: str = field(default_factory=blank)
     external: ExternalStream | None = None
     lag: Uint64 = field(default_factory=zero)
+    seq: Uint64 = 0
     active: Duration = field(default_factory=zero)
     error: ApiError | None = None
     filter_subject: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account
+    from natsctl.broker.account import Account, Delivery
     from natsctl.broker.session import Session
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
@@ -16,6 +16,9 @@ Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], boo
 
 RunHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
 """Called with a subject and PUB operations on it, all without headers, in order; it takes every one of them."""
+
+AllHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
+"""Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
 
 
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
@@ -26,7 +29,7 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
 class Subscription:
     """A subject pattern with its taker: `session` for clients, `handler` inside the server."""
 
-    __slots__ = ("account", "delivered", "handler", "max", "queue", "run", "session", "sid", "sid_field", "subject")
+    __slots__ = ("account", "delivered", "handler", "max", "queue", "run", "session", "sid", "sid_field", "subject", "take_all")
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Subscription:
         *,
         handler: Handler = not_mine,
         run: RunHandler | None = None,
+        take_all: AllHandler | None = None,
         session: Session | None = None,
         sid: bytes = b"",
     ) -> None:
@@ -44,6 +48,7 @@ class Subscription:
         self.queue = queue
         self.handler = handler
         self.run = run
+        self.take_all = take_all
         self.session = session
         self.sid = sid
         self.sid_field = b" " + sid + b" "

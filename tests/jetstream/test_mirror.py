@@ -1,0 +1,238 @@
+"""Mirrors on a server in memory: what is copied, how, and what happens when the origin changes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet, ok
+
+PATIENCE_S = 25
+"""Longer than it takes to notice that an origin is gone and to try again."""
+
+
+def mirror(jet: Jet, name: str = "M", of: str = "S", **more: Any) -> Any:
+    """Make a mirror and return its info."""
+    config = {key: more.pop(key) for key in tuple(more) if key not in SOURCE_KEYS}
+    return ok(jet.api(f"STREAM.CREATE.{name}", {"name": name, "mirror": {"name": of, **more}, **config}))
+
+
+SOURCE_KEYS = {"opt_start_seq", "opt_start_time", "filter_subject", "subject_transforms", "external"}
+
+
+def info(jet: Jet, name: str = "M") -> Any:
+    """Return what STREAM.INFO says."""
+    return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
+
+
+def contents(jet: Jet, name: str = "M") -> list[tuple[int, str, str, bytes, bytes]]:
+    """Return (sequence, time, subject, header, payload) of every message."""
+    found = []
+    state = info(jet, name)["state"]
+    for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        answer = jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq})
+        if "error" not in answer:
+            m = answer["message"]
+            header, payload = base64.b64decode(m.get("hdrs", "")), base64.b64decode(m.get("data", ""))
+            found.append((seq, m["time"], m["subject"], header, payload))
+    return found
+
+
+def test_a_mirror_has_the_sequences_times_headers_and_gaps_of_its_origin(jet: Jet) -> None:
+    jet.stream("S")
+    for at in range(6):
+        jet.advance(1)
+        jet.wire.publish(f"s.{at}", b"%d" % at, header=b"NATS/1.0\r\nA: %d\r\n\r\n" % at)
+    for seq in (1, 3, 4):
+        ok(jet.api("STREAM.MSG.DELETE.S", {"seq": seq}))
+    mirror(jet)
+    assert contents(jet) == contents(jet, "S")
+    assert [m[0] for m in contents(jet)] == [2, 5, 6]
+    assert info(jet)["state"]["deleted"] == [3, 4]
+    jet.publish("more", subject="s.x")
+    assert contents(jet)[-1][2:] == ("s.x", b"", b"more")
+
+
+def test_nothing_is_captured_by_a_mirror(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    sid = jet.listen("answers")
+    jet.wire.publish("M", b"x", "answers")
+    assert [m.status for m in jet.heard(sid)] == [b"503"]
+
+
+def test_deleting_and_purging_on_the_origin_is_not_copied(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a", "b", "c")
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))
+    ok(jet.api("STREAM.PURGE.S"))
+    jet.publish("d")
+    assert [m[0] for m in contents(jet)] == [1, 2, 3, 4]
+    ok(jet.api("STREAM.PURGE.M"))
+    jet.publish("e")
+    assert [m[0] for m in contents(jet)] == [5]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [({"opt_start_seq": 4}, [4, 5, 6]), ({"opt_start_time": "2026-01-01T00:00:05Z"}, [5, 6])],
+)
+def test_a_mirror_begins_where_its_configuration_says(jet: Jet, start: dict[str, Any], expected: list[int]) -> None:
+    jet.stream("S")
+    for text in "abcdef":
+        jet.advance(1)
+        jet.publish(text)
+    mirror(jet, **start)
+    assert [m[0] for m in contents(jet)] == expected
+    assert info(jet)["state"]["first_seq"] == expected[0]
+
+
+def test_filters_leave_gaps_and_transforms_change_subjects(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet, "F", filter_subject="s.a")
+    mirror(
+        jet,
+        "T",
+        subject_transforms=[{"src": "s.a", "dest": "first"}, {"src": "s.*.x", "dest": "second.{{wildcard(1)}}"}],
+    )
+    for subject in ("s.a", "s.b", "s.b.x", "s.a"):
+        jet.publish("m", subject=subject)
+    assert [(m[0], m[2]) for m in contents(jet, "F")] == [(1, "s.a"), (4, "s.a")]
+    assert [(m[0], m[2]) for m in contents(jet, "T")] == [(1, "first"), (3, "second.b"), (4, "first")]
+
+
+def test_info_tells_lag_contact_and_configuration(jet: Jet) -> None:
+    jet.stream("S")
+    jet.publish("a")
+    jet.machine.hold_commits = False
+    mirror(jet, filter_subject="s.>")
+    jet.advance(0.25)
+    told = info(jet)["mirror"]
+    assert told == {"name": "S", "lag": 0, "active": told["active"], "filter_subject": "s.>"}
+    assert 0 <= told["active"] <= 2 * SECOND
+
+
+def test_a_missing_origin_is_shown_and_tried_again(jet: Jet) -> None:
+    answer = mirror(jet)
+    assert answer["mirror"] == {"name": "S", "lag": 0, "active": -1}
+    told = info(jet)["mirror"]
+    assert (told["active"], told["error"]["err_code"]) == (-1, 10059)
+    jet.stream("S")
+    jet.publish("a", "b")
+    jet.advance(PATIENCE_S)
+    assert [m[4] for m in contents(jet)] == [b"a", b"b"]
+    assert "error" not in info(jet)["mirror"]
+
+
+def test_an_origin_made_anew_with_lower_sequences_is_an_error_until_it_has_passed_them(jet: Jet) -> None:
+    jet.stream("S")
+    jet.publish("a", "b", "c")
+    mirror(jet)
+    ok(jet.api("STREAM.DELETE.S"))
+    jet.advance(PATIENCE_S)
+    assert info(jet)["mirror"]["error"]["err_code"] == 10059
+    jet.stream("S")
+    jet.publish("x")
+    jet.advance(PATIENCE_S)
+    told = info(jet)["mirror"]
+    assert told["error"]["err_code"] == 10029
+    assert "ends at sequence 1, the mirror at 3" in told["error"]["description"]
+    jet.publish("x", "x", "new")
+    assert "error" not in info(jet)["mirror"]
+    assert [m[4] for m in contents(jet)] == [b"a", b"b", b"c", b"new"]
+
+
+def test_a_mirror_keeps_its_own_limits(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet, max_msgs=2)
+    mirror(jet, "OLD", max_age=5 * SECOND)
+    jet.publish("a", "b", "c")
+    assert [m[0] for m in contents(jet)] == [2, 3]
+    jet.advance(6)
+    assert contents(jet, "OLD") == []
+    jet.publish("d")
+    assert [m[0] for m in contents(jet, "OLD")] == [4]
+
+
+def test_ids_are_not_compared(jet: Jet) -> None:
+    jet.stream("S", duplicate_window=SECOND)
+    mirror(jet)
+    for _ in range(2):
+        jet.wire.publish("s.a", b"x", header=b"NATS/1.0\r\nNats-Msg-Id: same\r\n\r\n")
+        jet.advance(2)
+    assert [m[0] for m in contents(jet)] == [1, 2]
+
+
+def test_conditions_of_the_first_publishing_are_not_copied(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    header = b"NATS/1.0\r\nA: 1\r\nNats-Expected-Last-Sequence: 0\r\nB: 2\r\n\r\n"
+    jet.wire.publish("s.a", b"x", header=header)
+    assert contents(jet, "S")[0][3] == header
+    assert contents(jet)[0][3] == b"NATS/1.0\r\nA: 1\r\nB: 2\r\n\r\n"
+
+
+def test_a_promoted_mirror_captures_subjects_and_copies_nothing_more(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a")
+    answer = ok(jet.api("STREAM.UPDATE.M", {"name": "M", "subjects": ["m.>"]}))
+    assert "mirror" not in answer
+    jet.publish("b")
+    jet.publish("own", subject="m.x")
+    assert [(m[0], m[2], m[4]) for m in contents(jet)] == [(1, "s.a", b"a"), (2, "m.x", b"own")]
+
+
+def test_a_mirror_goes_on_after_a_kill(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a", "b")
+    again = Jet(jet.machine.restarted())
+    again.publish("c")
+    assert contents(again) == contents(again, "S")
+    assert len(contents(again)) == 3
+
+
+def test_its_consumer_at_the_origin_is_not_shown_and_goes_with_it(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    assert ok(jet.api("CONSUMER.NAMES.S"))["total"] == 0
+    assert ok(jet.api("STREAM.INFO.S"))["state"]["consumer_count"] == 0
+    origin = jet.machine.engine.accounts["$G"].streams["S"]
+    assert len(origin.consumers) == 1
+    ok(jet.api("STREAM.DELETE.M"))
+    jet.advance(PATIENCE_S)
+    assert not origin.consumers
+
+
+def test_a_lost_delivery_is_noticed_and_taken_again(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a")
+    connection = jet.machine.engine.accounts["$G"].streams["M"].upstreams._mirror.upstream  # type: ignore[union-attr]  # there is one
+    connection.dseq += 1  # as if one more had been delivered and not arrived
+    jet.advance(3)
+    jet.publish("b")
+    assert [m[4] for m in contents(jet)] == [b"a", b"b"]
+
+
+def test_flow_control_is_answered_when_the_messages_are_durable(jet: Jet) -> None:
+    jet.stream("S", max_msg_size=-1)
+    for _ in range(80):
+        jet.wire.publish("s.a", bytes(64 << 10))
+    mirror(jet)
+    assert info(jet)["state"]["messages"] == 80
+    ok(jet.api("STREAM.DELETE.M"))
+    answered = jet.listen("$JS.FC.>")
+    jet.machine.hold_commits = True
+    jet.wire.publish("$JS.API.STREAM.CREATE.M", b'{"name":"M","mirror":{"name":"S"}}', "x")
+    stream = jet.machine.engine.accounts["$G"].streams["M"]
+    assert not jet.heard(answered)
+    assert 0 < stream.store.bytes < 3 << 20, "the origin waits for the disk of the mirror"
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert jet.heard(answered)
+    assert stream.store.messages == 80
