@@ -25,6 +25,7 @@ from natsctl.jetstream.limits import Limits
 from natsctl.jetstream.retention import Retention
 from natsctl.jetstream.retry import GONE
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.upstreams import Upstreams
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.stream import StreamStore
@@ -32,6 +33,7 @@ from natsctl.store.stream import StreamStore
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.store.errors import StoreError
 
 
 class Stream:
@@ -51,10 +53,11 @@ class Stream:
         self.dedupe = Dedupe(self)
         self.expiry = Expiry(self)
         self.retention = Retention(self)
-        self.usage = js.engine.usage[config.storage]
+        self.usage = js.usage[config.storage]
         self._counted_bytes = 0
-        self.limits = Limits(self)
+        self.limits: Limits = Limits(self)
         self.intake = Intake(self)
+        self.upstreams = Upstreams(self)
         self.direct_get = DirectGet(self)
         self._captures: list[Subscription] = []
 
@@ -63,9 +66,14 @@ class Stream:
     def start(self) -> None:
         """Capture the subjects and serve direct gets."""
         self.store.listener = self.intake.committed
-        self.store.refused = self.intake.refused
+        self.store.refused = self._refused
         self._derive()
         self.count_bytes()
+
+    def _refused(self, durable_seq: int, fault: StoreError) -> None:
+        """Go back to `durable_seq`: the store could not keep what came after it."""
+        self.intake.refused(durable_seq, fault)
+        self.upstreams.refused()
 
     def recover(self) -> None:
         """Continue after a restart: ids of the duplicate window, expiry, consumers."""
@@ -74,10 +82,12 @@ class Stream:
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
+        self.upstreams.recover(records)
 
     def stop(self, deleted: bool) -> None:
         """Capture nothing more; with `deleted`, consumers end for good."""
         self._release()
+        self.upstreams.stop(deleted)
         self.expiry.stop()
         self.dedupe.stop()
         self.usage.moved(-self._counted_bytes)
@@ -106,6 +116,7 @@ class Stream:
         self.dedupe.configure()
         self.retention.configure()
         self.intake.configure()
+        self.upstreams.configure()
         self.expiry.configure()
         self.direct_get.configure()
         one, run = self.intake.publish, self.intake.publish_run
@@ -179,13 +190,14 @@ class Stream:
 
     def info(self) -> StreamInfo:
         """Return configuration and state as create, update and list show them."""
-        return StreamInfo(
+        info = StreamInfo(
             config=self.config,
             created=format_time(self.created_ns),
             state=self.state(),
             domain=self.engine.options.domain,
             ts=format_time(self.engine.clock.now_ns()),
         )
+        return self.upstreams.describe(info)
 
     def advise(self, action: ActionType) -> None:
         """Tell that the stream was created, changed or deleted."""

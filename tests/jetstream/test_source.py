@@ -1,0 +1,319 @@
+"""Sources on a server in memory: what is taken, once each, and where a source goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from natsctl.testing.jet import SECOND, Jet, ok
+
+PATIENCE_S = 25
+"""Longer than it takes to notice that an origin is gone and to try again."""
+
+SOURCE = b"\r\nNats-Stream-Source: "
+
+
+def sourcing(jet: Jet, *sources: Any, name: str = "X", **config: Any) -> Any:
+    """Make a stream with sources (names or configurations) and return its info."""
+    wanted = [source if isinstance(source, dict) else {"name": source} for source in sources]
+    return ok(jet.api(f"STREAM.CREATE.{name}", {"name": name, "sources": wanted, **config}))
+
+
+def info(jet: Jet, name: str = "X") -> Any:
+    """Return what STREAM.INFO says."""
+    return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
+
+
+def messages(jet: Jet, name: str = "X") -> list[tuple[str, bytes, bytes]]:
+    """Return (subject, header, payload) of every message."""
+    found = []
+    state = info(jet, name)["state"]
+    for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
+        answer = jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq})
+        if "error" not in answer:
+            m = answer["message"]
+            header, payload = base64.b64decode(m.get("hdrs", "")), base64.b64decode(m.get("data", ""))
+            found.append((m["subject"], header, payload))
+    return found
+
+
+def texts(jet: Jet, name: str = "X") -> list[str]:
+    """Return the payloads of every message."""
+    return [payload.decode() for _, _, payload in messages(jet, name)]
+
+
+def told(header: bytes) -> list[str]:
+    """Return the fields of a source header."""
+    return header.partition(SOURCE)[2].partition(b"\r\n")[0].decode().split(" ")
+
+
+def identity(jet: Jet, name: str = "S") -> str:
+    """Return what tells the stream from others of its name."""
+    body = {"stream_name": name, "config": {"deliver_subject": "x.y", "direct": True}}
+    sid = jet.listen("id")
+    jet.wire.publish(f"$JS.API.CONSUMER.CREATE.{name}", json.dumps(body).encode(), "id")
+    (answer,) = jet.heard(sid)
+    return answer.header.partition(b"Nats-Stream-Identity: ")[2].partition(b"\r\n")[0].decode()
+
+
+def test_sourced_messages_tell_where_they_are_from(jet: Jet) -> None:
+    jet.stream("S")
+    jet.publish("a")
+    jet.wire.publish("s.b", b"b", header=b"NATS/1.0\r\nK: v\r\n\r\n")
+    sourcing(jet, "S")
+    (subject, header, payload), (_, second, _) = messages(jet)
+    assert (subject, payload) == ("s.a", b"a")
+    ident = identity(jet)
+    assert len(ident) == 8
+    assert header == b"NATS/1.0\r\nNats-Stream-Source: S 1 > > s.a %b\r\n\r\n" % ident.encode()
+    assert second == b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: S 2 > > s.b %b\r\n\r\n" % ident.encode()
+
+
+def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:
+    jet.stream("S")
+    jet.stream("T", "t.>")
+    sourcing(jet, "S", "T", subjects=["x.>"])
+    for at in range(5):
+        jet.publish(f"s{at}")
+        jet.publish(f"t{at}", subject="t.a")
+        jet.publish(f"x{at}", subject="x.a")
+    found = texts(jet)
+    assert len(found) == 15
+    for letter in "stx":
+        assert [text for text in found if text[0] == letter] == [f"{letter}{at}" for at in range(5)]
+
+
+def test_one_origin_can_be_taken_twice_with_different_filters(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(
+        jet,
+        {"name": "S", "filter_subject": "s.a"},
+        {
+            "name": "S",
+            "subject_transforms": [{"src": "s.b", "dest": "b"}, {"src": "s.c.*", "dest": "c.{{wildcard(1)}}"}],
+        },
+    )
+    for subject in ("s.a", "s.b", "s.c.1", "s.d"):
+        jet.publish("m", subject=subject)
+    found = sorted((subject, told(header)[:5]) for subject, header, _ in messages(jet))
+    assert found == [
+        ("b", ["S", "2", "s.b\fs.c.*", "b\fc.{{wildcard(1)}}", "s.b"]),
+        ("c.1", ["S", "3", "s.b\fs.c.*", "b\fc.{{wildcard(1)}}", "s.c.1"]),
+        ("s.a", ["S", "1", "s.a", ">", "s.a"]),
+    ]
+    shown = info(jet)["sources"]
+    assert [(each["name"], each["seq"], each.get("filter_subject")) for each in shown] == [
+        ("S", 1, "s.a"),
+        ("S", 3, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [({"opt_start_seq": 4}, "def"), ({"opt_start_time": "2026-01-01T00:00:05Z"}, "ef")],
+)
+def test_a_source_begins_where_its_configuration_says(jet: Jet, start: dict[str, Any], expected: str) -> None:
+    jet.stream("S")
+    for text in "abcdef":
+        jet.advance(1)
+        jet.publish(text)
+    sourcing(jet, {"name": "S", **start})
+    assert "".join(texts(jet)) == expected
+
+
+def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
+    jet.stream("S")
+    jet.stream("T", "t.>")
+    sourcing(jet, "S", "T", name="WITH", duplicate_window=60 * SECOND)
+    sourcing(jet, "S", "T", name="WITHOUT")
+    for subject in ("s.a", "t.a"):
+        jet.wire.publish(subject, b"m", header=b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n")
+    jet.publish("last")
+    assert texts(jet, "WITH") == ["m", "last"]
+    assert texts(jet, "WITHOUT") == ["m", "m", "last"]
+
+
+def test_conditions_batches_and_older_origins_are_left_out_of_headers(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S", name="MIDDLE")
+    sourcing(jet, "MIDDLE")
+    jet.wire.publish("s.a", b"m", header=b"NATS/1.0\r\nNats-Expected-Last-Sequence: 0\r\nA: 1\r\n\r\n")
+    ((_, header, _),) = messages(jet)
+    assert header.count(b"Nats-Stream-Source") == 1
+    assert header.startswith(b"NATS/1.0\r\nA: 1\r\nNats-Stream-Source: MIDDLE 1 > > s.a ")
+
+
+def killed(jet: Jet) -> Jet:
+    """Return a client of the machine that starts after a kill."""
+    return Jet(jet.machine.restarted())
+
+
+def test_a_source_goes_on_after_a_kill(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    jet.publish("a", "b")
+    again = killed(jet)
+    again.publish("c")
+    assert texts(again) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("verb", ["PURGE", "MSG.DELETE"])
+def test_a_source_goes_on_when_its_newest_messages_are_gone(jet: Jet, verb: str) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    jet.publish("a", "b", "c")
+    if verb == "PURGE":
+        ok(jet.api("STREAM.PURGE.X"))
+    else:
+        for seq in (2, 3):
+            ok(jet.api("STREAM.MSG.DELETE.X", {"seq": seq}))
+    again = killed(killed(jet))
+    again.publish("d")
+    assert texts(again) == (["d"] if verb == "PURGE" else ["a", "d"])
+
+
+def test_a_source_goes_on_when_everything_expired(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S", max_age=SECOND)
+    jet.publish("a", "b")
+    jet.advance(3)
+    again = killed(jet)
+    again.advance(3)
+    again.publish("c")
+    assert texts(again) == ["c"]
+
+
+def test_positions_survive_a_rewritten_journal(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    jet.publish("a")
+    ok(jet.api("STREAM.PURGE.X"))
+    stream = jet.machine.engine.accounts["$G"].streams["X"]
+    stream.consumer_set.rewrite()
+    jet.machine.settle()
+    again = killed(jet)
+    again.publish("b")
+    assert texts(again) == ["b"]
+
+
+def test_a_source_that_was_away_goes_on_where_it_was(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S", subjects=["x"])
+    jet.publish("a")
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"]}))
+    jet.publish("b")
+    assert texts(jet) == ["a"]
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"], "sources": [{"name": "S"}]}))
+    jet.advance(3)
+    jet.publish("c")
+    assert texts(jet) == ["a", "b", "c"]
+
+
+def test_an_origin_made_anew_is_taken_from_its_beginning(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    jet.publish("a", "b", "c")
+    ok(jet.api("STREAM.DELETE.S"))
+    jet.advance(PATIENCE_S)
+    assert info(jet)["sources"][0]["error"]["err_code"] == 10059
+    jet.stream("S")
+    jet.publish("x", "y")
+    jet.advance(PATIENCE_S)
+    assert texts(jet) == ["a", "b", "c", "x", "y"]
+    assert "error" not in info(jet)["sources"][0]
+    again = killed(jet)
+    again.publish("z")
+    assert texts(again) == ["a", "b", "c", "x", "y", "z"]
+
+
+def test_a_missing_origin_is_shown_and_tried_again(jet: Jet) -> None:
+    sourcing(jet, "S")
+    shown = info(jet)["sources"][0]
+    assert (shown["active"], shown["error"]["err_code"]) == (-1, 10059)
+    jet.stream("S")
+    jet.publish("a")
+    jet.advance(PATIENCE_S)
+    assert texts(jet) == ["a"]
+
+
+def test_a_full_stream_with_discard_new_takes_the_rest_when_there_is_room(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S", max_msgs=2, discard="new")
+    jet.publish("a", "b", "c", "d")
+    jet.advance(PATIENCE_S)
+    assert texts(jet) == ["a", "b"]
+    ok(jet.api("STREAM.PURGE.X"))
+    jet.advance(PATIENCE_S)
+    assert texts(jet) == ["c", "d"]
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_sourcing_consumes_from_streams_that_keep_what_is_wanted(jet: Jet, retention: str) -> None:
+    jet.stream("S", retention=retention)
+    sourcing(jet, "S")
+    jet.publish("a", "b", "c")
+    assert texts(jet) == ["a", "b", "c"]
+    jet.advance(5)
+    assert info(jet, "S")["state"]["messages"] == 0
+    again = killed(jet)
+    again.advance(3)
+    again.publish("d")
+    again.advance(5)
+    assert texts(again) == ["a", "b", "c", "d"]
+    assert info(again, "S")["state"]["messages"] == 0
+
+
+def test_nothing_leaves_a_work_queue_before_it_is_durable_where_it_goes(jet: Jet) -> None:
+    jet.stream("S", retention="workqueue")
+    sourcing(jet, "S", name="X")
+    target = jet.machine.engine.accounts["$G"].streams["X"].store
+    begin = target.begin_commit
+    target.begin_commit = lambda: None  # type: ignore[method-assign]  # a disk that takes its time
+    jet.publish("a", "b")
+    jet.advance(5)
+    assert target.last_seq == 2
+    assert info(jet, "S")["state"]["messages"] == 2
+    target.begin_commit = begin  # type: ignore[method-assign]  # and has written
+    jet.machine.settle()
+    jet.advance(5)
+    assert info(jet, "S")["state"]["messages"] == 0
+    assert texts(jet) == ["a", "b"]
+
+
+def test_counters_of_sources_are_summed(jet: Jet) -> None:
+    for name in "ST":
+        jet.stream(name, f"{name.lower()}.>", allow_msg_counter=True)
+    transforms = [{"src": "*.hits", "dest": "hits"}]
+    sourcing(
+        jet,
+        {"name": "S", "subject_transforms": transforms},
+        {"name": "T", "subject_transforms": transforms},
+        allow_msg_counter=True,
+    )
+    for subject, step in (("s.hits", b"2"), ("t.hits", b"5"), ("s.hits", b"4")):
+        jet.wire.publish(subject, header=b"NATS/1.0\r\nNats-Incr: %b\r\n\r\n" % step)
+    _, header, payload = messages(jet)[-1]
+    assert payload == b'{"val":"11"}'
+    assert b'Nats-Counter-Sources: {"S":{"s.hits":"6"},"T":{"t.hits":"5"}}' in header
+    assert b"Nats-Incr: 4" in header
+
+
+def test_a_restored_stream_finds_its_place_by_reading_backwards(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S", subjects=["x"])
+    jet.publish("a", "b")
+    for _ in range(3):
+        jet.publish("own", subject="x")
+    kept, archive = jet.backup("X")
+    ok(jet.api("STREAM.DELETE.X"))
+    answer = ok(jet.api("STREAM.RESTORE.X", kept))
+    to = answer["deliver_subject"]
+    for at in range(0, len(archive), 4096):
+        jet.wire.request(to, archive[at : at + 4096])
+    ok(jet.wire.request(to, b""))
+    jet.publish("c")
+    jet.advance(3)
+    assert texts(jet) == ["a", "b", "own", "own", "own", "c"]
