@@ -1,0 +1,227 @@
+"""The nats.py repository's own tests, unmodified, with natsctl's server as the `nats-server` on PATH.
+
+    python tests/suites/nats_py.py SOURCES                        every test that passes on the reference must pass
+    python tests/suites/nats_py.py SOURCES --server reference     write the baseline anew, from the reference on PATH
+
+SOURCES is a checkout of github.com/nats-io/nats.py. `nats_py.txt` names every test with its outcome on the reference;
+a test that passes there and can not pass here has its reason behind a `#`. A test that fails is run once more, so that
+a busy machine does not decide. Each group runs with a network of its own where the system allows it, because the older
+tests use fixed ports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Outcome = Literal["passed", "failed", "skipped"]
+
+BASELINE: Final = Path(__file__).with_suffix(".txt")
+TEST_TIMEOUT_S: Final = 90
+PYTHONS: Final = ("python3.13", "python3.14")
+"""What the newer packages need; where only an older Python is found, the classic package's tests run alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tests that need the same packages: `packages` of the sources are installed, `paths` run from `folder`."""
+
+    name: str
+    folder: str
+    packages: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+GROUPS: Final = (
+    Group("classic", "nats", ("./nats[nkeys,aiohttp]",), ("tests/test_js.py",)),
+    Group(
+        "core",
+        ".",
+        ("./nats-server", "./nats-core[nkeys,websocket]", "./nats-jetstream", "./nats-key-value"),
+        ("nats-jetstream/tests", "nats-key-value/tests"),
+    ),
+)
+"""The two clients share the namespace `nats` and can not be installed together."""
+
+Results = dict[str, Outcome]
+
+
+def main() -> int:
+    """Run the suite and return the exit status: 0 when everything is as the baseline says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
+    parser.add_argument("--work", type=Path, help="keep environments and logs in this folder")
+    arguments = parser.parse_args()
+    work = arguments.work or Path(tempfile.mkdtemp(prefix="natsctl-nats-py-"))
+    work.mkdir(parents=True, exist_ok=True)
+    binaries = prepare_server(work, arguments.server)
+    with ThreadPoolExecutor(len(GROUPS)) as pool:
+        found = pool.map(lambda group: run_group(group, arguments.sources.resolve(), work.resolve(), binaries), GROUPS)
+        results: Results = {name: outcome for part in found for name, outcome in part.items()}
+    if arguments.server == "reference":
+        write_baseline(results)
+        return 0
+    return judge(results, read_baseline())
+
+
+def prepare_server(work: Path, server: str) -> Path:
+    """Return a folder whose `nats-server` is the one to test."""
+    folder = work / f"bin-{server}"
+    folder.mkdir(exist_ok=True)
+    program = folder / "nats-server"
+    program.unlink(missing_ok=True)
+    if server == "natsctl":
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m natsctl server run "$@"\n')
+        program.chmod(0o755)
+    else:
+        found = shutil.which("nats-server")
+        if found is None:
+            raise SystemExit("the reference nats-server is not on PATH")
+        program.symlink_to(found)
+    return folder.resolve()
+
+
+def run_group(group: Group, sources: Path, work: Path, binaries: Path) -> Results:
+    """Return the outcomes of one group; what failed was run twice."""
+    python = environment(group, sources, work)
+    if python is None:
+        print(f"{group.name}: needs one of {', '.join(PYTHONS)}, not run", file=sys.stderr)
+        return {}
+    results = run_tests(group, sources, work, binaries, python, group.paths, "first")
+    failed = [name for name, outcome in results.items() if outcome == "failed"]
+    if failed:
+        again = run_tests(group, sources, work, binaries, python, node_ids(group, sources, failed), "again")
+        results.update({name: outcome for name, outcome in again.items() if name in results})
+    return results
+
+
+def environment(group: Group, sources: Path, work: Path) -> Path | None:
+    """Return the Python of a virtual environment with the group's packages, None where there can be none."""
+    folder = work / f"venv-{group.name}"
+    python = folder / "bin" / "python"
+    base = newer_python()
+    if group.name == "classic":
+        base = base or sys.executable
+    if base is None:
+        return None
+    if not python.exists():
+        subprocess.run([base, "-m", "venv", folder], check=True)
+    tools = ["pytest", "pytest-asyncio", "pytest-timeout"]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *group.packages, *tools], cwd=sources, check=True)
+    return python
+
+
+def newer_python() -> str | None:
+    """Return a Python that can run the newer packages, None where none is found."""
+    if sys.version_info >= (3, 13):
+        return sys.executable
+    named = [found for name in PYTHONS if (found := shutil.which(name))]
+    installed = [str(path) for name in PYTHONS for path in Path.home().glob(f".pyenv/versions/*/bin/{name}")]
+    for found in named + installed:
+        if subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
+            return found
+    return None
+
+
+def run_tests(
+    group: Group, sources: Path, work: Path, binaries: Path, python: Path, paths: tuple[str, ...], run: str
+) -> Results:
+    """Return what one pytest run says, by the names of the baseline."""
+    report, log = work / f"{group.name}-{run}.xml", work / f"{group.name}-{run}.log"
+    command = [
+        *own_network(), str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib",
+        "-o", "asyncio_mode=auto", f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *paths,
+    ]  # fmt: skip
+    environ = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    with log.open("wb") as out:
+        subprocess.run(command, cwd=sources / group.folder, env=environ, stdout=out, stderr=out, check=False)
+    return {f"{group.name} {case.get('classname')}::{case.get('name')}": outcome(case) for case in cases(report)}
+
+
+def own_network() -> list[str]:
+    """Return the command that gives what follows a network of its own, nothing where that is not allowed."""
+    start = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    wrapped = [*start, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    try:
+        allowed = subprocess.run([*wrapped, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        allowed = False
+    return wrapped if allowed else []
+
+
+def cases(report: Path) -> list[ET.Element]:
+    """Return the test cases of a JUnit report; raises SystemExit where the run did not get that far."""
+    if not report.exists():
+        raise SystemExit(f"no test was run; see {report.with_suffix('.log')}")
+    return list(ET.parse(report).getroot().iter("testcase"))
+
+
+def outcome(case: ET.Element) -> Outcome:
+    """Return how a test case ended."""
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    return "skipped" if case.find("skipped") is not None else "passed"
+
+
+def node_ids(group: Group, sources: Path, names: list[str]) -> tuple[str, ...]:
+    """Return what pytest calls the tests of these names."""
+    found = []
+    for name in names:
+        dotted, _, test = name.partition(" ")[2].partition("::")
+        parts = dotted.split(".")
+        for cut in range(len(parts), 0, -1):
+            path = Path(*parts[:cut]).with_suffix(".py")
+            path = path.relative_to(group.folder) if path.is_relative_to(group.folder) else path
+            if (sources / group.folder / path).is_file():
+                found.append("::".join([str(path), *parts[cut:], test]))
+                break
+    return tuple(found)
+
+
+def write_baseline(results: Results) -> None:
+    """Keep the outcomes on the reference, and the reasons that stand already."""
+    reasons = {name: reason for name, (_, reason) in read_baseline().items() if reason} if BASELINE.exists() else {}
+    lines = []
+    for name in sorted(results):
+        reason = reasons.get(name)
+        lines.append(f"{results[name]:7} {name}" + (f"  # {reason}" if reason else ""))
+    BASELINE.write_text("\n".join(lines) + "\n")
+
+
+def read_baseline() -> dict[str, tuple[Outcome, str]]:
+    """Return outcome on the reference and reason for an exception, by test."""
+    baseline: dict[str, tuple[Outcome, str]] = {}
+    for line in BASELINE.read_text().splitlines():
+        entry, _, reason = line.partition("  # ")
+        word, _, name = entry.partition(" ")
+        for known in ("passed", "failed", "skipped"):
+            if word == known:
+                baseline[name.strip()] = (known, reason)
+    return baseline
+
+
+def judge(results: Results, baseline: dict[str, tuple[Outcome, str]]) -> int:
+    """Say which tests fail that pass on the reference, and return 1 when one of them has no reason."""
+    wanted = {name: reason for name, (outcome, reason) in baseline.items() if outcome == "passed"}
+    ran = {name for name in wanted if name.split(" ")[0] in {found.split(" ")[0] for found in results}}
+    broken = sorted(name for name in ran if results.get(name) != "passed")
+    for name in broken:
+        print(f"{results.get(name, 'missing'):7} {name}" + (f"  # {wanted[name]}" if wanted[name] else ""))
+    unexplained = [name for name in broken if not wanted[name]]
+    print(f"nats.py: {len(ran) - len(broken)} of the {len(ran)} tests that pass on the reference pass here")
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
