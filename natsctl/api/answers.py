@@ -156,6 +156,14 @@ class StreamRemovePeerAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "strea
     """STREAM.PEER.REMOVE."""
 
 
+class StreamEvacuatePeerAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "stream_evacuate_peer_response"):
+    """STREAM.PEER.EVACUATE."""
+
+
+class StreamCancelMoveAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "stream_cancel_move_response"):
+    """STREAM.CANCEL_MOVE."""
+
+
 class ConsumerCreateAnswer(ConsumerInfo, tag_field="type", tag=TYPE_PREFIX + "consumer_create_response"):
     """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
 
@@ -202,6 +210,14 @@ class ConsumerResetAnswer(ConsumerInfo, tag_field="type", tag=TYPE_PREFIX + "con
 
 class ConsumerLeaderStepdownAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "consumer_leader_stepdown_response"):
     """CONSUMER.LEADER.STEPDOWN."""
+
+
+class ConsumerRemovePeerAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "consumer_remove_peer_response"):
+    """CONSUMER.PEER.REMOVE."""
+
+
+class ConsumerEvacuatePeerAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "consumer_evacuate_peer_response"):
+    """CONSUMER.PEER.EVACUATE."""
 
 
 class AccountPurgeAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "account_purge_response"):

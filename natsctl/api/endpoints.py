@@ -26,6 +26,14 @@ class BodyRule(WireEnum):
     """The endpoint reads the body itself, leniently; the answer is no JSON."""
 
 
+class Told(WireEnum):
+    """Which requests are counted, and told to whoever audits."""
+
+    ALWAYS = "always"
+    FAILED = "failed"
+    NEVER = "never"
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them."""
 
@@ -37,7 +45,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     answer: type[Model] | None = None
     body: BodyRule = BodyRule.OPTIONAL
     error_body: dict[str, Any] = {}
-    audited: bool = True
+    told: Told = Told.ALWAYS
     cluster: bool = False
     """A single node refuses it with 10010."""
 
@@ -108,7 +116,7 @@ STREAM_MSG_GET: Final = _e(
     request=_r.StreamMsgGetRequest,
     answer=_a.StreamMsgGetAnswer,
     body=BodyRule.REQUIRED,
-    audited=False,
+    told=Told.FAILED,
 )
 STREAM_MSG_DELETE: Final = _e(
     "STREAM.MSG.DELETE",
@@ -157,8 +165,8 @@ STREAM_LEADER_STEPDOWN: Final = _e(
 STREAM_PEER_REMOVE: Final = _e(
     "STREAM.PEER.REMOVE", args=_S, request=_r.StreamRemovePeerRequest, answer=_a.StreamRemovePeerAnswer, cluster=True
 )
-STREAM_PEER_EVACUATE: Final = _e("STREAM.PEER.EVACUATE", args=_S, answer=_a.StreamUpdateAnswer, cluster=True)
-STREAM_CANCEL_MOVE: Final = _e("STREAM.CANCEL_MOVE", args=_S, answer=_a.StreamUpdateAnswer, cluster=True)
+STREAM_PEER_EVACUATE: Final = _e("STREAM.PEER.EVACUATE", args=_S, answer=_a.StreamEvacuatePeerAnswer, cluster=True)
+STREAM_CANCEL_MOVE: Final = _e("STREAM.CANCEL_MOVE", args=_S, answer=_a.StreamCancelMoveAnswer, cluster=True)
 
 CONSUMER_CREATE: Final = _e(
     "CONSUMER.CREATE",
@@ -192,7 +200,7 @@ CONSUMER_LIST: Final = _e(
 )
 CONSUMER_INFO: Final = _e("CONSUMER.INFO", args=_SC, answer=_a.ConsumerInfoAnswer, body=BodyRule.EMPTY)
 CONSUMER_DELETE: Final = _e("CONSUMER.DELETE", args=_SC, answer=_a.ConsumerDeleteAnswer, body=BodyRule.EMPTY)
-CONSUMER_MSG_NEXT: Final = _e("CONSUMER.MSG.NEXT", args=_SC, request=PullRequest, body=BodyRule.RAW, audited=False)
+CONSUMER_MSG_NEXT: Final = _e("CONSUMER.MSG.NEXT", args=_SC, request=PullRequest, body=BodyRule.RAW, told=Told.NEVER)
 CONSUMER_PAUSE: Final = _e(
     "CONSUMER.PAUSE",
     args=_SC,
@@ -207,7 +215,7 @@ CONSUMER_RESET: Final = _e(
     request=_r.ConsumerResetRequest,
     answer=_a.ConsumerResetAnswer,
     error_body={"reset_seq": 0},
-    audited=False,
+    told=Told.NEVER,
 )
 CONSUMER_LEADER_STEPDOWN: Final = _e(
     "CONSUMER.LEADER.STEPDOWN",
@@ -216,10 +224,17 @@ CONSUMER_LEADER_STEPDOWN: Final = _e(
     answer=_a.ConsumerLeaderStepdownAnswer,
     cluster=True,
 )
-DIRECT_GET: Final = _e("DIRECT.GET", args=_S, tail=True, request=_r.DirectGetRequest, body=BodyRule.RAW, audited=False)
+CONSUMER_PEER_REMOVE: Final = _e("CONSUMER.PEER.REMOVE", args=_SC, answer=_a.ConsumerRemovePeerAnswer, cluster=True)
+CONSUMER_PEER_EVACUATE: Final = _e(
+    "CONSUMER.PEER.EVACUATE", args=_SC, answer=_a.ConsumerEvacuatePeerAnswer, cluster=True
+)
+ACCOUNT_PURGE: Final = _e("ACCOUNT.PURGE", args=("account",), answer=_a.AccountPurgeAnswer)
+DIRECT_GET: Final = _e(
+    "DIRECT.GET", args=_S, tail=True, request=_r.DirectGetRequest, body=BodyRule.RAW, told=Told.NEVER
+)
 
 ENDPOINTS: Final[dict[str, Endpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, Endpoint)}
-"""Every verb by name. META.*, SERVER.* and ACCOUNT.* belong to clusters; a standalone node stays silent."""
+"""Every verb by name. META.*, SERVER.* and ACCOUNT.STREAM.* belong to clusters; a standalone node stays silent."""
 
 _DEEPEST: Final = max(name.count(".") for name in ENDPOINTS) + 1
 

@@ -13,10 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
+from natsctl.broker.mappings import Mappings
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import Handler, RunHandler, Subscription, not_mine
+from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
 
 if TYPE_CHECKING:
+    from natsctl.api.subject_transform import SubjectMapping
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.wire.ops import Op
@@ -55,7 +57,7 @@ class Watch:
 class Account:
     """One account of the broker."""
 
-    __slots__ = ("_broker", "_exact", "_rng", "_watches", "name", "routes", "sessions")
+    __slots__ = ("_broker", "_exact", "_mappings", "_rng", "_watches", "name", "publish_from", "routes", "sessions")
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
@@ -65,6 +67,23 @@ class Account:
         self._rng = broker.rng
         self._exact = self.routes.exact
         self._watches: dict[bytes, list[Watch]] = {}
+        self._mappings = Mappings()
+        self.publish_from = self.publish
+        """What clients publish with: `publish`, after the account's mappings where it has some."""
+
+    def map_subject(self, mapping: SubjectMapping) -> None:
+        """Send what clients publish on a mapping's source to its destination."""
+        self._mappings.add(mapping)
+        self.publish_from = self._publish_mapped
+
+    def mapped(self, subject: bytes) -> bytes:
+        """Return where what a client publishes on `subject` goes."""
+        return self._mappings.apply(subject) if self._mappings else subject
+
+    def _publish_mapped(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
+    ) -> int:
+        return self.publish(self._mappings.apply(subject), reply, header, payload, origin)
 
     @property
     def subscriptions(self) -> int:
@@ -72,16 +91,24 @@ class Account:
         return self.routes.subs.count
 
     def subscribe(
-        self, subject: bytes, handler: Handler, queue: bytes = b"", run: RunHandler | None = None
+        self,
+        subject: bytes,
+        handler: Handler,
+        queue: bytes = b"",
+        run: RunHandler | None = None,
+        take_all: AllHandler | None = None,
     ) -> Subscription:
-        """Add a handler inside the server and return its subscription; `run` may take many messages at once."""
-        sub = Subscription(self, subject, queue, handler=handler, run=run)
+        """Add a handler inside the server and return its subscription.
+
+        `run` may take many messages of a publisher at once, `take_all` many deliveries.
+        """
+        sub = Subscription(self, subject, queue, handler=handler, run=run, take_all=take_all)
         self.insert(sub)
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
         """End a subscription, also for a message that is being delivered; harmless when it has ended."""
-        sub.handler, sub.run = not_mine, None
+        sub.handler, sub.run, sub.take_all = not_mine, None, None
         if self.routes.remove(sub):
             self._interest_changed(sub.subject)
 
@@ -105,6 +132,8 @@ class Account:
 
     def run_taker(self, subject: bytes, origin: Session) -> RunHandler | None:
         """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker."""
+        if self._mappings and self._mappings.apply(subject) != subject:
+            return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queues or len(clients) + len(handlers) != 1:
             return None
@@ -133,6 +162,9 @@ class Account:
             session, sub, _ = clients[0]
             if session is not None:
                 return self._send_all_to(session, sub, messages)
+        if len(handlers) == 1 and not (clients or queues) and handlers[0].take_all is not None:
+            handlers[0].take_all(messages)
+            return len(messages)
         for done, message in enumerate(messages):
             if not self.send(to, *message):
                 return done
@@ -227,6 +259,13 @@ class Account:
         if queue is None:
             return bool(clients or queues or handlers)
         return any(members[0][1].queue == queue for members in queues)
+
+    def has_subscriber(self, subject: bytes, queue: bytes = b"") -> bool:
+        """True where somebody subscribed to exactly `subject`, not to a wildcard: plainly, or in the group `queue`."""
+        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
+        if queue:
+            return any(m[0][1].queue == queue and any(sub.subject == subject for _, sub, _ in m) for m in queues)
+        return any(taker[1].subject == subject for taker in clients) or any(s.subject == subject for s in handlers)
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""

@@ -10,6 +10,7 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
@@ -20,11 +21,15 @@ from natsctl.broker.session import Session
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
+def _let_be(account: Account) -> None:
+    """Do nothing with a new account."""
+
+
 class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_event_seq", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs",
+        "_event_seq", "_greet", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs",
         "gone_out_bytes", "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
         "stale_connections", "start_ns", "system_account", "total_connections",
     )  # fmt: skip
@@ -46,6 +51,7 @@ class Broker:
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
+        self._greet: Callable[[Account], None] = _let_be
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(SYSTEM_ACCOUNT)
 
@@ -55,7 +61,14 @@ class Broker:
         if account is None:
             account = self.accounts[name] = Account(self, name)
             account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
+            self._greet(account)
         return account
+
+    def greet_accounts(self, greet: Callable[[Account], None]) -> None:
+        """Call `greet` with every account that there is, and with each new one when it is made."""
+        self._greet = greet
+        for account in tuple(self.accounts.values()):
+            greet(account)
 
     def _answer_user_info(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None

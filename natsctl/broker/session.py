@@ -188,7 +188,7 @@ class Session:
         if not self.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
             self._refuse()
             return
-        publish = self.account.publish
+        publish = self.account.publish_from
         careful = self.pedantic or not self.headers
         msgs = size = 0
         ops = parser.feed(chunk)
@@ -199,7 +199,7 @@ class Session:
                 self._operate(op)
                 if self.close_reason is not None:
                     break
-                publish = self.account.publish
+                publish = self.account.publish_from
                 careful = self.pedantic or not self.headers
                 continue
             _, subject, reply, header, payload = op
@@ -366,6 +366,7 @@ class Session:
 
     def _answer_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Tell the publisher, on its own reply subscription, that nobody took its request."""
+        subject = self.account.mapped(subject)
         route = self.account.routes.exact.get(reply) or self.account.routes.find(reply)
         for session, sub, _ in route[0]:
             if session is self:

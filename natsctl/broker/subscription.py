@@ -29,7 +29,19 @@ def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin
 class Subscription:
     """A subject pattern with its taker: `session` for clients, `handler` inside the server."""
 
-    __slots__ = ("account", "delivered", "handler", "max", "queue", "run", "session", "sid", "sid_field", "subject", "take_all")
+    __slots__ = (
+        "account",
+        "delivered",
+        "handler",
+        "max",
+        "queue",
+        "run",
+        "session",
+        "sid",
+        "sid_field",
+        "subject",
+        "take_all",
+    )
 
     def __init__(
         self,

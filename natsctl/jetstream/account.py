@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from natsctl.api.account import UNLIMITED, AccountLimits, ApiStats
-from natsctl.api.advisories import Advised
+from natsctl.api.account import AccountLimits, ApiStats
+from natsctl.api.advisories import ActionType, Advised
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
+from natsctl.api.versions import API_LEVEL
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.dispatcher import Dispatcher
+from natsctl.jetstream.quota import Quota
 from natsctl.jetstream.stream import Stream
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.usage import AccountUsage
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 class JetStreamAccount:
     """The streams of one account."""
 
-    def __init__(self, engine: Engine, account: Account) -> None:
-        """Start serving the account's API."""
+    def __init__(self, engine: Engine, account: Account, limits: AccountLimits) -> None:
+        """Start serving the account's API; an account has JetStream by having one of these."""
         self.engine = engine
         self.account = account
         self.name = account.name
         self.streams: dict[str, Stream] = {}
-        self.limits: AccountLimits = msgspec.structs.replace(UNLIMITED)
+        self.quota = Quota(self, limits)
+        self.usage = {
+            StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
+            StorageType.FILE: AccountUsage(engine.usage[StorageType.FILE], limits.max_storage),
+        }
         self.dispatcher = Dispatcher(self)
 
     def adopt(self, stored: StreamStore) -> Stream:
@@ -52,43 +57,28 @@ class JetStreamAccount:
             "memory" if config.storage is StorageType.MEMORY else "file",
             max(config.first_seq, 1),
         )
-        return self._add(Stream(self, config, created_ns, stored))
+        stream = self._add(Stream(self, config, created_ns, stored))
+        stream.upstreams.start()
+        return stream
 
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
         stream.start()
         return stream
 
-    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
-        """Return why the account can not take one more stream of this (checked) configuration, or None."""
-        if 0 <= self.limits.max_streams <= len(self.streams):
-            return error(10027)
-        return self._refuse_size(config, 0) or self._refuse_overlap(config)
-
-    def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
-        """Return why the account can not take the new configuration of a stream, or None."""
-        return (
-            self._refuse_size(config, max(stream.config.max_bytes, 0))
-            or self._refuse_overlap(config)
-            or _refuse_consumer_limits(stream, config)
-        )
-
-    def _refuse_overlap(self, config: StreamConfig) -> ApiError | None:
+    def refuse_overlap(self, config: StreamConfig) -> ApiError | None:
+        """Return the error where another stream captures part of the subjects, or None."""
         return error(10065) if any(self.overlapping(config.subjects, config.name)) else None
 
-    def _refuse_size(self, config: StreamConfig, reserved: int) -> ApiError | None:
-        """Return why `max_bytes` is refused when `reserved` of it was granted before."""
-        memory = config.storage is StorageType.MEMORY
-        options, limits = self.engine.options, self.limits
-        if limits.max_bytes_required and config.max_bytes <= 0:
-            return error(10113)
-        largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
-        if 0 < largest < config.max_bytes:
-            return error(10122)
-        most = options.max_memory if memory else options.max_storage
-        if most > 0 and self.engine.reserved(config.storage) - reserved + max(config.max_bytes, 0) > most:
-            return error(10028 if memory else 10047)
-        return None
+    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
+        """Return why the account can not take one more stream of this checked configuration, or None."""
+        quota = self.quota
+        return quota.refuse_new(config) or quota.refuse_bytes(config) or self.refuse_overlap(config)
+
+    def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
+        """Return why the account can not take the new checked configuration of a stream, or None."""
+        refusal = self.quota.refuse_reservation(config) or _refuse_consumer_limits(stream, config)
+        return refusal or self.refuse_overlap(config)
 
     def forget(self, stream: Stream) -> None:
         """Undo a creation that could not be made durable."""
@@ -129,6 +119,14 @@ class JetStreamAccount:
         del self.streams[stream.name]
         return self.engine.store.delete(stream.store.key)
 
+    def remove_all(self) -> list[StreamStore]:
+        """Take every stream out for good, each told to whoever listens; the stores returned tell when they are gone."""
+        leaving = []
+        for stream in tuple(self.streams.values()):
+            leaving.append(self.remove(stream))
+            stream.advise(ActionType.DELETE)
+        return leaving
+
     def by_name(self, subject: str = "") -> list[Stream]:
         """Return streams in order of their names; with `subject` those with a subject that collides with it."""
         streams = (self.streams[name] for name in sorted(self.streams))
@@ -161,15 +159,17 @@ class JetStreamAccount:
             reserved_storage=self.reserved(StorageType.FILE),
             streams=len(self.streams),
             consumers=sum(stream.consumer_count for stream in self.streams.values()),
-            limits=self.limits,
+            limits=self.quota.limits,
             domain=self.engine.options.domain,
-            api=ApiStats(total=self.dispatcher.total, errors=self.dispatcher.errors),
+            api=ApiStats(level=API_LEVEL, total=self.dispatcher.total, errors=self.dispatcher.errors),
         )
 
 
 def _refuse_consumer_limits(stream: Stream, config: StreamConfig) -> ApiError | None:
-    """Return the error where a consumer that exists is beyond the consumer limits of a new configuration."""
+    """Return the error where a consumer that exists is beyond new consumer limits; those kept are not looked at."""
     limits = config.consumer_limits
+    if limits == stream.config.consumer_limits:
+        return None
     beyond = [
         name
         for name, consumer in sorted(stream.consumers.items())

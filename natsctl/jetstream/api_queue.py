@@ -11,6 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.advisories import API_LIMIT_REACHED, ApiLimitReached
+from natsctl.api.codec import encode
+from natsctl.api.times import format_time
+from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.requests import ApiRequest
 
 if TYPE_CHECKING:
@@ -20,10 +24,12 @@ LONG_ANSWERS: Final = frozenset({"STREAM.LIST", "CONSUMER.LIST"})
 """Verbs that answer with a page of infos."""
 
 MOST_WAITING: Final = 10_000
-"""Requests of one account that may wait; later ones are dropped, as by the reference server's request queue."""
+"""Requests of one account that may wait; one more, and all of them are dropped, as by the reference's queue."""
 
 COST: Final = 256
 """What one request takes of a turn's budget of messages: the infos of a page."""
+
+_LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
 
 
 class ApiQueue:
@@ -39,9 +45,27 @@ class ApiQueue:
 
     def put(self, request: ApiRequest) -> None:
         """Let `request` be served in a later turn."""
+        self._waiting.append(request)
         if len(self._waiting) < MOST_WAITING:
-            self._waiting.append(request)
             self._engine.ready(self)
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Forget every request, and tell the system account how many."""
+        engine, dropped = self._engine, len(self._waiting)
+        self._waiting.clear()
+        system = engine.broker.system_account
+        if not system.has_interest(_LIMIT_REACHED):
+            return
+        event = ApiLimitReached(
+            id=nuid(engine.rng),
+            timestamp=format_time(engine.clock.now_ns()),
+            server=engine.broker.server_name,
+            domain=engine.options.domain,
+            dropped=dropped,
+        )
+        system.publish(_LIMIT_REACHED, b"", b"", encode(event))
 
     def run(self, budget: int) -> int:
         """Serve the oldest request whose client is still there."""

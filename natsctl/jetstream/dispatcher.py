@@ -12,38 +12,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import endpoints
-from natsctl.api.advisories import API_AUDIT, ApiAudit
-from natsctl.api.answers import SystemAnswer, as_error
+from natsctl.api.answers import as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSON, decode, encode
-from natsctl.api.endpoints import BodyRule, Endpoint
-from natsctl.api.headers import REQUIRED_API_LEVEL
-from natsctl.api.headers import get as header_of
+from natsctl.api.endpoints import BodyRule, Endpoint, Told
 from natsctl.api.model import Model
-from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream import handlers
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.api_queue import LONG_ANSWERS, ApiQueue
-from natsctl.jetstream.client_info import client_info
-from natsctl.jetstream.requests import ApiRequest, Outcome, Pending, is_absent, is_structured, storage_error
+from natsctl.jetstream.audit import audit
+from natsctl.jetstream.refused_api import PER_OBJECT
+from natsctl.jetstream.requests import (
+    ApiRequest,
+    Outcome,
+    Pending,
+    Uncounted,
+    is_absent,
+    is_structured,
+    storage_error,
+)
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-
-API_LEVEL: Final = 0
-"""What requests with a required level are compared with: that of a 2.10 server, which has none."""
 
 LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 """The 2020 spelling of `$JS.API.STREAM.INFO`."""
 
-_NOT_MINE: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
-_AUDIT: Final = API_AUDIT.encode()
-
 
 class Dispatcher:
-    """The API of one account."""
+    """The API of one account; `total` and `errors` count what was answered."""
 
     __slots__ = ("_js", "_queue", "errors", "total")
 
@@ -65,7 +64,7 @@ class Dispatcher:
     def _on_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        if subject.startswith(_NOT_MINE):
+        if subject.startswith(PER_OBJECT):
             return False
         text = subject.decode("utf-8", "replace")
         found = endpoints.find(text)
@@ -75,7 +74,6 @@ class Dispatcher:
         function = handlers.HANDLERS.get(endpoint.name)
         if function is None and not endpoint.cluster:
             return True
-        self.total += 1
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, self.complete)
         if endpoint.name in LONG_ANSWERS:
             self._queue.put(request)
@@ -96,43 +94,33 @@ class Dispatcher:
         if not isinstance(outcome, Pending):
             self.complete(request, outcome)
 
-    def complete(self, request: ApiRequest, outcome: Model | ApiError) -> None:
+    def complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
         """Send an answer, count it, and tell whoever audits."""
-        if isinstance(outcome, ApiError):
-            self.errors += 1
-            answer = request.endpoint.answer
-            assert answer is not None
-            body = encode(as_error(answer, outcome, request.endpoint.error_body))
+        endpoint = request.endpoint
+        refusal = outcome.error if isinstance(outcome, Uncounted) else outcome
+        if isinstance(refusal, ApiError):
+            assert endpoint.answer is not None
+            body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
         else:
-            body = encode(outcome)
+            body = encode(refusal)
         if request.reply:
-            self._js.account.publish(request.reply, b"", b"", body)
-        if request.endpoint.audited:
-            self._audit(request, body)
-
-    def _audit(self, request: ApiRequest, response: bytes) -> None:
-        if not self._js.account.has_interest(_AUDIT):
-            return
-        engine = self._js.engine
-        event = ApiAudit(
-            server=engine.broker.server_name,
-            client=client_info(engine.broker, self._js.name, request.origin),
-            subject=request.subject,
-            request=request.body.decode("utf-8", "replace"),
-            response=response.decode("utf-8", "replace"),
-            domain=engine.options.domain,
-        )
-        self._js.advise(API_AUDIT, event)
+            header = b"" if isinstance(refusal, ApiError) else request.answer_header
+            self._js.account.publish(request.reply, b"", header, body)
+        failed = isinstance(outcome, ApiError)
+        if endpoint.told is Told.ALWAYS or (endpoint.told is Told.FAILED and failed):
+            self.total += 1
+            self.errors += failed
+            audit(self._js.engine, self._js.account, request, body)
 
 
 def _check(request: ApiRequest) -> ApiError | None:
     """Return why the request cannot be served, or None with its body decoded."""
     endpoint = request.endpoint
-    if request.header:
-        level = header_of(request.header, REQUIRED_API_LEVEL)
-        if level is not None and not (level.isdigit() and int(level) <= API_LEVEL):
-            return error(10185)
-    return None if endpoint.cluster else _decode(endpoint, request)
+    if endpoint.cluster:
+        return error(10010)
+    if request.header and is_refused(request.header):
+        return error(10185)
+    return _decode(endpoint, request)
 
 
 def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
@@ -150,13 +138,3 @@ def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
     except InvalidJSON as fault:
         return error(10025, err=fault.text)
     return None
-
-
-def refuse_system_account(account: Account) -> None:
-    """Answer every API call of the system account with "not enabled for account"."""
-
-    def refuse(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        if reply:
-            account.publish(reply, b"", b"", encode(as_error(SystemAnswer, error(10039), {})))
-
-    account.subscribe(f"{API_PREFIX}.>".encode(), refuse)

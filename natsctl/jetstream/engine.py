@@ -9,21 +9,24 @@ within a budget. Deadlines are in one heap; the shell asks for the earliest and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import msgspec
 
+from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
-from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from natsctl.broker.account import Account
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.clock_watch import ClockWatch
-from natsctl.jetstream.dispatcher import refuse_system_account
+from natsctl.jetstream.domain import map_domain
+from natsctl.jetstream.refused_api import RefusedApi, SystemApi
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timers import Timers
-from natsctl.jetstream.usage import Usage
+from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
@@ -58,13 +61,23 @@ def ignore_notice(text: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class JetStreamOptions:
-    """Limits of the whole server, bytes; 0 or less: none."""
+    """What an operator sets: limits of the whole server and of its accounts. Sizes are bytes."""
 
     max_memory: int = -1
     max_storage: int = -1
+    """Limits of all messages kept in memory and on disk; 0 or less: none."""
     domain: str = ""
+    accounts: dict[str, AccountLimits] | None = None
+    """The accounts that have JetStream, with their limits; None: every one, without limits."""
     max_duplicate_window_ns: int = 0
     """Largest duplicate window a stream may have; 0: no limit."""
+    max_ack_pending: int = 0
+    """Largest max_ack_pending a consumer may have; 0: no limit."""
+    max_request_batch: int = 0
+    """Largest batch a consumer may allow its pull requests; 0: no limit."""
+    default_max_consumers: int = 1000
+    """Consumers of a stream where neither stream nor account has a limit; 0 or less: none."""
+    batches: BatchLimits = field(default_factory=BatchLimits)
     archive_version: int = 1
     """Format of snapshots: 1, which every server reads, or 2, which costs a tenth of the time to write."""
 
@@ -91,23 +104,36 @@ class Engine:
         self.rng = rng
         self.options = options or JetStreamOptions()
         self.timers = Timers()
+        self.notice = notice
         self.clock_watch = ClockWatch(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.unreadable: dict[str, str] = {}
+        self.open_batches = OpenBatches(self.options.batches)
         self._ready: dict[Runnable, None] = {}
         self.usage = {
-            StorageType.MEMORY: Usage(self.options.max_memory, self._usage_turned),
-            StorageType.FILE: Usage(self.options.max_storage, self._usage_turned),
+            StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._usage_turned),
+            StorageType.FILE: ServerUsage(self.options.max_storage or -1, self._usage_turned),
         }
-        self.account(GLOBAL_ACCOUNT)
-        refuse_system_account(broker.account(SYSTEM_ACCOUNT))
+        broker.greet_accounts(self._meet)
 
-    def account(self, name: str) -> JetStreamAccount:
-        """Return the JetStream of an account; it is made where it is new."""
-        js = self.accounts.get(name)
-        if js is None:
-            js = self.accounts[name] = JetStreamAccount(self, self.broker.account(name))
-        return js
+    def _meet(self, account: Account) -> None:
+        """Serve the API of an account, or tell its clients that they have none."""
+        domain = self.options.domain
+        if domain:
+            map_domain(account, domain)
+        named = self.options.accounts
+        if account is self.broker.system_account:
+            SystemApi(self, account)
+        elif named is None or account.name in named:
+            limits = UNLIMITED if named is None else named[account.name]
+            self.accounts[account.name] = JetStreamAccount(self, account, limits)
+        else:
+            RefusedApi(self, account)
+
+    def account(self, name: str) -> JetStreamAccount | None:
+        """Return the JetStream of an account, which is made where it is new; None where it has none."""
+        self.broker.account(name)
+        return self.accounts.get(name)
 
     def recover(self) -> None:
         """Take over every stream that the store holds, expire what is due, and let consumers continue.
@@ -125,7 +151,10 @@ class Engine:
         if StreamMeta.decode(stored.meta).restoring:
             self.store.delete(key)
             return
-        js = self.account(key.partition("/")[0])
+        name = key.partition("/")[0]
+        js = self.account(name)
+        if js is None:
+            raise ValueError(f"account {name} has no JetStream")
         stream = js.adopt(stored)
         try:
             stream.recover()
@@ -143,6 +172,11 @@ class Engine:
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of max_bytes over all accounts."""
         return sum(js.reserved(storage) for js in self.accounts.values())
+
+    def remove_streams(self, account: str) -> list[StreamStore]:
+        """Remove every stream of an account, also those that can not be read, and return what leaves the disk."""
+        js = self.accounts.get(account)
+        return [] if js is None else js.remove_all()
 
     def _usage_turned(self) -> None:
         """Let every stream look whether there is still room."""

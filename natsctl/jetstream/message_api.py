@@ -10,7 +10,7 @@ from natsctl.api.messages import StoredMsg
 from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
 from natsctl.api.times import format_time
 from natsctl.jetstream import message_search as search
-from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.requests import PENDING, ApiRequest, EndpointFunction, Outcome, Uncounted
 from natsctl.jetstream.stream_api import find_stream
 from natsctl.store.filters import Filters
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.MSG.GET."""
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
+    """Serve STREAM.MSG.GET; a stream that is offline is not answered for."""
     wish = request.decoded(StreamMsgGetRequest)
-    if wish.batch or wish.max_bytes or wish.multi_last or wish.up_to_seq or wish.up_to_time:
+    if wish.batch > 0 or wish.max_bytes > 0:
         return error(10003)
+    wish.multi_last = []
+    if search.selects_nothing(wish) or search.contradicts(wish):
+        return error(10003)
+    stream = js.streams.get(request.tokens[0])
+    if stream is None:
+        return PENDING if request.tokens[0] in js.offline() else error(10059)
     return request.when_durable(stream.store, lambda: _get(stream, wish))
 
 
 def _get(stream: Stream, wish: StreamMsgGetRequest) -> Outcome:
-    try:
-        message = search.find(stream.store, wish)
-    except search.BadRequest:
-        return error(10003)
+    message = search.find(stream.store, wish)
     if message is None:
         return error(10037)
     shown = StoredMsg(
@@ -58,26 +58,26 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream.config.deny_delete:
         return error(10057, err="message delete not permitted")
     if not wish.seq:
-        return error(10057, err="no message found")
+        return Uncounted(error(10057, err="no message found"))
     if wish.seq > stream.store.last_seq:
-        return error(10057, err="stream store EOF")
+        return Uncounted(error(10057, err="stream store EOF"))
     if not stream.remove(wish.seq, erase=not wish.no_erase):
-        return error(10043, seq=wish.seq)
+        return Uncounted(error(10043, seq=wish.seq))
     return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
 
 
 def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.PURGE."""
+    wish = request.decoded(StreamPurgeRequest)
+    if wish.seq and wish.keep:
+        return error(10003)
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
-    wish = request.decoded(StreamPurgeRequest)
     if stream.config.sealed:
         return error(10109)
     if stream.config.deny_purge:
         return error(10110, err="stream purge not permitted")
-    if wish.seq and wish.keep:
-        return error(10003)
     filters = Filters((wish.filter.encode(),)) if wish.filter else None
     count = stream.purge(filters, wish.seq, wish.keep)
     return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from natsctl.api.requests import StreamMsgGetRequest
-from natsctl.api.times import is_zero, parse_time
+import msgspec
+
+from natsctl.api.model import INT64_MAX, UINT64_MAX
+from natsctl.api.requests import DirectGetRequest, StreamMsgGetRequest
+from natsctl.api.times import parse_time
 from natsctl.store.filters import ALL, Filters
 
 if TYPE_CHECKING:
@@ -13,25 +16,65 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 
-class BadRequest(Exception):
-    """Selectors that contradict each other."""
+def read_request(body: bytes) -> DirectGetRequest | None:
+    """Return what a direct get asks for, unknown keys ignored and null as absent; None where it can not be read."""
+    try:
+        value = msgspec.json.decode(body)
+        if not isinstance(value, dict):
+            return DirectGetRequest() if value is None else None
+        request = msgspec.convert({key: item for key, item in value.items() if item is not None}, DirectGetRequest)
+        for time in (request.start_time, request.up_to_time):
+            if time is not None:
+                parse_time(time)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+        return None
+    numbers_fit = all(0 <= seq <= UINT64_MAX for seq in (request.seq, request.up_to_seq))
+    return request if numbers_fit and max(abs(request.batch), abs(request.max_bytes)) <= INT64_MAX else None
 
 
-class EmptyRequest(BadRequest):
-    """No selector at all."""
+# What a request may say
+
+
+def selects_nothing(request: StreamMsgGetRequest) -> bool:
+    """Return whether a request names no message at all."""
+    selectors = (request.seq, request.last_by_subj, request.next_by_subj, request.multi_last)
+    return not any(selectors) and request.start_time is None
+
+
+def contradicts(request: StreamMsgGetRequest) -> bool:
+    """Return whether selectors exclude each other."""
+    timed = request.start_time is not None
+    if request.last_by_subj:
+        return bool(request.seq or timed or request.next_by_subj)
+    return bool(request.seq and timed)
+
+
+def contradicts_in_batch(request: DirectGetRequest) -> bool:
+    """Return whether a selector of batches excludes another one."""
+    if request.last_by_subj and (request.batch > 0 or request.multi_last):
+        return True
+    if request.next_by_subj and request.multi_last:
+        return True
+    return bool(request.up_to_seq) and request.up_to_time is not None
+
+
+def says_more_than_headers(request: DirectGetRequest) -> bool:
+    """Return whether a request has selectors although its subject names the message."""
+    wanted = DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
+    return request != wanted
+
+
+# Finding
 
 
 def find(store: StreamStore, request: StreamMsgGetRequest) -> StoredMessage | None:
-    """Return the message that a single get asks for. Raises BadRequest and StoreError."""
-    if request.last_by_subj:
-        if request.seq or request.next_by_subj or not is_zero(request.start_time):
-            raise BadRequest
-        return last(store, _filters(request.last_by_subj))
-    if not request.next_by_subj and is_zero(request.start_time):
-        if not request.seq:
-            raise EmptyRequest
-        return store.get(request.seq)
-    return store.next_match(_wanted(request), _start(store, request))
+    """Return the message that a single get asks for. Raises StoreError."""
+    seq = start_of(store, request)
+    if request.next_by_subj:
+        return store.next_match(filters_of(request), seq)
+    if seq:
+        return store.get(seq)
+    return last(store, _filters(request.last_by_subj) if request.last_by_subj else ALL)
 
 
 def last(store: StreamStore, filters: Filters) -> StoredMessage | None:
@@ -42,73 +85,28 @@ def last(store: StreamStore, filters: Filters) -> StoredMessage | None:
     return store.get(seq) if seq else None
 
 
-def batch(store: StreamStore, request: StreamMsgGetRequest) -> tuple[list[StoredMessage], int]:
-    """Return the messages of a batch get, and how many matches follow them. Raises BadRequest and StoreError."""
-    if request.last_by_subj or request.batch < 0:
-        raise BadRequest
-    if not request.next_by_subj and is_zero(request.start_time) and not request.seq:
-        raise EmptyRequest
-    filters = _wanted(request)
-    messages = store.read_from(_start(store, request), filters, request.batch or 1)
-    messages = _cut(messages, request.max_bytes)
-    left = store.count(filters, messages[-1].seq + 1, store.durable_seq) if messages else 0
-    return messages, left
-
-
-def multi_last(store: StreamStore, request: StreamMsgGetRequest, most: int) -> tuple[list[int] | None, int]:
-    """Return the newest sequence of each matching subject (None: more than `most`) and up to where was looked."""
-    if request.last_by_subj or request.next_by_subj or not is_zero(request.start_time):
-        raise BadRequest
-    if request.up_to_seq and not is_zero(request.up_to_time):
-        raise BadRequest
-    up_to = store.durable_seq
-    if request.up_to_seq:
-        up_to = min(up_to, request.up_to_seq)
-    elif not is_zero(request.up_to_time):
-        up_to = min(up_to, store.first_seq_at(_time(request.up_to_time)) - 1)
-    seqs = store.last_per_subject(_filters(*request.multi_last), up_to) if up_to else []
-    seqs = [seq for seq in seqs if seq >= request.seq]
-    return (None if len(seqs) > most else seqs), up_to
-
-
-def read(store: StreamStore, seqs: list[int], request: StreamMsgGetRequest) -> list[StoredMessage]:
-    """Return the messages `seqs`, as many as the request's batch and max_bytes allow."""
-    wanted = seqs[: request.batch] if request.batch > 0 else seqs
-    found = (store.get(seq) for seq in wanted)
-    return _cut([message for message in found if message is not None], request.max_bytes)
-
-
-def _cut(messages: list[StoredMessage], max_bytes: int) -> list[StoredMessage]:
-    """Return the first messages that fit into `max_bytes` (0: any), at least one."""
-    if max_bytes <= 0:
-        return messages
-    size = 0
-    for index, message in enumerate(messages):
-        size += len(message.subject) + len(message.header) + len(message.payload)
-        if size > max_bytes and index:
-            return messages[:index]
-    return messages
-
-
-def _wanted(request: StreamMsgGetRequest) -> Filters:
+def filters_of(request: StreamMsgGetRequest) -> Filters:
+    """Return which subjects a search forward takes."""
     return _filters(request.next_by_subj) if request.next_by_subj else ALL
 
 
-def _start(store: StreamStore, request: StreamMsgGetRequest) -> int:
-    """Return where a search forward begins."""
-    if is_zero(request.start_time):
-        return max(request.seq, 1)
-    if request.seq:
-        raise BadRequest
-    return store.first_seq_at(_time(request.start_time))
+def start_of(store: StreamStore, request: StreamMsgGetRequest) -> int:
+    """Return where a search forward begins, 0 where the request does not say."""
+    return request.seq if request.start_time is None else store.first_seq_at(parse_time(request.start_time))
 
 
-def _time(text: str | None) -> int:
-    try:
-        return parse_time(text or "")
-    except ValueError as fault:
-        raise BadRequest from fault
+def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
+    """Return up to which sequence the last messages of subjects are looked for, 0 where there is none in time."""
+    if request.up_to_time is None:
+        return request.up_to_seq or store.durable_seq
+    seq = store.first_seq_at(parse_time(request.up_to_time))
+    return 0 if seq <= store.first_seq else min(seq - 1, store.durable_seq)
+
+
+def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int) -> list[int]:
+    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, sorted."""
+    return store.last_per_subject(_filters(*request.multi_last), up_to) if up_to else []
 
 
 def _filters(*subjects: str) -> Filters:
-    return Filters([subject.encode() for subject in subjects])
+    return Filters([subject.encode("utf-8", "surrogateescape") for subject in subjects])

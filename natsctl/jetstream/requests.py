@@ -24,15 +24,27 @@ class Pending:
 
 PENDING: Final = Pending()
 
-Outcome: TypeAlias = "Model | ApiError | Pending"
+
+class Uncounted:
+    """An error answer that the reference counts among the good ones."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: ApiError) -> None:
+        self.error = error
+
+
+Outcome: TypeAlias = "Model | ApiError | Uncounted | Pending"
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
-Completion: TypeAlias = "Callable[[ApiRequest, Model | ApiError], None]"
+Completion: TypeAlias = "Callable[[ApiRequest, Model | ApiError | Uncounted], None]"
 
 
 class ApiRequest:
     """One call: `tokens` follow the verb in the subject, `value` is the decoded body where the table names its type."""
 
-    __slots__ = ("_complete", "body", "endpoint", "header", "origin", "reply", "subject", "tokens", "value")
+    __slots__ = (
+        "_complete", "answer_header", "body", "endpoint", "header", "origin", "reply", "subject", "tokens", "value",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -53,6 +65,7 @@ class ApiRequest:
         self.header = header
         self.origin = origin
         self.value: Any = None
+        self.answer_header = b""
         self._complete = complete
 
     def decoded(self, wanted: type[T]) -> T:
@@ -60,7 +73,7 @@ class ApiRequest:
         assert isinstance(self.value, wanted), self.value
         return self.value
 
-    def answer(self, outcome: Model | ApiError) -> None:
+    def answer(self, outcome: Model | ApiError | Uncounted) -> None:
         """Send the answer now."""
         self._complete(self, outcome)
 

@@ -15,7 +15,8 @@ from natsctl.api.times import parse_time
 from natsctl.jetstream import consumer_config
 from natsctl.jetstream import consumer_log as records
 from natsctl.jetstream.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Gone, Item
-from natsctl.jetstream.consumer_api import bounds_of
+from natsctl.jetstream.consumer_check import check as check_consumer
+from natsctl.jetstream.consumer_create import bounds_of
 from natsctl.jetstream.consumer_progress import state_of
 from natsctl.jetstream.dedupe import IN_USE
 from natsctl.jetstream.stream_meta import StreamMeta
@@ -53,8 +54,7 @@ class Staging:
         self._lost: StoreError | None = None
         self._newest = self._first_seq = self._last_seq = self._last_ts_ns = 0
         self._expect(state)
-        usage = js.engine.usage[config.storage]
-        self._room = usage.limit - usage.used if usage.limit > 0 else 1 << 62
+        self._room = js.usage[config.storage].room
         self._consumers: dict[str, ArchivedConsumer] = {}
         self.store: StreamStore | None = None
 
@@ -119,7 +119,7 @@ class Staging:
         if not is_valid_name(name) or name in self._consumers or len(self._consumers) >= MAX_CONSUMERS:
             raise ArchiveFault(f"consumer {name[:64]!r} can not be restored under its name")
         bounds = bounds_of(self._js)
-        refusal = consumer_config.normalise(config, self._config, bounds) or consumer_config.check(
+        refusal = consumer_config.normalise(config, self._config, bounds) or check_consumer(
             config, self._config, bounds
         )
         if refusal is not None:

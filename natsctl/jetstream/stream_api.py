@@ -105,7 +105,7 @@ def _created(stream: Stream) -> StreamCreateAnswer:
 def _with_levels(stream: Stream) -> StreamInfo:
     """Return what create, update and info show: also what this server is."""
     info = stream.info()
-    info.config = api_level.shown(info.config, stream.engine.broker.options.version)
+    api_level.show(info, stream.engine.broker.options.version)
     return info
 
 

@@ -1,12 +1,18 @@
-"""How much of what the server may keep in memory or on disk is used, over all accounts."""
+"""How much of what may be kept in memory or on disk is used: by the whole server, and by each account.
+
+Theory of operation. A stream tells its account's usage of one storage type how many bytes came or went (`moved`), once
+a commit, and before each message where the account is limited; the account passes it on to the server's. The server
+refuses everything once it is `full`, which streams are told when it turns; an account refuses the message that would
+go beyond its limit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-class Usage:
-    """Bytes of messages in all streams of one storage type; `limit` 0 or less: none."""
+class ServerUsage:
+    """Bytes of messages in all streams of one storage type; `limit` below 0: none."""
 
     __slots__ = ("_changed", "full", "limit", "used")
 
@@ -20,7 +26,43 @@ class Usage:
     def moved(self, delta: int) -> None:
         """Take note of bytes that came (or, negative, went)."""
         self.used += delta
-        full = 0 < self.limit <= self.used
+        full = 0 <= self.limit < self.used
         if full is not self.full:
             self.full = full
             self._changed()
+
+
+class AccountUsage:
+    """Bytes of messages in the streams of one account and storage type; `limit` below 0: none."""
+
+    __slots__ = ("_server", "limit", "used")
+
+    def __init__(self, server: ServerUsage, limit: int) -> None:
+        self._server = server
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def full(self) -> bool:
+        """Return whether the server takes nothing more."""
+        return self._server.full
+
+    @property
+    def limited(self) -> bool:
+        """Return whether every message has to be asked about."""
+        return self.limit >= 0
+
+    def refuses(self, size: int) -> bool:
+        """Return whether a message of `size` bytes would go beyond the account's limit."""
+        return 0 <= self.limit < self.used + size
+
+    @property
+    def room(self) -> int:
+        """Return how many bytes may still come."""
+        rooms = [usage.limit - usage.used for usage in (self, self._server) if usage.limit >= 0]
+        return min(rooms, default=1 << 62)
+
+    def moved(self, delta: int) -> None:
+        """Take note of bytes that came (or, negative, went)."""
+        self.used += delta
+        self._server.moved(delta)

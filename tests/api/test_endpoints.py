@@ -21,13 +21,15 @@ def test_a_subject_built_for_a_verb_routes_to_it(endpoint: endpoints.Endpoint) -
 
 
 def test_every_verb_of_the_reference_is_there() -> None:
-    assert len(ENDPOINTS) == 32
+    assert len(ENDPOINTS) == 35
     assert {e.name for e in ENDPOINTS.values() if e.cluster} == {
         "STREAM.LEADER.STEPDOWN",
         "STREAM.PEER.REMOVE",
         "STREAM.PEER.EVACUATE",
         "STREAM.CANCEL_MOVE",
         "CONSUMER.LEADER.STEPDOWN",
+        "CONSUMER.PEER.REMOVE",
+        "CONSUMER.PEER.EVACUATE",
     }
 
 

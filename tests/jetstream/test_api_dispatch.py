@@ -42,6 +42,10 @@ def test_objects_that_are_missing_have_no_responders(jet: Jet, subject: str) -> 
     [
         ("STREAM.LEADER.STEPDOWN.S", "stream_leader_stepdown"),
         ("STREAM.PEER.REMOVE.S", "stream_remove_peer"),
+        ("STREAM.PEER.EVACUATE.S", "stream_evacuate_peer"),
+        ("STREAM.CANCEL_MOVE.S", "stream_cancel_move"),
+        ("CONSUMER.PEER.REMOVE.S.C", "consumer_remove_peer"),
+        ("CONSUMER.PEER.EVACUATE.S.C", "consumer_evacuate_peer"),
         ("CONSUMER.LEADER.STEPDOWN.S.C", "consumer_leader_stepdown"),
     ],
 )
@@ -131,6 +135,16 @@ def test_calls_and_errors_are_counted(jet: Jet) -> None:
     jet.stream()
     jet.api("STREAM.INFO.NONE")
     answers(jet, SILENT[0])
+    assert jet.api("INFO")["api"] == {"level": 5, "total": 2, "errors": 1}
+    assert jet.api("INFO")["api"]["total"] == 3
+
+
+def test_a_message_that_was_read_is_not_counted_but_one_that_is_missing_is(jet: Jet) -> None:
+    jet.stream()
+    jet.publish("1")
+    jet.api("STREAM.MSG.GET.S", {"seq": 1})
+    jet.api("STREAM.MSG.GET.S", {"seq": 9})
+    jet.api("STREAM.MSG.DELETE.S", {"seq": 9})
     assert jet.api("INFO")["api"] == {"level": 5, "total": 3, "errors": 1}
 
 
@@ -156,15 +170,44 @@ def test_the_audit_is_captured_by_a_stream(jet: Jet) -> None:
     }
 
 
-def test_the_system_account_has_no_jetstream(jet: Jet) -> None:
-    heard: list[Any] = []
+def asked_by_system(jet: Jet, subject: bytes) -> list[bytes]:
+    """Return what the system account is answered."""
+    heard: list[bytes] = []
     system = jet.machine.broker.system_account
-    system.subscribe(b"inbox", lambda subject, reply, header, payload, origin: heard.append(payload))
-    system.publish(b"$JS.API.INFO", b"inbox", b"", b"")
-    assert heard == [
-        b'{"type":"io.nats.jetstream.api.v1.system_response","error":{"code":503,"err_code":10039,'
-        b'"description":"JetStream not enabled for account"}}'
+    inbox = system.subscribe(b"inbox", lambda subject, reply, header, payload, origin: heard.append(payload))
+    system.publish(subject, b"inbox", b"", b"")
+    jet.machine.settle()
+    system.unsubscribe(inbox)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind"),
+    [("INFO", "account_info"), ("STREAM.NAMES", "system"), ("FOO", "system"), ("DIRECT.GET.S", "system")],
+)
+def test_the_system_account_has_no_jetstream(jet: Jet, verb: str, kind: str) -> None:
+    refusal = '"error":{"code":503,"err_code":10039,"description":"JetStream not enabled for account"}'
+    assert asked_by_system(jet, f"$JS.API.{verb}".encode()) == [
+        f'{{"type":"io.nats.jetstream.api.v1.{kind}_response",{refusal}}}'.encode()
     ]
+
+
+@pytest.mark.parametrize("verb", ["META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.STREAM.MOVE.A.B", "ACCOUNT.FOO"])
+def test_the_system_account_is_not_answered_about_clusters(jet: Jet, verb: str) -> None:
+    assert asked_by_system(jet, f"$JS.API.{verb}".encode()) == []
+
+
+def test_the_system_account_removes_the_streams_of_another(jet: Jet) -> None:
+    jet.stream()
+    jet.stream("M", "m", storage="memory")
+    sid = jet.listen("$JS.EVENT.ADVISORY.STREAM.DELETED.*")
+    kind = '{"type":"io.nats.jetstream.api.v1.account_purge_response"'
+    assert asked_by_system(jet, b"$JS.API.ACCOUNT.PURGE.$G") == [f'{kind},"initiated":true}}'.encode()]
+    assert asked_by_system(jet, b"$JS.API.ACCOUNT.PURGE.NONE") == [f'{kind},"initiated":true}}'.encode()]
+    assert b'"err_code":10051' in asked_by_system(jet, b"$JS.API.ACCOUNT.PURGE.a/b")[0]
+    assert jet.api("STREAM.NAMES")["streams"] is None
+    assert [m.json()["stream"] for m in jet.heard(sid)] == ["S", "M"]
+    assert Jet(jet.machine.restarted()).api("STREAM.NAMES")["total"] == 0
 
 
 def test_no_request_breaks_the_server(jet: Jet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from natsctl.jetstream import api_queue
@@ -45,10 +46,19 @@ def test_nothing_is_made_for_a_client_that_has_gone(busy: Jet) -> None:
     assert not busy.machine.engine.run_ready(TURN_BUDGET)
 
 
-def test_the_queue_is_bounded(busy: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_grows_too_long_is_dropped_and_the_system_account_told(
+    busy: Jet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(api_queue, "MOST_WAITING", 8)
+    heard: list[bytes] = []
+    system = busy.machine.broker.system_account
+    system.subscribe(b"$JS.EVENT.>", lambda subject, reply, header, payload, origin: heard.append(payload))
     session = next(iter(busy.machine.broker.sessions.values()))
-    session.receive(b"PUB $JS.API.STREAM.LIST inbox 0\r\n\r\n" * 100)
+    session.receive(b"PUB $JS.API.STREAM.LIST inbox 0\r\n\r\n" * 12)
     while busy.machine.engine.run_ready(TURN_BUDGET):
         pass
-    assert answered(busy) == 8
+    assert answered(busy) == 2
+    events = [msgspec.json.decode(body) for body in heard]
+    assert [event["dropped"] for event in events] == [8, 8]
+    assert list(events[0]) == ["type", "id", "timestamp", "server", "dropped"]
+    assert events[0]["type"] == "io.nats.jetstream.advisory.v1.api_limit_reached"

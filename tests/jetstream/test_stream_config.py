@@ -294,7 +294,7 @@ def test_account_info_counts(jet: Jet) -> None:
     info = jet.api("INFO")
     assert (info["streams"], info["consumers"]) == (2, 1)
     assert (info["storage"], info["memory"]) == (22 + 3 + 100 + 8, 1 + 10 + 16)
-    assert info["api"] == {"level": 5, "total": 5, "errors": 1}
+    assert info["api"] == {"level": 5, "total": 4, "errors": 1}
 
 
 def test_stream_advisories(jet: Jet) -> None:

@@ -1,0 +1,72 @@
+"""What one account may have of JetStream, and why something more is refused. Source: reference, limits of accounts.
+
+Theory of operation. Nothing is counted here: streams, consumers and reservations are looked up in the account when
+somebody asks for more, so that a restart, a restore or a removal needs no bookkeeping. Bytes of messages are counted
+in usage.py. A stream without max_bytes reserves nothing, but there must be a byte of room for it to be made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.stream import StorageType, StreamConfig
+
+if TYPE_CHECKING:
+    from natsctl.api.account import AccountLimits
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+
+
+class Quota:
+    """The limits of one account."""
+
+    __slots__ = ("_js", "limits")
+
+    def __init__(self, js: JetStreamAccount, limits: AccountLimits) -> None:
+        self._js = js
+        self.limits = limits
+
+    def refuse_new(self, config: StreamConfig) -> ApiError | None:
+        """Return why there is no room for one more stream, or None; the configuration may not be checked yet.
+
+        A stream of that name that exists is not counted.
+        """
+        others = len(self._js.streams) - (config.name in self._js.streams)
+        return error(10027) if 0 < self.limits.max_streams <= others else self.refuse_reservation(config)
+
+    def refuse_bytes(self, config: StreamConfig) -> ApiError | None:
+        """Return why the account does not allow a stream to be that large, or None."""
+        limits = self.limits
+        if limits.max_bytes_required and config.max_bytes <= 0:
+            return error(10113)
+        memory = config.storage is StorageType.MEMORY
+        largest = limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
+        return error(10122) if 0 < largest < config.max_bytes else None
+
+    def refuse_reservation(self, config: StreamConfig) -> ApiError | None:
+        """Return why there is no room for what a stream, new or about to change, may hold, or None."""
+        if 0 < self.limits.max_consumers < config.max_consumers:
+            return error(10026)
+        js, storage = self._js, config.storage
+        existing = js.streams.get(config.name)
+        same = existing is not None and existing.config.storage is storage
+        granted = max(existing.config.max_bytes, 0) if existing is not None and same else 0
+        size = config.max_bytes if config.max_bytes >= 0 else int(existing is None)
+        memory = storage is StorageType.MEMORY
+        for most, reserved in (
+            (self.limits.max_memory if memory else self.limits.max_storage, js.reserved(storage)),
+            (js.engine.usage[storage].limit, js.engine.reserved(storage)),
+        ):
+            if 0 <= most < reserved - granted + size:
+                return error(10028 if memory else 10047)
+        return None
+
+    def refuse_consumer(self, stream: Stream) -> ApiError | None:
+        """Return why a stream can not have one more consumer, or None."""
+        most, of_account = stream.config.max_consumers, self.limits.max_consumers
+        if most <= 0 or 0 < of_account < most:
+            most = of_account
+        if most <= 0:
+            most = self._js.engine.options.default_max_consumers
+        return error(10026) if 0 < most <= stream.consumer_count else None
