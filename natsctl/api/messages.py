@@ -20,6 +20,27 @@ class PubAck(Model):
     count: Int = 0
 
 
+class BatchFlowAck(Model, tag_field="type", tag="ack"):
+    """How far a fast batch is stored, and after how many messages the next of these comes."""
+
+    seq: Uint64 = field(default_factory=zero)
+    msgs: Int = field(default_factory=zero)
+
+
+class BatchFlowGap(Model, tag_field="type", tag="gap"):
+    """Message `seq` of a fast batch came where `last_seq` was expected."""
+
+    last_seq: Uint64 = field(default_factory=zero)
+    seq: Uint64 = field(default_factory=zero)
+
+
+class BatchFlowErr(Model, tag_field="type", tag="err"):
+    """Message `seq` of a fast batch was refused."""
+
+    seq: Uint64 = field(default_factory=zero)
+    error: ApiError | None = None
+
+
 class StoredMsg(Model):
     """A stored message in JSON; `hdrs` and `data` are base64 on the wire."""
 

@@ -60,6 +60,7 @@ def read_headers(block: bytes) -> Wish:
     for line in block.split(b"\r\n"):
         if line.startswith((b"Nats-", b"Msg-Id:")):
             key, _, value = line.partition(b":")
-            if value := value.strip():
-                wish.setdefault(key, value)
+            wish.setdefault(key, value.lstrip(b" "))
+    if b"" in wish.values():
+        wish = {key: value for key, value in wish.items() if value}
     return wish

@@ -2,10 +2,9 @@
 
 Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only
 passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
-`Incoming` and goes through `take`: a batch may keep it (`_front`), `judge` asks the checks in their order, `store`
-appends and tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes
-the durable prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. Answers
-that are not plain acks but must wait as well (duplicates of messages that are not durable yet) stand in `_late`.
+`Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `store` appends and
+tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
+prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers.
 """
 
 from __future__ import annotations
@@ -14,19 +13,24 @@ from bisect import bisect_right
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import encode
-from natsctl.api.messages import PubAck
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy
+from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import publish_checks as checks
+from natsctl.jetstream.atomic_batch import AtomicBatches
+from natsctl.jetstream.fast_batch import CONTROL_SUFFIX, FastBatches
 from natsctl.jetstream.incoming import Incoming
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.jetstream.publish_acks import Entry, PublishAcks, storage_fault
+from natsctl.jetstream.republish import Republish
+from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from natsctl.broker.session import Session
+    from natsctl.jetstream.limits import Limits
     from natsctl.jetstream.stream import Stream
     from natsctl.wire.ops import Op
 
@@ -34,70 +38,65 @@ ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
 """How the header block begins that most publishers with headers send."""
 
 _UNLIMITED: Final = 1 << 62
+_SUFFIX: Final = len(CONTROL_SUFFIX)
 _seq_of = itemgetter(0)
-
-Entry = tuple[int, bytes, bytes]
 
 
 class Intake:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_account",
-        "_ack",
-        "_after_store",
-        "_append",
-        "_append_run",
-        "_direct",
-        "_extras",
-        "_front",
-        "_late",
-        "_limits",
-        "_max_payload",
-        "_no_ack",
-        "_now_ns",
-        "_stream",
-        "_trim",
-        "_waiting",
-    )
+        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_stream",
+        "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._account = stream.account
         self._append = stream.store.append
         self._append_run = stream.store.append_run
         self._now_ns = stream.engine.clock.now_ns
         self._waiting: list[Entry] = []
-        self._late: list[tuple[int, bytes, bytes]] = []
-        self._extras: dict[int, bytes] = {}
-        self._front: Callable[[Incoming], bool] | None = None
         self._after_store: list[Callable[[int, Incoming], None]] = []
-        self._ack = b""
+        self._transform: SubjectMapping | None = None
         self._direct = False
         self._trim = False
-        self._no_ack = False
         self._max_payload = _UNLIMITED
-        self._limits = stream.limits
+        self._limits: Limits = stream.limits
+        self.acks = PublishAcks(stream)
+        self.republish = Republish(stream)
+        self.atomic = AtomicBatches(stream)
+        self.fast = FastBatches(stream)
 
     def configure(self) -> None:
         """Derive from the configuration which path messages take."""
-        config = self._stream.config
-        domain = self._stream.engine.options.domain
-        self._ack = encode(PubAck(stream=self._stream.name, domain=domain))[:-2]
-        self._no_ack = config.no_ack
-        self._limits.configure()
+        config, storage = self._stream.config, self._stream.store.storage
+        for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
+            part.configure()
+        self._transform = None
+        if config.subject_transform is not None:
+            src, dest = config.subject_transform.src, config.subject_transform.dest
+            self._transform = SubjectMapping.compile(src, dest, draw=self._stream.engine.rng.getrandbits)
         self._trim = self._limits.any
-        self._max_payload = config.max_msg_size if config.max_msg_size >= 0 else _UNLIMITED
+        self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
+        if config.max_msg_size >= 0:
+            self._max_payload = min(config.max_msg_size, self._max_payload)
         interest = config.retention is RetentionPolicy.INTEREST
-        full = self._stream.usage.full
-        self._direct = not (config.sealed or interest or full or (config.discard is DiscardPolicy.NEW and self._trim))
+        picky = config.discard is DiscardPolicy.NEW and self._trim
+        asked = self._stream.usage.full or self._stream.usage.limited
+        rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
+        self._direct = not (config.sealed or interest or asked or picky or rewrites)
+
+    def stop(self) -> None:
+        """Forget what was begun and not finished."""
+        self.atomic.stop()
+        self.fast.stop()
 
     # Publishing
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Take one message; the broker's handler."""
-        if header or not self._direct or len(payload) > self._max_payload:
-            if header.startswith(ONLY_ID) and self._direct:
+        if header or not self._direct or len(payload) > self._max_payload or reply[-_SUFFIX:] == CONTROL_SUFFIX:
+            if header.startswith(ONLY_ID) and self._direct and reply[-_SUFFIX:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
             else:
                 self.take(Incoming(subject, reply, header, payload, origin))
@@ -105,7 +104,7 @@ class Intake:
         try:
             seq = self._append(subject, b"", payload, self._now_ns())
         except StoreError as fault:
-            self.refuse(reply, storage_fault(fault))
+            self.acks.refuse(reply, storage_fault(fault))
             return
         self._waiting.append((seq, subject, reply))
         if self._trim:
@@ -114,7 +113,7 @@ class Intake:
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
         """Take messages without headers on one subject, in order; the broker's handler for runs."""
         payloads = [message[4] for message in messages]
-        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload:
+        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload or _is_batch(messages):
             for _, _, reply, header, payload in messages:
                 self.publish(subject, reply, header, payload, None)
             return
@@ -122,7 +121,7 @@ class Intake:
             first_seq = self._append_run(subject, payloads, self._now_ns())
         except StoreError as fault:
             for message in messages:
-                self.refuse(message[2], storage_fault(fault))
+                self.acks.refuse(message[2], storage_fault(fault))
             return
         self._waiting.extend([(seq, subject, message[2]) for seq, message in enumerate(messages, first_seq)])
 
@@ -136,16 +135,16 @@ class Intake:
         ):
             self.take(Incoming(subject, reply, header, payload, origin))
             return
-        msg_id = header[len(ONLY_ID) : -4].strip()
+        msg_id = header[len(ONLY_ID) : -4].lstrip(b" ")
         known = self._stream.dedupe.find(msg_id)
         if known:
-            self._answer_duplicate(reply, known)
+            self.acks.known(reply, known)
             return
         now_ns = self._now_ns()
         try:
             seq = self._append(subject, header, payload, now_ns)
         except StoreError as fault:
-            self.refuse(reply, storage_fault(fault))
+            self.acks.refuse(reply, storage_fault(fault))
             return
         self._waiting.append((seq, subject, reply))
         self._stream.dedupe.stored(seq, msg_id, now_ns)
@@ -154,21 +153,39 @@ class Intake:
 
     def take(self, message: Incoming) -> None:
         """Take one message that something may refuse, rewrite or keep for later."""
-        if self._front is not None and self._front(message):
-            return
-        outcome = self.judge(message)
-        if isinstance(outcome, ApiError):
-            self.refuse(message.reply, outcome)
-        elif outcome:
-            self._answer_duplicate(message.reply, outcome)
-        elif self._stream.retention.refuses(message.subject):
-            self._skip(message)
+        _clean(message)
+        if message.reply[-_SUFFIX:] == CONTROL_SUFFIX:
+            self.fast.take(message)
+        elif headers.BATCH_ID in message.wish:
+            self.atomic.take(message)
         else:
-            refusal = self._limits.refuse(message.subject, message.header, message.payload)
-            if refusal is None:
-                self.store(message)
-            else:
-                self.refuse(message.reply, refusal)
+            self.map_subject(message)
+            self._settle(message)
+
+    def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
+        """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
+        message = Incoming(subject, b"", header, payload)
+        message.own = True
+        self.map_subject(message)
+        return self._settle(message)
+
+    def map_subject(self, message: Incoming) -> None:
+        """Give a message the subject that the stream keeps it under."""
+        if self._transform is not None:
+            message.subject = self._transform.apply(message.subject) or message.subject
+
+    def _settle(self, message: Incoming) -> bool:
+        """Judge a message, do what follows from it, and return whether the stream has it now."""
+        outcome = self.judge(message)
+        if outcome and not isinstance(outcome, ApiError):
+            self.acks.known(message.reply, outcome)
+            return True
+        if not outcome:
+            outcome = self.place(message)
+        if isinstance(outcome, ApiError):
+            self.acks.refuse(message.reply, outcome)
+            return False
+        return True
 
     def take_own(
         self, subject: bytes, header: bytes, payload: bytes, rollup: bytes = b"", ttl_ns: int = 0, timed: bool = False
@@ -176,16 +193,23 @@ class Intake:
         """Store a message that the server made and return its sequence; 0 when limits or missing interest refuse it."""
         message = Incoming(subject, b"", header, payload)
         message.own, message.rollup, message.ttl_ns, message.timed = True, rollup, ttl_ns, timed
-        if self._stream.retention.refuses(subject) or self._limits.refuse(subject, header, payload) is not None:
-            return 0
-        return self.store(message)
+        outcome = 0 if self._stream.retention.refuses(subject) else self.place(message)
+        return 0 if isinstance(outcome, ApiError) else outcome
+
+    def store_own(self, message: Incoming) -> int:
+        """Store a message that the server made, which no limit refuses, and return its sequence. Raises StoreError."""
+        return self._store(message)
 
     def store_mirrored(
         self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
     ) -> None:
         """Store a message of the origin under its own sequence and time; nothing is checked. Raises StoreError."""
-        self._stream.store.append_at(seq, ts_ns, subject, header, payload)
+        store = self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        store.append_at(seq, ts_ns, subject, header, payload, timed)
         self._waiting.append((seq, subject, b""))
+        if self.republish.active:
+            self.republish.stored(seq, previous, subject, header, payload)
         if self._after_store:
             message = Incoming(subject, b"", header, payload)
             message.own, message.timed = True, timed
@@ -196,8 +220,6 @@ class Intake:
     def judge(self, message: Incoming) -> ApiError | int:
         """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
         stream = self._stream
-        if stream.config.sealed:
-            return error(10109)
         for check in checks.BEFORE_DEDUPE:
             refusal = check(stream, message)
             if refusal is not None:
@@ -212,61 +234,75 @@ class Intake:
                 return refusal
         return 0
 
-    def _skip(self, message: Incoming) -> None:
-        """Use up a sequence for a message that nobody wants; it is acknowledged like any other."""
+    def place(self, message: Incoming) -> ApiError | int:
+        """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""
+        try:
+            if self._stream.retention.refuses(message.subject):
+                return self._skip(message)
+            refusal = checks.check_account(self._stream, message) or self._limits.refuse(
+                message.subject, message.header, message.payload
+            )
+            return refusal or self._store(message)
+        except StoreError as fault:
+            return storage_fault(fault)
+
+    def _skip(self, message: Incoming) -> int:
         stream = self._stream
         seq = stream.store.last_seq + 1
-        try:
-            stream.store.skip_to(seq)
-            stream.dedupe.stored(seq, message.msg_id, self._now_ns())
-        except StoreError as fault:
-            self.refuse(message.reply, storage_fault(fault))
-            return
-        self._wait(seq, b"", message)
+        stream.store.skip_to(seq)
+        stream.dedupe.stored(seq, message.msg_id, self._now_ns())
+        self._roll_up(seq, message)
+        self._waiting.append((seq, b"", message.reply))
+        return seq
 
-    def store(self, message: Incoming) -> int:
-        """Store a message that was judged and return its sequence; 0 when the store refuses, which is answered."""
-        stream, subject = self._stream, message.subject
-        now_ns = self._now_ns()
+    def _store(self, message: Incoming) -> int:
+        now_ns, subject, store = self._now_ns(), message.subject, self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        seq = self._append(subject, message.header, message.payload, now_ns, message.timed)
+        self._stored(seq, message, now_ns, previous)
+        return seq
+
+    def store_batch(self, messages: Sequence[Incoming]) -> None:
+        """Store judged messages together: all of them or, after a crash, none; the last one's reply hears of it."""
+        now_ns, store = self._now_ns(), self._stream.store
+        previous: dict[bytes, int] = {}
+        if self.republish.active:
+            previous = {message.subject: store.last_seq_of(message.subject) for message in messages}
         try:
-            seq = self._append(subject, message.header, message.payload, now_ns)
-            if message.rollup:
-                stream.purge(Filters((subject,)) if message.rollup == b"sub" else None, below_seq=seq)
+            first_seq = store.append_batch([(m.subject, m.header, m.payload, m.timed) for m in messages], now_ns)
+            for seq, message in enumerate(messages, first_seq):
+                self._stored(seq, message, now_ns, previous.get(message.subject, 0))
+                previous[message.subject] = seq
         except StoreError as fault:
-            self.refuse(message.reply, storage_fault(fault))
-            return 0
-        self._wait(seq, subject, message)
+            self.acks.refuse(messages[-1].reply, storage_fault(fault))
+
+    def _stored(self, seq: int, message: Incoming, now_ns: int, previous_seq: int) -> None:
+        """Do what follows from a message that was appended just now."""
+        stream, subject = self._stream, message.subject
+        self._roll_up(seq, message)
+        wanted = not stream.retention.refuses(subject)
+        self._waiting.append((seq, subject if wanted else b"", message.reply))
+        if message.extra:
+            self.acks.say_beside(seq, message.extra)
         stream.dedupe.stored(seq, message.msg_id, now_ns)
+        if not wanted:
+            stream.store.remove(seq)  # part of a batch: its sequence is used up as if it had been stored
+            return
+        if self.republish.active:
+            self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
         self._tell_stored(seq, message)
         if self._trim:
             self._limits.trim(subject)
-        return seq
+
+    def _roll_up(self, seq: int, message: Incoming) -> None:
+        if message.rollup:
+            self._stream.purge(Filters((message.subject,)) if message.rollup == b"sub" else None, below_seq=seq)
 
     def _tell_stored(self, seq: int, message: Incoming) -> None:
         for listener in self._after_store:
             listener(seq, message)
 
-    def _wait(self, seq: int, subject: bytes, message: Incoming) -> None:
-        """Have a message acknowledged and shown once it is durable."""
-        self._waiting.append((seq, subject, message.reply))
-        if message.extra:
-            self._extras[seq] = message.extra
-
-    # Answers
-
-    def _answer_duplicate(self, reply: bytes, seq: int) -> None:
-        if not reply or self._no_ack:
-            return
-        body = b'%b%d,"duplicate": true}' % (self._ack, seq)
-        if seq <= self._stream.store.durable_seq:
-            self._account.publish(reply, b"", b"", body)
-        else:
-            self._late.append((seq, reply, body))
-
-    def refuse(self, reply: bytes, refusal: ApiError) -> None:
-        if reply and not self._no_ack:
-            name = self._stream.name
-            self._account.publish(reply, b"", b"", encode(PubAck(error=refusal, stream=name)))
+    # Commits
 
     def committed(self, durable_seq: int) -> None:
         """Send the acks of everything that became durable, and let consumers know."""
@@ -276,14 +312,11 @@ class Intake:
         else:
             end = bisect_right(waiting, durable_seq, key=_seq_of)
             waiting, self._waiting = waiting[:end], waiting[end:]
-        if not self._no_ack:
-            ack = self._ack
-            if self._extras:
-                self._answer_with_extras(waiting)
-            else:
-                self._account.answer_all([(reply, b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply])
-        if self._late:
-            self._send_late(durable_seq)
+        if self.republish.active:
+            self.republish.committed(durable_seq)
+        self.acks.stored(waiting, durable_seq)
+        if self.fast.waiting:
+            self.fast.committed(durable_seq)
         stream = self._stream
         stream.expiry.committed()
         stream.retention.committed()
@@ -293,34 +326,26 @@ class Intake:
             for consumer in tuple(stream.consumers.values()) if stored else ():
                 consumer.on_messages(stored)
 
-    def _answer_with_extras(self, waiting: Sequence[Entry]) -> None:
-        ack, extras = self._ack, self._extras
-        self._account.answer_all(
-            [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in waiting if reply]
-        )
-
-    def _send_late(self, durable_seq: int) -> None:
-        late, self._late = self._late, []
-        for entry in late:
-            if entry[0] <= durable_seq:
-                self._account.publish(entry[1], b"", b"", entry[2])
-            else:
-                self._late.append(entry)
-
     def refused(self, durable_seq: int, fault: StoreError) -> None:
         """Tell the publishers of everything above `durable_seq` that it was not kept."""
         self._stream.dedupe.forget_above(durable_seq)
-        self._extras = {seq: extra for seq, extra in self._extras.items() if seq <= durable_seq}
+        self.republish.forget_above(durable_seq)
         lost = [entry for entry in self._waiting if entry[0] > durable_seq]
-        late = [entry for entry in self._late if entry[0] > durable_seq]
         self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
-        self._late = [entry for entry in self._late if entry[0] <= durable_seq]
-        for _, _, reply in lost:
-            self.refuse(reply, storage_fault(fault))
-        for _, reply, _ in late:
-            self.refuse(reply, storage_fault(fault))
+        self.acks.lost(lost, durable_seq, fault)
+        self.fast.lost(durable_seq, fault)
 
 
-def storage_fault(fault: StoreError) -> ApiError:
-    """Return what a publisher is told when the store did not take its message."""
-    return error(10023) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
+def _is_batch(messages: Sequence[Op]) -> bool:
+    """Tell whether a run is part of a fast batch, by its ends: clients do not mix that with other publishing."""
+    return CONTROL_SUFFIX in (messages[0][2][-_SUFFIX:], messages[-1][2][-_SUFFIX:])
+
+
+def _clean(message: Incoming) -> None:
+    """Take out of a header what is not stored: a status, and what an import told of the requester."""
+    header = message.header
+    if header.startswith(b"NATS/1.0 "):
+        header = b"NATS/1.0" + header[header.find(b"\r\n") :]
+        message.header = b"" if header == b"NATS/1.0\r\n\r\n" else header
+    if headers.REQUEST_INFO in message.wish:
+        message.header = headers.remove(message.header, headers.REQUEST_INFO)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.syntax import go_quote
+from natsctl.jetstream import counters
 from natsctl.jetstream.incoming import Check, Incoming
 from natsctl.store.filters import Filters
+from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -19,13 +22,22 @@ if TYPE_CHECKING:
 MAX_HEADER_BYTES: Final = 65535
 """Longest header block that is stored. Source: reference, error 10097."""
 
-_OF_FEATURES_ABSENT: Final = (
-    (headers.INCR, 10168),
-    (headers.TTL, 10166),
-    (headers.SCHEDULE, 10188),
-    (headers.BATCH_ID, 10174),
-)
-"""Headers that mean nothing here: a message that counts on them is refused, never stored as if they were not there."""
+MAX_DIGITS: Final = 4000
+"""Digits of a number that are read; more are another number than the one that is compared with, whatever they are."""
+
+MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
+"""Largest message that a stream on disk takes, with what its record needs besides. Source: reference, filestore.go."""
+
+
+def check_record(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that no file of a stream can hold."""
+    size = file_size(len(message.subject), len(message.header), len(message.payload))
+    return error(10077, err="message too large") if size > MAX_RECORD_BYTES and stream.store.storage == "file" else None
+
+
+def check_sealed(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse everything once the stream is sealed."""
+    return error(10109) if stream.config.sealed else None
 
 
 def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
@@ -34,9 +46,14 @@ def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
     return error(10060) if expected is not None and expected != stream.name.encode() else None
 
 
-def check_features(stream: Stream, message: Incoming) -> ApiError | None:
-    """Refuse a message that counts on what this stream does not do."""
-    return next((error(code) for header, code in _OF_FEATURES_ABSENT if header in message.wish), None)
+def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a time of its own where the stream does not allow that."""
+    return error(10166) if headers.TTL in message.wish and not message.own else None
+
+
+def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a schedule where the stream does not allow that."""
+    return error(10188) if headers.SCHEDULE in message.wish and not message.own else None
 
 
 def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | None:
@@ -47,20 +64,20 @@ def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | 
         return error(10193) if of is not None else None
     store = stream.store
     last = store.last_match(Filters((of,))) if of else store.last_seq_of(message.subject)
-    return error(10071, seq=last) if _number(expected) != last else None
+    return error(10071, seq=last) if read_seq(expected) != last else None
 
 
 def check_expected_seq(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message when the stream is not where its publisher believes."""
     expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
-    if expected is not None and _number(expected) != stream.store.last_seq:
+    if expected is not None and read_seq(expected) != stream.store.last_seq:
         return error(10071, seq=stream.store.last_seq)
     return None
 
 
 def check_foreign_source(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a client's message that claims to come from a source."""
-    return error(10227) if headers.STREAM_SOURCE in message.wish else None
+    return error(10227) if headers.STREAM_SOURCE in message.wish and not message.own else None
 
 
 def read_message_id(stream: Stream, message: Incoming) -> ApiError | None:
@@ -83,19 +100,28 @@ def check_rollup(stream: Stream, message: Incoming) -> ApiError | None:
     rollup = message.wish.get(headers.ROLLUP)
     if rollup is None:
         return None
-    if not stream.config.allow_rollup_hdrs or stream.config.deny_purge:
+    permitted = stream.config.allow_rollup_hdrs and not stream.config.deny_purge
+    if not permitted and not message.own:
         return error(10111, err="rollup not permitted")
-    message.rollup = rollup.lower()
-    if message.rollup not in (b"sub", b"all"):
-        return error(10111, err=f'rollup value invalid: "{rollup.decode("utf-8", "replace")}"')
+    value = rollup.lower()
+    if value not in (b"sub", b"all"):
+        return error(10111, err="rollup value invalid: " + go_quote(value.decode("utf-8", "replace")))
+    message.rollup = value if permitted else b""
     return None
 
 
 def check_size(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message that is too large."""
-    largest = stream.config.max_msg_size
-    if 0 <= largest < len(message.header) + len(message.payload):
-        return error(10054)
+    return check_max_size(stream, message) or check_header(stream, message)
+
+
+def check_max_size(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that is larger than the stream allows."""
+    return error(10054) if 0 <= stream.config.max_msg_size < len(message.header) + len(message.payload) else None
+
+
+def check_header(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a header whose size a record can not tell."""
     return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
 
 
@@ -104,20 +130,47 @@ def check_resources(stream: Stream, message: Incoming) -> ApiError | None:
     return error(10023) if stream.usage.full else None
 
 
+def check_account(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message for which the account has no room."""
+    if not stream.usage.limited:
+        return None
+    stream.count_bytes()
+    measure = file_size if stream.store.storage == "file" else memory_size
+    size = measure(len(message.subject), len(message.header), len(message.payload))
+    return error(10002) if stream.usage.refuses(size) else None
+
+
+TTL_CHECKS: Final[tuple[Check, ...]] = (check_ttl,)
+"""What is looked at of a message's own time."""
+
+SCHEDULE_CHECKS: Final[tuple[Check, ...]] = (check_schedule,)
+"""What is looked at of a schedule."""
+
 BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
+    check_record,
+    check_sealed,
+    check_size,
+    counters.check_increment,
     check_expected_stream,
-    check_features,
+    *TTL_CHECKS,
     check_expected_subject_seq,
     check_expected_seq,
+    *SCHEDULE_CHECKS,
     check_foreign_source,
     read_message_id,
 )
 """What is looked at before a duplicate is recognised."""
 
-AFTER_DEDUPE: Final[tuple[Check, ...]] = (check_expected_id, check_rollup, check_size, check_resources)
-"""What is looked at once it is known that the message is no duplicate."""
+AFTER_DEDUPE: Final[tuple[Check, ...]] = (
+    check_expected_id,
+    check_rollup,
+    counters.count,
+    check_size,
+    check_resources,
+)
+"""What is looked at once it is known that the message is no duplicate; the size once more, as it may have grown."""
 
 
-def _number(text: bytes) -> int:
-    """Return a sequence, -1 (which nothing equals) for anything else."""
-    return int(text) if text.isdigit() and len(text) < 21 else -1
+def read_seq(text: bytes) -> int:
+    """Return a sequence as the reference reads it, -1 (which nothing equals) for anything but digits."""
+    return int(text[-MAX_DIGITS:]) % 2**64 if text.isdigit() else -1

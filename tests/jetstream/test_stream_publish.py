@@ -201,10 +201,10 @@ def test_a_failed_expectation_wins_over_a_duplicate(jet: Jet) -> None:
     assert refusal(publish(jet, Nats_Msg_Id="one", Nats_Expected_Last_Sequence="7"))[0] == 10071
 
 
-def test_a_duplicate_wins_over_size(jet: Jet) -> None:
+def test_size_wins_over_a_duplicate(jet: Jet) -> None:
     jet.stream(max_msg_size=64)
     publish(jet, Nats_Msg_Id="one")
-    assert publish(jet, b"x" * 100, Nats_Msg_Id="one")["duplicate"]
+    assert publish(jet, b"x" * 100, Nats_Msg_Id="one")["error"]["err_code"] == 10054
 
 
 def test_size_limits_count_header_and_payload(jet: Jet) -> None:

@@ -1,0 +1,103 @@
+"""What publishers are told: that a message is stored, that it was there already, or why it is refused.
+
+Theory of operation. Acks of stored messages are made of the intake's list when a commit ends; what they say beyond the
+sequence (a counter's value, a batch's size) waits in `_extras` under the sequence. The answer to a duplicate of a
+message that is not durable yet waits in `_late`. A refusal goes out at once. A stream with `no_ack` says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.messages import PubAck
+from natsctl.store.errors import StoreError, StoreFull
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.jetstream.stream import Stream
+
+Entry = tuple[int, bytes, bytes]
+"""(sequence, subject or b"" for what nobody wants, reply)"""
+
+
+class PublishAcks:
+    """The answers to the publishers of one stream."""
+
+    __slots__ = ("_account", "_extras", "_late", "_no_ack", "_stream", "opening")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._account = stream.account
+        self._late: list[tuple[int, bytes, bytes]] = []
+        self._extras: dict[int, bytes] = {}
+        self._no_ack = False
+        self.opening = b""
+        """Everything of an ack that stands before the sequence."""
+
+    def configure(self) -> None:
+        """Take from the configuration what acks say, and whether they are sent."""
+        stream = self._stream
+        self.opening = encode(PubAck(stream=stream.name, domain=stream.engine.options.domain))[:-2]
+        self._no_ack = stream.config.no_ack
+
+    def say_beside(self, seq: int, extra: bytes) -> None:
+        """Have the ack of a message say more."""
+        self._extras[seq] = extra
+
+    def tell(self, reply: bytes, body: bytes) -> None:
+        """Answer a publisher who wants to hear."""
+        if reply and not self._no_ack:
+            self._account.publish(reply, b"", b"", body)
+
+    def refuse(self, reply: bytes, refusal: ApiError) -> None:
+        """Tell a publisher why a message was not taken."""
+        if reply and not self._no_ack:
+            self._account.publish(reply, b"", b"", encode(PubAck(error=refusal, stream=self._stream.name)))
+
+    def known(self, reply: bytes, seq: int, extra: bytes = b"") -> None:
+        """Tell a publisher, not before that message is durable, that this is a duplicate of message `seq`."""
+        if not reply or self._no_ack:
+            return
+        body = b'%b%d,"duplicate": true%b}' % (self.opening, seq, extra)
+        if seq <= self._stream.store.durable_seq:
+            self._account.publish(reply, b"", b"", body)
+        else:
+            self._late.append((seq, reply, body))
+
+    def stored(self, waiting: Sequence[Entry], durable_seq: int) -> None:
+        """Acknowledge what became durable."""
+        if not self._no_ack:
+            ack, extras = self.opening, self._extras
+            if extras:
+                answers = [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in waiting if reply]
+            else:
+                answers = [(reply, b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply]
+            self._account.answer_all(answers)
+        if self._late:
+            self._send_late(durable_seq)
+
+    def _send_late(self, durable_seq: int) -> None:
+        late, self._late = self._late, []
+        for entry in late:
+            if entry[0] <= durable_seq:
+                self._account.publish(entry[1], b"", b"", entry[2])
+            else:
+                self._late.append(entry)
+
+    def lost(self, waiting: Sequence[Entry], durable_seq: int, fault: StoreError) -> None:
+        """Tell the publishers of messages above `durable_seq` that they were not kept."""
+        self._extras = {seq: extra for seq, extra in self._extras.items() if seq <= durable_seq}
+        late = [entry for entry in self._late if entry[0] > durable_seq]
+        self._late = [entry for entry in self._late if entry[0] <= durable_seq]
+        for _, _, reply in waiting:
+            self.refuse(reply, storage_fault(fault))
+        for _, reply, _ in late:
+            self.refuse(reply, storage_fault(fault))
+
+
+def storage_fault(fault: StoreError) -> ApiError:
+    """Return what a publisher is told when the store did not take its message."""
+    return error(10023) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
