@@ -14,6 +14,11 @@ from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 
 
+def paths_of(file: SegmentFile) -> list[str]:
+    """Return the paths of a segment and of its index file, if it has one."""
+    return [file.path, file.index_path] if file.indexed else [file.path]
+
+
 class Compaction:
     """The segments of one stream that wait for it."""
 
@@ -45,7 +50,7 @@ class Compaction:
             assert file is not None
             self._cache.drop(file)
             self._sparse.pop(file, None)
-            paths.append(file.path)
+            paths += paths_of(file)
         paths += self._unlinks
         self._unlinks = []
         return paths, bool(gone)
@@ -67,7 +72,7 @@ class Compaction:
         self._cache.drop(work.old)
         self._sparse.pop(work.old, None)
         self._retired.append(old)
-        self._unlinks.append(work.old.path)
+        self._unlinks += paths_of(work.old)
 
     def settle(self) -> None:
         """Forget retired segments whose files are gone."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
+from natsctl.store.index_file import IndexImage, write_index
 from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment_file import SegmentFile
 
@@ -57,6 +58,8 @@ class Plan:
     erasures: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
     unlinks: list[str] = field(default_factory=list)
     rewrite: Rewrite | None = None
+    image: IndexImage | None = None
+    """What the index file of the sealed segment will say."""
     farewell: str = ""
     """New name of the folder, for a stream's last commit."""
 
@@ -140,6 +143,8 @@ class FileCommit(Commit):
             self._disk.unlink(path)
         if plan.rewrite is not None:
             self._rewrite(plan.rewrite)
+        if plan.image is not None and plan.sealed is not None and not self.full:
+            plan.sealed.indexed = write_index(self._disk, plan.folder, plan.image)
 
     def _begin_folder(self) -> None:
         plan, disk = self.plan, self._disk
@@ -273,6 +278,7 @@ class FileCommit(Commit):
                 raise
             return
         work.new.size = len(data)
+        work.new.indexed = write_index(self._disk, self.plan.folder, work.image())
         self.rewritten = True
 
     def _leave(self) -> None:

@@ -16,6 +16,7 @@ from natsctl.store.commit import Host
 from natsctl.store.compaction import Compaction
 from natsctl.store.errors import StorePoisoned
 from natsctl.store.file_commit import Plan
+from natsctl.store.index_file import IndexImage, image_of
 from natsctl.store.message import StoredMessage
 from natsctl.store.removals import Removals, Spot
 from natsctl.store.segment import Segment
@@ -223,8 +224,13 @@ class FileLog(StreamStore):
             covers = file.head.base - 1
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
             plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
+            plan.image = self._image(self._index.segments[-2], sealing.size + len(plan.seal), covers, sealed=True)
             self._sealing = None
         self._taken_end = file.size
+
+    def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
+        """Return what the index file of `segment` will say once everything taken so far is on disk."""
+        return image_of(segment, end, covers, self._index.first_seq, self._index.table.names, sealed)
 
     def _plan_erasure(self, plan: Plan, seq: int) -> Spot:
         """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
@@ -232,6 +238,9 @@ class FileLog(StreamStore):
         for segment, position, file in self._compaction.places(self._index, seq):
             length = segment.sizes[position] + frame.FRAME_OVER_SIZE
             self._cache.drop(file)
+            if file.indexed:  # it may name the subject, and a start must not believe that the message is there
+                file.indexed = False
+                plan.unlinks.append(file.index_path)
             plan.erasures.append((file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
             if not spot[1]:
                 spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)

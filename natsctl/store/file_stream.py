@@ -16,6 +16,7 @@ from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
+from natsctl.store.index_file import write_index
 from natsctl.store.journal import Journal
 from natsctl.store.segment_file import SegmentCache
 
@@ -249,6 +250,21 @@ class FileStreamStore(FileLog):
         waiting, self._callbacks = self._callbacks, []
         commit.callbacks.extend(waiting)
         return full
+
+    def write_indexes(self, tail: bool) -> None:
+        """Write the index files that are missing, with `tail` of a long last segment too; nothing may wait for a commit.
+
+        A failure of the disk only leaves them out.
+        """
+        index, long = self._index, self._host.options.tail_index_bytes
+        for at, segment in enumerate(index.segments):
+            file, last = segment.body, at == len(index.segments) - 1
+            if file is None or not file.created or (last and not (tail and file.size >= long)):
+                continue
+            if last or not file.indexed:
+                covers = index.last_seq if last else index.bases[at + 1] - 1
+                image = self._image(segment, file.size, covers, sealed=segment.keys is not None)
+                file.indexed = write_index(self._disk, self.folder, image)
 
     def close_idle(self) -> bool:
         """Give descriptors back unless bytes still wait for a sync; return whether that was done."""

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.subject_table import SubjectTable
+from natsctl.store.tally import Tally
 
 MAGIC = 0x9E4C6A5B
 FILE_MAGIC = b"natsctl\x00"
@@ -138,13 +139,14 @@ class Scan:
     head: FileHead | None
     size: int
     end: int = 0
-    seqs: array[int] = field(default_factory=lambda: array("Q"))
+    seqs: array[int] | range = field(default_factory=lambda: array("Q"))
     offsets: array[int] = field(default_factory=lambda: array("I"))
     sizes: array[int] = field(default_factory=lambda: array("I"))
     sids: array[int] = field(default_factory=lambda: array("I"))
     timed: array[int] = field(default_factory=lambda: array("Q"))
     """Sequences of the messages flagged TIMED."""
     erased_seqs: set[int] = field(default_factory=set)
+    erased_bytes: int = 0
     records: list[Record] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     first_ts: int = 0
@@ -153,10 +155,20 @@ class Scan:
     last_seq: int = 0
     batch: Batch | None = None
     """A batch that the file ends in the middle of."""
+    indexed: bool = False
+    """Whether this comes from the segment's index file; then `dead` marks what was removed before it was written."""
+    dead: bytearray | None = None
+    tally: Tally | None = None
+
+    def is_live(self, seq: int) -> bool:
+        """Return whether message `seq` is there and was not removed before the index file was written."""
+        at = bisect_right(self.seqs, seq) - 1
+        return at >= 0 and self.seqs[at] == seq and not (self.dead is not None and self.dead[at])
 
     def cut(self, at: Gap | Batch) -> None:
         """Forget what lies at and after the start of `at`."""
-        del self.seqs[at.messages :], self.offsets[at.messages :], self.sizes[at.messages :]
+        self.seqs = self.seqs[: at.messages]
+        del self.offsets[at.messages :], self.sizes[at.messages :]
         del self.sids[at.messages :], self.records[at.records :]
         del self.timed[bisect_right(self.timed, at.last_seq) :]
         self.gaps = [g for g in self.gaps if g.start < at.start]
@@ -197,6 +209,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
     assert out.head is not None
     size, salt, ids = len(data), out.head.salt, table.ids
     last_seq, durable, last_ts, batch = out.last_seq, out.durable_seq, out.last_ts, out.batch
+    assert isinstance(out.seqs, array)
     add_seq, add_offset, add_size, add_sid = out.seqs.append, out.offsets.append, out.sizes.append, out.sids.append
     while position + HEAD_BYTES <= size:
         magic, length, crc, kind, flags, slen, seq, ts_ns, synced = _head_at(data, position)
@@ -230,6 +243,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             last_seq = seq
         elif kind == ERASED:
             out.erased_seqs.add(seq)
+            out.erased_bytes += length
             last_seq, batch = max(seq, last_seq), None
         elif kind in KINDS:
             out.records.append(Record(kind, seq, data[start:end], position, end, len(out.seqs)))

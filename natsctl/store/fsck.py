@@ -16,9 +16,12 @@ from natsctl.store import frame
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope, parse_envelope
 from natsctl.store.frame import Scan
+from natsctl.store.index_file import load_index
+from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable
 
 _SEGMENT = re.compile(r"(\d{20})-(\d{1,9})\.seg")
+_INDEX = re.compile(r"(\d{20})-(\d{1,9})\.idx")
 _JOURNAL = re.compile(r"journal-(\d{1,9})\.log")
 
 
@@ -35,7 +38,7 @@ class WitnessEntry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """One log file and its scan."""
+    """One log file and its scan, or what its index file says."""
 
     name: str
     generation: int
@@ -59,6 +62,8 @@ class StreamCheck:
     """Base of a last segment whose header never got to the disk; it is made anew."""
     erasures: list[tuple[str, int, bytes]] = field(default_factory=list)
     """(file name, offset, bytes) that finish an erasure."""
+    indexes: set[str] = field(default_factory=set)
+    """Names of the index files that are there, to be trusted or not."""
     leftovers: list[str] = field(default_factory=list)
     last_seq: int = 0
     proven_seq: int = 0
@@ -73,8 +78,19 @@ class StreamCheck:
         return not (self.damage or self.cuts or self.erasures or self.reborn)
 
 
-def check_stream(disk: Disk, folder: str, witness: WitnessEntry | None, max_frame_bytes: int) -> StreamCheck:
-    """Return the state of the stream in `folder`."""
+def check_stream(
+    disk: Disk,
+    folder: str,
+    witness: WitnessEntry | None,
+    max_frame_bytes: int,
+    clean_stop: bool = False,
+    indexes: bool = True,
+) -> StreamCheck:
+    """Return the state of the stream in `folder`.
+
+    With `indexes` the messages of a sealed segment are not read where its index file can be trusted; after a
+    `clean_stop` this holds for the last segment too. Without, every byte is.
+    """
     check = StreamCheck(folder)
     segments, journals = _list(disk, check)
     if "meta" not in disk.listdir(folder):
@@ -83,8 +99,12 @@ def check_stream(disk: Disk, folder: str, witness: WitnessEntry | None, max_fram
         check.envelope = parse_envelope(_read(disk, f"{folder}/meta"))
         if check.envelope is None:
             check.damage.append(f"{folder}/meta is damaged")
-    for _, generation, name in segments:
-        check.segments.append(Found(name, generation, _scan(disk, check, name, max_frame_bytes)))
+    for at, (base, generation, name) in enumerate(segments):
+        scan = None
+        if indexes and (at < len(segments) - 1 or clean_stop) and index_name(base, generation) in check.indexes:
+            scan = load_index(disk, folder, base, generation, check.table)
+        check.segments.append(Found(name, generation, scan or _scan(disk, check, name, max_frame_bytes)))
+    _scan_where_erased(disk, check, max_frame_bytes)
     if journals:
         generation, name = journals[-1]
         check.journal = Found(name, generation, _scan(disk, check, name, max_frame_bytes))
@@ -114,6 +134,19 @@ def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Sc
     return frame.scan(_read(disk, f"{check.folder}/{name}"), max_frame_bytes, check.table)
 
 
+def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> None:
+    """Scan the segments that hold an erased message of which their index file does not know yet."""
+    records = [record for found in check.segments for record in found.scan.records if record.kind == frame.ERASE]
+    doubtful = {frame.ERASE_BODY.unpack(record.payload)[:3] for record in records}
+    for at, found in enumerate(check.segments):
+        scan = found.scan
+        if scan.indexed and any(
+            (base, generation) == (int(found.name[:20]), found.generation) and scan.is_live(seq)
+            for seq, base, generation in doubtful
+        ):
+            check.segments[at] = found._replace(scan=_scan(disk, check, found.name, max_frame_bytes))
+
+
 def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
     """Return the newest generation of each segment and all journals, in order; note what is left over."""
     segments: dict[int, tuple[int, int, str]] = {}
@@ -128,6 +161,8 @@ def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], l
                     check.leftovers.append(older[2])
             else:
                 check.leftovers.append(name)
+        elif found := _INDEX.fullmatch(name):
+            check.indexes.add(name)
         elif found := _JOURNAL.fullmatch(name):
             journals.append((int(found[1]), name))
         elif name.endswith(".tmp"):
@@ -136,6 +171,8 @@ def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], l
             check.notes.append(f"{check.folder}/{name} is not ours and is left alone")
     journals.sort()
     check.leftovers.extend(name for _, name in journals[:-1])
+    current = {index_name(base, generation) for base, generation, _ in segments.values()}
+    check.leftovers.extend(sorted(check.indexes - current))
     return [segments[base] for base in sorted(segments)], journals
 
 
@@ -277,7 +314,9 @@ def _find_floor(check: StreamCheck) -> None:
     check.floor = max(floors, default=0)
     bases = [int(found.name[:20]) for found in check.segments]
     below = sum(base <= check.floor for base in bases[1:])
-    check.leftovers.extend(found.name for found in check.segments[:below])
+    for found in check.segments[:below]:
+        check.leftovers.append(found.name)
+        check.leftovers.extend(check.indexes & {index_name(int(found.name[:20]), found.generation)})
     del check.segments[:below]
     if bases[below] > check.floor and not check.reborn:
         check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")

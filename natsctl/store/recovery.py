@@ -7,7 +7,7 @@ failed sync marked clean; those bytes are written again at the same places and s
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from itertools import compress
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk
@@ -16,6 +16,7 @@ from natsctl.store.fsck import Found, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
+from natsctl.store.tally import tally_of
 
 TORN_COPY_BYTES = 1024 * 1024
 """How much of a cut tail is kept aside in a .torn file."""
@@ -122,26 +123,26 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     segment = Segment(int(found.name[:20]))
     count = len(scan.seqs)
     if count and (scan.seqs[0] != segment.base or scan.seqs[-1] != segment.base + count - 1):
+        assert isinstance(scan.seqs, array)
         segment.seqs = scan.seqs
     segment.offsets, segment.sizes, segment.sids = scan.offsets, scan.sizes, scan.sids
-    segment.timed = scan.timed
-    segment.first_ts, segment.last_ts, segment.live = scan.first_ts, scan.last_ts, count
+    segment.timed, segment.dead = scan.timed, scan.dead
+    segment.first_ts, segment.last_ts = scan.first_ts, scan.last_ts
     file = segment.body = SegmentFile(folder, scan.head)
-    file.created, file.size, file.settled = True, scan.end, scan.end
-    table = index.table
-    tally = Counter(scan.sids)
-    for sid, messages in tally.items():
-        if not table.count[sid]:
-            table.live += 1
-            table.first[sid] = segment.base
-        table.count[sid] += messages
-    for sid, seq in dict(zip(scan.sids, scan.seqs, strict=True)).items():
-        table.last[sid] = seq
-    index.messages += count
-    index.bytes += sum(scan.sizes)
+    file.created, file.size, file.settled, file.indexed = True, scan.end, scan.end, scan.indexed
+    file.dead_bytes = scan.erased_bytes
+    tally = scan.tally if scan.tally is not None else tally_of(scan.sids, scan.seqs)
+    index.table.add_tally(tally, segment.base)
+    accounted, segment.live = sum(scan.sizes), count
+    if scan.dead is not None:
+        segment.live = count - scan.dead.count(1)
+        dead_sizes = sum(compress(scan.sizes, scan.dead))
+        file.dead_bytes = dead_sizes + (count - segment.live) * frame.FRAME_OVER_SIZE
+        accounted -= dead_sizes
+    index.messages += segment.live
+    index.bytes += accounted
     if any(record.kind == frame.SEAL for record in scan.records[-1:]):
-        segment.keys = array("I", sorted(tally))
-        segment.counts = array("I", [tally[sid] for sid in segment.keys])
+        segment.keys, segment.counts = tally.keys, tally.counts
     index.segments.append(segment)
     index.bases.append(segment.base)
 

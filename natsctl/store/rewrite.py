@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from natsctl.store import frame
 from natsctl.store.index import StreamIndex
+from natsctl.store.index_file import IndexImage
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 
@@ -21,6 +22,8 @@ class Rewrite:
     positions: list[int]
     tombs: array[int]
     covers_seq: int
+    sids: array[int]
+    names: list[bytes]
     new_offsets: array[int] = field(default_factory=lambda: array("I"))
 
     def build(self, source: bytes) -> bytes:
@@ -40,6 +43,18 @@ class Rewrite:
         seal = frame.SEAL_BODY.pack(self.covers_seq, size)
         parts.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
         return b"".join(parts)
+
+    def image(self) -> IndexImage:
+        """Return what the index file of the new file will say; in the thread that built it."""
+        old, file, positions = self.segment, self.new, self.positions
+        seqs, offsets = array("Q", map(old.seq_at, positions)), self.new_offsets
+        sizes, sids = (array("I", map(column.__getitem__, positions)) for column in (old.sizes, self.sids))
+        times = (old.first_ts, old.last_ts)
+        timed = array("Q", sorted({*old.timed}.intersection(seqs))) if old.timed else array("Q")
+        ends = (file.size, self.covers_seq, file.head.floor)
+        return IndexImage(
+            file.head, *ends, seqs, offsets, sizes, sids, b"", timed, self.tombs, *times, self.names, True
+        )
 
     def result(self) -> Segment:
         """Return the index of the new file; what was removed meanwhile is dead in it."""
@@ -69,4 +84,4 @@ def plan_rewrite(index: StreamIndex, segment: Segment, file: SegmentFile, floor:
     head = file.head._replace(generation=file.head.generation + 1, floor=floor)
     new = SegmentFile(file.folder, head)
     covers = index.bases[index.segments.index(segment) + 1] - 1
-    return Rewrite(segment, file, new, positions, tombs, covers)
+    return Rewrite(segment, file, new, positions, tombs, covers, segment.sids, index.table.names)

@@ -25,6 +25,11 @@ def segment_name(base: int, generation: int) -> str:
     return f"{base:020d}-{generation}.seg"
 
 
+def index_name(base: int, generation: int) -> str:
+    """Return the name of the index file of a segment."""
+    return f"{base:020d}-{generation}.idx"
+
+
 class SegmentFile:
     """One segment file and its kept bytes."""
 
@@ -34,6 +39,7 @@ class SegmentFile:
         "dead_bytes",
         "folder",
         "head",
+        "indexed",
         "kept",
         "last_miss",
         "misses",
@@ -49,6 +55,7 @@ class SegmentFile:
         self.folder = folder
         self.head = head
         self.created = False
+        self.indexed = False
         self.size = 0
         self.settled = 0
         self.dead_bytes = 0
@@ -65,6 +72,11 @@ class SegmentFile:
     def path(self) -> str:
         """Return the file's path on the disk."""
         return f"{self.folder}/{segment_name(self.head.base, self.head.generation)}"
+
+    @property
+    def index_path(self) -> str:
+        """Return the path of the index file, which is there if `indexed`."""
+        return f"{self.folder}/{index_name(self.head.base, self.head.generation)}"
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
         """Keep bytes that follow what is kept, or begin anew when they do not."""

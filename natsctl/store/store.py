@@ -162,12 +162,12 @@ class Store:
             elif found is None and not name.endswith(".gone"):
                 report.notes.append(f"streams/{name} is not ours and is left alone")
             elif found is not None:
-                checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])))
+                checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])), report.clean_stop)
         return checks
 
-    def _check(self, name: str, entry: WitnessEntry | None) -> StreamCheck:
+    def _check(self, name: str, entry: WitnessEntry | None, clean_stop: bool) -> StreamCheck:
         try:
-            return check_stream(self._disk, f"streams/{name}", entry, self.options.max_frame_bytes)
+            return check_stream(self._disk, f"streams/{name}", entry, self.options.max_frame_bytes, clean_stop)
         except OSError as error:
             check = StreamCheck(f"streams/{name}")
             check.damage.append(f"streams/{name} can not be read: {error}")
@@ -198,6 +198,7 @@ class Store:
             return
         stream = self._make(stream_id, key, envelope.meta, 1)
         stream.adopt(check, build_index(check))
+        stream.write_indexes(tail=False)
         self.streams[key] = stream
         report.streams += 1
         report.messages += stream.messages
@@ -229,6 +230,9 @@ class Store:
                 error = caught
             task.finish_commit(commit, error)
         if self.healthy or self.faults == [_refusal(key, reason) for key, reason in self.damaged.items()]:
+            for stream in self.streams.values():
+                if isinstance(stream, FileStreamStore):
+                    stream.write_indexes(tail=True)
             self._witness_stop()
         for stream in self.streams.values():
             if isinstance(stream, FileStreamStore):

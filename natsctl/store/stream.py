@@ -144,6 +144,20 @@ class StreamStore(ABC):
         for segment in self._index.segments:
             yield from segment.live_timed()
 
+    def holds(self, seq: int) -> bool:
+        """Return whether message `seq` is live (appended view)."""
+        return self._index.locate(seq) is not None
+
+    def subject_of(self, seq: int) -> Blob | None:
+        """Return the subject of message `seq` without reading it, None when it is gone (appended view)."""
+        place = self._index.locate(seq)
+        return self._index.table.names[place[0].sids[place[1]]] if place else None
+
+    def ts_of(self, seq: int) -> int:
+        """Return the time of message `seq`, 0 when it is gone (appended view)."""
+        place = self._index.locate(seq)
+        return self._ts_at(*place) if place else 0
+
     # -- questions about subjects
 
     def last_seq_of(self, subject: Blob) -> int:

@@ -7,10 +7,27 @@ the newest message of a subject was removed: `stale` says which, and the index f
 from __future__ import annotations
 
 from array import array
-from itertools import repeat
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import count, repeat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from natsctl.store.tally import Tally
 
 GONE = 0xFFFFFFFF
 """The number in a dead position whose subject was forgotten."""
+
+
+def _numbering(names: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the number of each name; a name that is not there gets the next number when it is asked for by `[]`.
+
+    Many names are numbered by one pass in C this way. Whoever only looks uses `get`.
+    """
+    ids: defaultdict[bytes, int] = defaultdict()
+    ids.default_factory = ids.__len__
+    ids.update(zip(names, count()))
+    return ids
 
 
 class SubjectTable:
@@ -19,7 +36,7 @@ class SubjectTable:
     __slots__ = ("count", "first", "ids", "last", "live", "names", "stale")
 
     def __init__(self) -> None:
-        self.ids: dict[bytes, int] = {}
+        self.ids = _numbering(())
         self.names: list[bytes] = []
         self.last = array("Q")
         self.first = array("Q")
@@ -38,15 +55,35 @@ class SubjectTable:
             self.count.append(0)
         return sid
 
-    def added(self, sid: int, seq: int) -> None:
-        """Count one more message of `sid` with the highest sequence so far."""
-        if not self.count[sid]:
-            self.live += 1
-            self.first[sid] = seq
-        self.count[sid] += 1
-        self.last[sid] = seq
-        if self.stale:
-            self.stale.discard(sid)
+    def intern_all(self, subjects: list[bytes]) -> array[int]:
+        """Return the numbers of `subjects`, all different, giving numbers to the new ones in their order."""
+        first = len(self.names)
+        sids = array("I", map(self.ids.__getitem__, subjects))
+        new = len(self.ids) - first
+        if new:
+            self.names += (
+                subjects if new == len(subjects) else [s for s, sid in zip(subjects, sids, strict=True) if sid >= first]
+            )
+            zeros = bytes(8 * new)
+            for column in (self.last, self.first, self.count):
+                column.frombytes(zeros)
+        return sids
+
+    def add_tally(self, tally: Tally, first_seq: int) -> None:
+        """Count the messages of a segment above all before it, which begins with `first_seq`."""
+        count, first, last, keys = self.count, self.first, self.last, tally.keys
+        if keys and keys[-1] - keys[0] == len(keys) - 1 and not any(count[keys[0] : keys[-1] + 1]):
+            span = slice(keys[0], keys[-1] + 1)  # new ones all: the usual case where almost every message has its own
+            count[span], last[span] = array("Q", tally.counts), tally.lasts
+            first[span] = array("Q", [first_seq]) * len(keys)
+            self.live += len(keys)
+            return
+        for sid, messages, seq in zip(*tally, strict=True):
+            if not count[sid]:
+                self.live += 1
+                first[sid] = first_seq
+            count[sid] += messages
+            last[sid] = seq
 
     def removed(self, sid: int, seq: int) -> None:
         """Count one message of `sid` less."""
@@ -80,7 +117,7 @@ class SubjectTable:
             moves[old] = new
         self.stale = {moves[sid] for sid in self.stale}
         self.names = [self.names[sid] for sid in kept]
-        self.ids = {name: sid for sid, name in enumerate(self.names)}
+        self.ids = _numbering(self.names)
         self.last = array("Q", [self.last[sid] for sid in kept])
         self.first = array("Q", [self.first[sid] for sid in kept])
         self.count = array("Q", [self.count[sid] for sid in kept])

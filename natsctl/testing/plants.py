@@ -7,17 +7,20 @@ A plant replaces one function of the store while it is active. A simulation that
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from natsctl.store import frame, fsck, recovery
+from natsctl.store import frame, fsck, index_file, recovery
 from natsctl.store.commit import Commit
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import FileCommit, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck
+from natsctl.store.index_file import IndexImage
 from natsctl.store.journal import Journal
 from natsctl.store.stream import StreamStore
 from natsctl.testing.ledger import Violation
@@ -139,6 +142,21 @@ def _timed_flag_forgotten_at_start() -> Patch:
     return mock.patch.object(frame, "TIMED", 0)
 
 
+def _index_without_checksum() -> Patch:
+    return mock.patch("natsctl.store.index_file.crc32", lambda data: 0)
+
+
+def _index_of_another_segment_believed() -> Patch:
+    return mock.patch("natsctl.store.index_file._speaks_of", lambda *_: True)
+
+
+def _index_without_removals() -> Patch:
+    def image_of(*arguments: Any, **named: Any) -> IndexImage:
+        return dataclasses.replace(index_file.image_of(*arguments, **named), tombs=array("Q"))
+
+    return mock.patch("natsctl.store.file_log.image_of", image_of)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -159,6 +177,9 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _batch_half_recovered,
         _timed_flag_not_written,
         _timed_flag_forgotten_at_start,
+        _index_without_checksum,
+        _index_of_another_segment_believed,
+        _index_without_removals,
     )
 }
 
@@ -176,6 +197,6 @@ def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
         for seed in range(seeds):
             try:
                 simulate(seed)
-            except Violation:
+            except (Violation, StoreError, LookupError, ValueError):  # a store that breaks down is noticed too
                 return seed
     return None

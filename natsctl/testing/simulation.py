@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from natsctl.store.commit import Commit, Committable
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
@@ -71,7 +71,9 @@ class Session:
         self._faults = random.Random(f"{seed}/faults")
         personality = self._faults.choice(list(Personality))
         self._disk = SimDisk(random.Random(f"{seed}/disk"), personality)
-        self._options = StoreOptions(segment_bytes=self._work.choice((1024, 4096, 16384)), reserve_bytes=4096)
+        self._options = StoreOptions(
+            segment_bytes=self._work.choice((1024, 4096, 16384)), reserve_bytes=4096, tail_index_bytes=512
+        )
         self._ledger = Ledger()
         self._now_ns = 1_700_000_000_000_000_000
         self._salt = random.Random(f"{seed}/salt")
@@ -381,7 +383,7 @@ class Session:
 
     def _damage_at_rest(self) -> None:
         """Alter one place of a cleanly closed store: its streams must be refused or whole, never silently less."""
-        paths = [path for path in self._disk.files() if path.endswith((".seg", "meta.json"))]
+        paths = [path for path in self._disk.files() if path.endswith((".seg", "/meta", ".idx"))]
         if not paths:
             return
         path = self._faults.choice(sorted(paths))
@@ -401,8 +403,14 @@ class Session:
         missing = [key for key in self._ledger.streams if key not in store.streams]
         if missing and not report.damaged:
             raise Violation(f"{missing} vanished silently after {kind} of {path}")
+        served = contextlib.suppress(StoreDamaged) if path.endswith(".seg") else contextlib.nullcontext()
         for key in intact:
-            self._ledger.streams[key].judge(store.streams[key])
+            with served:  # damage that the start does not see is noticed by whoever reads it
+                self._ledger.streams[key].judge(store.streams[key])
+        if kind != "flip" and path.endswith(".seg") and not report.damaged:
+            raise Violation(f"{kind} of {path} went unnoticed")
+        if report.damaged and path.endswith(".idx"):
+            raise Violation(f"a stream is refused for its index file: {report.damaged}")
 
 
 def simulate(seed: int) -> Report:
