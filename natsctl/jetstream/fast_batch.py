@@ -187,19 +187,25 @@ class FastBatches:
                 return
         elif control.seq == 1:
             self._stream.intake.acks.tell(reply, encode(BatchFlowAck(msgs=batch.every)))
-        intake = self._stream.intake
-        intake.map_subject(message)
+        self._stream.intake.map_subject(message)
         outcome: Outcome = 0
         if message.header or not self._plain:
             outcome = check(self._stream, Ahead(), message)
-        if not outcome:
-            message.reply = message.extra = b""
-            outcome = intake.place(message)
-            if not isinstance(outcome, ApiError):
-                batch.pending += 1
-                self.waiting.append((outcome, batch, control.seq, reply))
-                return
-        self._refused(batch, control, reply, outcome)
+        if outcome:
+            self._refused(batch, control, reply, outcome)
+        else:
+            self._store(batch, control, message)
+
+    def _store(self, batch: Batch, control: Control, message: Incoming) -> None:
+        """Store a message that was judged; what speaks against it only now is told as for any other message."""
+        reply, message.reply, message.extra = message.reply, b"", b""
+        intake = self._stream.intake
+        outcome = checks.check_expected_id(self._stream, message) or intake.place(message)
+        if isinstance(outcome, ApiError):
+            intake.acks.refuse(reply, outcome)
+        else:
+            batch.pending += 1
+            self.waiting.append((outcome, batch, control.seq, reply))
 
     def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:
         """Tell of a gap, and return whether the batch goes on behind it."""
