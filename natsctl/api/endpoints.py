@@ -153,8 +153,12 @@ STREAM_TEMPLATE_NAMES: Final = _e(
     answer=_a.StreamTemplateNamesAnswer,
     error_body={**_PAGE, "streams": None},
 )
-STREAM_TEMPLATE_INFO: Final = _e("STREAM.TEMPLATE.INFO", args=_T, answer=_a.StreamTemplateInfoAnswer)
-STREAM_TEMPLATE_DELETE: Final = _e("STREAM.TEMPLATE.DELETE", args=_T, answer=_a.StreamTemplateDeleteAnswer)
+STREAM_TEMPLATE_INFO: Final = _e(
+    "STREAM.TEMPLATE.INFO", args=_T, answer=_a.StreamTemplateInfoAnswer, body=BodyRule.EMPTY
+)
+STREAM_TEMPLATE_DELETE: Final = _e(
+    "STREAM.TEMPLATE.DELETE", args=_T, answer=_a.StreamTemplateDeleteAnswer, body=BodyRule.EMPTY
+)
 STREAM_LEADER_STEPDOWN: Final = _e(
     "STREAM.LEADER.STEPDOWN",
     args=_S,

@@ -16,15 +16,19 @@ from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.dispatcher import Dispatcher
+from natsctl.jetstream.offline import Offline
 from natsctl.jetstream.quota import Quota
 from natsctl.jetstream.stream import Stream
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.templates import Templates
 from natsctl.jetstream.usage import AccountUsage
+from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.requests import Settling
 
 
 class JetStreamAccount:
@@ -41,6 +45,8 @@ class JetStreamAccount:
             StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
             StorageType.FILE: AccountUsage(engine.usage[StorageType.FILE], limits.max_storage),
         }
+        self.offline = Offline(engine, account.name)
+        self.templates = Templates(self)
         self.dispatcher = Dispatcher(self)
 
     def adopt(self, stored: StreamStore) -> Stream:
@@ -61,8 +67,22 @@ class JetStreamAccount:
         stream.upstreams.start()
         return stream
 
+    def create_from_template(self, config: StreamConfig) -> Stream:
+        """Make a stream that no request asked for; who listens is told once it is durable. Raises StoreError."""
+        stream = self.create(config)
+
+        def settled(fault: StoreError | None) -> None:
+            if fault is None:
+                stream.advise(ActionType.CREATE)
+            else:
+                self.forget(stream)
+
+        stream.store.on_durable(settled)
+        return stream
+
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
+        self.templates.stream_came(stream.config)
         stream.start()
         return stream
 
@@ -83,21 +103,13 @@ class JetStreamAccount:
     def forget(self, stream: Stream) -> None:
         """Undo a creation that could not be made durable."""
         if self.streams.get(stream.name) is stream:
-            stream.stop(deleted=True)
-            del self.streams[stream.name]
+            self.release(stream)
             if stream.store.key in self.engine.store.streams:
                 self.engine.store.delete(stream.store.key)
 
-    def offline(self) -> dict[str, str]:
-        """Return the streams that are stored and can not be served, with the reasons."""
-        engine, prefix = self.engine, self.name + "/"
-        found = {**engine.store.damaged, **engine.unreadable}
-        return {key.removeprefix(prefix): why for key, why in sorted(found.items()) if key.startswith(prefix)}
-
     def no_stream(self, name: str) -> ApiError:
         """Return the error for a stream that is not served: offline where something is stored, else not found."""
-        why = self.offline().get(name) if name not in self.streams else None
-        return error(10059) if why is None else error(10194, err=why)
+        return self.offline.refusal(name)
 
     def advise(self, subject: str, event: Advised) -> None:
         """Publish an advisory, if somebody listens."""
@@ -112,20 +124,24 @@ class JetStreamAccount:
         """Let go of a stream without touching what is stored of it."""
         stream.stop(deleted=True)
         del self.streams[stream.name]
+        self.templates.stream_went(stream.config)
 
     def remove(self, stream: Stream) -> StreamStore:
         """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""
-        stream.stop(deleted=True)
-        del self.streams[stream.name]
+        self.release(stream)
         return self.engine.store.delete(stream.store.key)
 
-    def remove_all(self) -> list[StreamStore]:
-        """Take every stream out for good, each told to whoever listens; the stores returned tell when they are gone."""
-        leaving = []
-        for stream in tuple(self.streams.values()):
-            leaving.append(self.remove(stream))
-            stream.advise(ActionType.DELETE)
+    def remove_and_tell(self, stream: Stream) -> Settling:
+        """Take a stream out for good, and tell whoever listens."""
+        leaving = self.remove(stream)
+        stream.advise(ActionType.DELETE)
         return leaving
+
+    def remove_all(self) -> list[Settling]:
+        """Take everything out for good: streams, templates, and what is offline."""
+        leaving = [left for name in self.templates.names() for left in self.templates.remove_by_name(name)]
+        leaving += [self.remove_and_tell(stream) for stream in tuple(self.streams.values())]
+        return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
 
     def by_name(self, subject: str = "") -> list[Stream]:
         """Return streams in order of their names; with `subject` those with a subject that collides with it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -25,11 +25,15 @@ from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.refused_api import RefusedApi, SystemApi
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.timers import Timers
 from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.requests import Settling
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""
@@ -53,6 +57,11 @@ class Runnable(Protocol):
 
     def run(self, budget: int) -> int:
         """Deliver up to `budget` messages and return how many went; ask again with `Engine.ready` if there is more."""
+
+
+def _unreadable(key: str, why: str) -> str:
+    """Return what an operator is told of a stream that stays offline."""
+    return f"stream {key} is offline: {why}"
 
 
 def ignore_notice(text: str) -> None:
@@ -145,16 +154,20 @@ class Engine:
                 self._recover(key, stored)
             except (msgspec.MsgspecError, KeyError, ValueError, StoreError) as fault:
                 self.unreadable[key] = f"this version can not read it: {fault!r}"
-                self.store.report_fault(f"stream {key} can not be read by this version and is offline: {fault!r}")
+                self.store.report_fault(_unreadable(key, self.unreadable[key]))
 
     def _recover(self, key: str, stored: StreamStore) -> None:
+        account, _, name = key.partition("/")
+        js = self.account(account)
+        if js is None:
+            self.notice(f"stream {key} is not served: account {account} has no JetStream")
+            return
+        if name.startswith(TEMPLATES + "/"):
+            js.templates.adopt(stored)
+            return
         if StreamMeta.decode(stored.meta).restoring:
             self.store.delete(key)
             return
-        name = key.partition("/")[0]
-        js = self.account(name)
-        if js is None:
-            raise ValueError(f"account {name} has no JetStream")
         stream = js.adopt(stored)
         try:
             stream.recover()
@@ -173,7 +186,13 @@ class Engine:
         """Return the sum of max_bytes over all accounts."""
         return sum(js.reserved(storage) for js in self.accounts.values())
 
-    def remove_streams(self, account: str) -> list[StreamStore]:
+    def forget_unreadable(self, key: str) -> None:
+        """No longer count a stream as offline: it is about to be deleted. KeyError where it is none."""
+        fault = _unreadable(key, self.unreadable.pop(key))
+        if fault in self.store.faults:
+            self.store.faults.remove(fault)
+
+    def remove_streams(self, account: str) -> list[Settling]:
         """Remove every stream of an account, also those that can not be read, and return what leaves the disk."""
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from natsctl.jetstream import consumer_api, message_api, restore, snapshot, stream_api
+from natsctl.jetstream import consumer_api, message_api, restore, snapshot, stream_api, template_api
 from natsctl.jetstream.requests import EndpointFunction
 
 HANDLERS: Final[dict[str, EndpointFunction]] = {
     **stream_api.HANDLERS,
+    **template_api.HANDLERS,
     **message_api.HANDLERS,
     **consumer_api.HANDLERS,
     **snapshot.HANDLERS,

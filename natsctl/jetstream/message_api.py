@@ -29,7 +29,7 @@ def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10003)
     stream = js.streams.get(request.tokens[0])
     if stream is None:
-        return PENDING if request.tokens[0] in js.offline() else error(10059)
+        return PENDING if request.tokens[0] in js.offline.reasons() else error(10059)
     return request.when_durable(stream.store, lambda: _get(stream, wish))
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
-    from natsctl.store.stream import StreamStore
 
 _EVERYTHING: Final = f"{API_PREFIX}.>".encode()
 PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
@@ -91,23 +90,11 @@ class SystemApi:
             request.answer(error(10051, err="account name can not contain path separators"))
             return
         try:
-            self._next(request, self._engine.remove_streams(name))
+            leaving = self._engine.remove_streams(name)
         except StoreError as fault:
             request.answer(storage_error(fault))
-
-    def _next(self, request: ApiRequest, leaving: list[StreamStore]) -> None:
-        """Wait for the streams that leave, one after the other."""
-        if not leaving:
-            request.answer(AccountPurgeAnswer(initiated=True))
             return
-
-        def gone(fault: StoreError | None) -> None:
-            if fault is not None:
-                request.answer(storage_error(fault))
-            else:
-                self._next(request, leaving[1:])
-
-        leaving[0].on_durable(gone)
+        request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
 
     def _complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
         assert not isinstance(outcome, Uncounted)

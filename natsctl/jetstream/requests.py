@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.endpoints import Endpoint
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 T = TypeVar("T", bound=Model)
+
+
+class Settling(Protocol):
+    """Something on its way to the disk, or off it."""
+
+    def on_durable(self, callback: Callable[[StoreError | None], None], /) -> None:
+        """Call back once it is there (or gone) for good, or with the error that prevents it."""
 
 
 class Pending:
@@ -79,7 +86,7 @@ class ApiRequest:
 
     def answer_when_durable(
         self,
-        store: StreamStore,
+        store: Settling,
         answer: Model,
         failed: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
@@ -100,6 +107,21 @@ class ApiRequest:
             self.answer(storage_error(fault))
 
         store.on_durable(settled)
+        return PENDING
+
+    def answer_when_all_durable(self, settling: Sequence[Settling], answer: Model) -> Pending:
+        """Send `answer` once all of them have settled, else the error of the first that can not."""
+        if not settling:
+            self.answer(answer)
+            return PENDING
+
+        def settled(fault: StoreError | None) -> None:
+            if fault is None:
+                self.answer_when_all_durable(settling[1:], answer)
+            else:
+                self.answer(storage_error(fault))
+
+        settling[0].on_durable(settled)
         return PENDING
 
     def when_durable(self, store: StreamStore, look: Callable[[], Outcome]) -> Outcome:

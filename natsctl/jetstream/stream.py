@@ -18,6 +18,7 @@ from natsctl.jetstream.consumer import Consumer
 from natsctl.jetstream.consumer_log import KINDS as CONSUMER_KINDS
 from natsctl.jetstream.consumer_set import ConsumerSet
 from natsctl.jetstream.dedupe import Dedupe
+from natsctl.jetstream.delete_markers import DeleteMarkers
 from natsctl.jetstream.direct_get import DirectGet
 from natsctl.jetstream.expiry import Expiry
 from natsctl.jetstream.intake import Intake
@@ -25,6 +26,7 @@ from natsctl.jetstream.limits import Limits
 from natsctl.jetstream.retention import Retention
 from natsctl.jetstream.retry import GONE
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.timed_messages import TimedMessages
 from natsctl.jetstream.upstreams import Upstreams
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
@@ -52,6 +54,8 @@ class Stream:
         self.consumer_set = ConsumerSet(self)
         self.dedupe = Dedupe(self)
         self.expiry = Expiry(self)
+        self.timed = TimedMessages(self)
+        self.markers = DeleteMarkers(self)
         self.retention = Retention(self)
         self.usage = js.usage[config.storage]
         self._counted_bytes = 0
@@ -73,12 +77,14 @@ class Stream:
     def _refused(self, durable_seq: int, fault: StoreError) -> None:
         """Go back to `durable_seq`: the store could not keep what came after it."""
         self.intake.refused(durable_seq, fault)
+        self.timed.refused(durable_seq)
         self.upstreams.refused()
 
     def recover(self) -> None:
         """Continue after a restart: ids of the duplicate window, expiry, consumers."""
         records = self.store.records()
         self.dedupe.recover(records)
+        self.timed.recover(records)
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
@@ -89,6 +95,7 @@ class Stream:
         self._release()
         self.upstreams.stop(deleted)
         self.expiry.stop()
+        self.timed.stop()
         self.dedupe.stop()
         self.usage.moved(-self._counted_bytes)
         self._counted_bytes = 0
@@ -115,6 +122,8 @@ class Stream:
         self._release()
         self.dedupe.configure()
         self.retention.configure()
+        self.markers.configure()
+        self.timed.configure()
         self.intake.configure()
         self.upstreams.configure()
         self.expiry.configure()
@@ -201,5 +210,5 @@ class Stream:
 
     def advise(self, action: ActionType) -> None:
         """Tell that the stream was created, changed or deleted."""
-        event = StreamAction(stream=self.name, action=action, domain=self.engine.options.domain)
+        event = StreamAction(stream=self.name, action=action, template=self.config.template_owner)
         self.js.advise(event.subject(), event)

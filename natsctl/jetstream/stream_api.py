@@ -32,7 +32,6 @@ from natsctl.jetstream import api_level
 from natsctl.jetstream import stream_config as rules
 from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
 from natsctl.jetstream.source_config import check_filters
-from natsctl.jetstream.stream_check import check_size
 from natsctl.jetstream.stream_draft import invalid
 from natsctl.jetstream.stream_update import check_update, seal
 from natsctl.store.errors import StreamExists
@@ -62,6 +61,8 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = _check_new(js, config, request.tokens[0], wish.pedantic)
     if refusal is not None:
         return refusal
+    if config.template_owner:
+        return error(10049, err="stream not owned by template")
     existing = js.streams.get(config.name)
     if existing is not None:
         api_level.carry(config, existing.config)
@@ -99,6 +100,7 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: 
 def _created(stream: Stream) -> StreamCreateAnswer:
     answer = recast(_with_levels(stream), StreamCreateAnswer)
     answer.did_create = True
+    answer.domain = ""  # only here
     return answer
 
 
@@ -123,11 +125,13 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream is None:
         return js.no_stream(config.name)
     api_level.stamp(config)
-    refusal = check_size(draft)
+    refusal = rules.settle(draft)  # the reference looks twice: what it has filled in is then judged too
     if refusal is not None:
         return refusal
     if config.num_replicas > 1:
         return error(10074)
+    if stream.config.template_owner or config.template_owner:
+        return invalid("stream configuration update not allowed on template owned stream")
     refusal = check_update(stream.config, config)
     if refusal is None and config.sealed:
         seal(config)
@@ -143,12 +147,15 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.DELETE."""
-    stream = find_stream(js, request)
-    if isinstance(stream, ApiError):
-        return stream
-    gone = js.remove(stream)
-    advise = partial(stream.advise, ActionType.DELETE)
-    return request.answer_when_durable(gone, StreamDeleteAnswer(success=True), done=advise)
+    name = request.tokens[0]
+    answer = StreamDeleteAnswer(success=True)
+    stream = js.streams.get(name)
+    if stream is not None:
+        advise = partial(stream.advise, ActionType.DELETE)
+        return request.answer_when_durable(js.remove(stream), answer, done=advise)
+    if name in js.offline.reasons():
+        return request.answer_when_durable(js.offline.remove(name), answer)
+    return error(10059)
 
 
 # Looking
@@ -177,7 +184,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.NAMES."""
     wish = request.decoded(StreamsRequest)
-    found = [stream.name for stream in js.by_name(wish.subject)]
+    found = sorted([*(stream.name for stream in js.by_name(wish.subject)), *_offline(js, wish)])
     offset = _clamped(wish.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
@@ -186,14 +193,28 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.LIST."""
     wish = request.decoded(StreamsRequest)
-    found = js.by_name(wish.subject)
-    offset = _clamped(wish.offset, len(found))
-    page = found[offset : offset + LIST_PAGE]
-    infos = [stream.info() for stream in page]
-    answer = StreamListAnswer(
-        total=len(found), offset=offset, limit=LIST_PAGE, streams=infos, offline={} if wish.subject else js.offline()
-    )
+    offline = _offline(js, wish)
+    served = {stream.name: stream for stream in js.by_name(wish.subject)}
+    names = sorted([*served, *offline])
+    offset = _clamped(wish.offset, len(names))
+    page: list[Stream] = []
+    missing: list[str] = []
+    for name in names[offset:]:
+        if name in offline:
+            missing.append(name)
+        else:
+            page.append(served[name])
+        if len(page) == LIST_PAGE:
+            break
+    answer = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
+    answer.streams = [stream.info() for stream in page]
+    answer.offline = {name: offline[name] for name in missing}
     return _shown_when_durable(request, [stream.store for stream in page], answer)
+
+
+def _offline(js: JetStreamAccount, wish: StreamsRequest) -> dict[str, str]:
+    """Return the streams that are not served, with the reasons; what they capture is not known."""
+    return {} if wish.subject else js.offline.reasons()
 
 
 def _shown_when_durable(request: ApiRequest, stores: list[StreamStore], answer: Model) -> Outcome:

@@ -208,10 +208,12 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
     store.request_sync()
     jet.machine.settle()
     again = Jet(jet.machine.restarted())
-    assert again.api("STREAM.NAMES")["streams"] == ["T"]
+    assert again.api("STREAM.NAMES")["streams"] == ["S", "T"]
     assert not again.machine.store.healthy
-    assert list(again.api("STREAM.LIST")["offline"]) == ["S"]
-    for verb in ("STREAM.INFO.S", "STREAM.DELETE.S", "STREAM.PURGE.S", "CONSUMER.NAMES.S", "CONSUMER.INFO.S.C"):
+    listed = again.api("STREAM.LIST")
+    assert (listed["total"], list(listed["offline"]), listed["missing"]) == (2, ["S"], ["S"])
+    assert again.api("STREAM.NAMES", {"subject": "s.a"})["total"] == 0
+    for verb in ("STREAM.INFO.S", "STREAM.PURGE.S", "CONSUMER.NAMES.S", "CONSUMER.INFO.S.C"):
         refusal = again.api(verb)["error"]
         assert refusal["err_code"] == 10194 and refusal["description"].startswith("stream is offline: "), verb
     assert again.api("STREAM.INFO.X")["error"]["err_code"] == 10059
@@ -219,3 +221,33 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
     answer = again.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
     assert answer["error"]["err_code"] == 10118
     assert again.machine.store.streams["$G/S"].messages == 1
+
+
+def test_a_stream_that_can_not_be_read_is_deleted_on_request(jet: Jet) -> None:
+    jet.stream()
+    publish(jet)
+    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    store.append_record(0x20, b"not a consumer")
+    store.request_sync()
+    jet.machine.settle()
+    again = Jet(jet.machine.restarted())
+    assert ok(again.api("STREAM.DELETE.S"))["success"]
+    assert again.machine.store.healthy
+    assert again.api("STREAM.INFO.S")["error"]["err_code"] == 10059
+    again.stream()
+    assert publish(again)["seq"] == 1
+    assert Jet(again.machine.restarted()).api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_a_damaged_stream_is_deleted_on_request(jet: Jet) -> None:
+    jet.stream()
+    publish(jet)
+    jet.machine.store.close()
+    jet.machine.disk.open("streams/s000001/meta").pwrite(b"x", 3)
+    again = Jet(jet.machine.restarted())
+    assert not again.machine.store.healthy
+    assert again.api("STREAM.NAMES")["streams"] == ["s000001"]
+    assert again.api("STREAM.INFO.s000001")["error"]["err_code"] == 10194
+    assert ok(again.api("STREAM.DELETE.s000001"))["success"]
+    assert again.machine.store.healthy and again.api("STREAM.NAMES")["total"] == 0
+    assert Jet(again.machine.restarted()).machine.store.healthy

@@ -1,0 +1,57 @@
+"""Streams of an account that are stored and not served: damaged, or written by a version that knew more.
+
+They are shown with the reason, refuse everything, and stay untouched until somebody deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.broker.account import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.requests import Settling
+
+
+class Offline:
+    """The streams of one account that are offline."""
+
+    __slots__ = ("_account", "_engine")
+
+    def __init__(self, engine: Engine, account: str) -> None:
+        self._engine = engine
+        self._account = account
+
+    def reasons(self) -> dict[str, str]:
+        """Return why each is not served, by name."""
+        store, unreadable = self._engine.store, self._engine.unreadable
+        if not (store.damaged or unreadable):
+            return {}
+        found = {**store.damaged, **unreadable}
+        return {name: found[key] for name, key in sorted(self._keys(found).items())}
+
+    def refusal(self, name: str) -> ApiError:
+        """Return the error for a name that is not served: offline where something is stored, else not found."""
+        why = self.reasons().get(name)
+        return error(10059) if why is None else error(10194, err=why)
+
+    def remove(self, name: str) -> Settling:
+        """Give one up for good; what is returned tells by `on_durable` when it is gone. KeyError for other names."""
+        engine = self._engine
+        key = self._keys({**engine.store.damaged, **engine.unreadable})[name]
+        if key in engine.store.damaged:
+            return engine.store.discard(key)
+        engine.forget_unreadable(key)
+        return engine.store.delete(key)
+
+    def _keys(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the store's keys by name; one that lost even its name goes by its folder, in the global account."""
+        found = {}
+        for key in keys:
+            account, slash, name = key.partition("/")
+            if (account if slash else GLOBAL_ACCOUNT) == self._account:
+                found[name or key] = key
+        return found
