@@ -9,9 +9,9 @@ from natsctl.api.consumer import PriorityPolicy
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.shapes import Shape, shape_of
-from natsctl.api.stream import DiscardPolicy, StoreCompression
+from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
 from natsctl.api.syntax import SyntaxFault, go_quote, split_values
-from natsctl.api.times import parse_time
+from natsctl.api.times import canonical_time, parse_time
 
 _RANGES: Final = {
     "int": (INT64_MIN, INT64_MAX),
@@ -25,8 +25,9 @@ _ABSENT: Final = object()
 _SURROGATES: Final = re.compile(
     r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-_ZEROS: Final = {"int": 0, "bool": False, "str": "", "bytes": ""}
+_ZEROS: Final[dict[str, Any]] = {"int": 0, "bool": False, "str": "", "bytes": "", "struct": {}}
 """What null leaves in a list or map of these kinds."""
+_STRING: Final = Shape(kind="str", go="string")
 
 
 class _Float:
@@ -45,14 +46,16 @@ class Fault(Exception):
 _decoder = msgspec.json.Decoder(float_hook=_Float)
 
 
-def read_strict(raw: bytes, model: type[Model]) -> dict[str, Any]:
+def read_strict(raw: bytes, model: type[Model], unknown: bool = False) -> dict[str, Any]:
     """Return the builtins of a request as `model` takes them: exact keys, no nulls. Raises Fault.
+
+    With `unknown`, keys that the model does not have are passed over.
 
     Several values in a row are read one over the other, and an empty text reads as nothing, as Go's decoder does.
     """
     result: dict[str, Any] = {}
     for value in _values(raw):
-        reader = _Reader()
+        reader = _Reader(unknown)
         canonical = reader.value(value, shape_of(model), "", "")
         if reader.fault:
             raise Fault(reader.fault)
@@ -86,9 +89,10 @@ def _repaired(value: bytes) -> str:
 class _Reader:
     """Walks one value beside its shape and keeps the first fault; Go goes on reading after most of them."""
 
-    __slots__ = ("fault",)
+    __slots__ = ("_unknown", "fault")
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: bool) -> None:
+        self._unknown = unknown
         self.fault = ""
 
     def _save(self, text: str) -> Any:
@@ -98,7 +102,7 @@ class _Reader:
     def value(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
         """Return what `shape` makes of `value`, or _ABSENT for null and for what is wrong."""
         if shape.kind == "enum":
-            return self._enum(value, shape)
+            return self._enum(value, shape, owner, path)
         if value is None:
             return _ABSENT
         if shape.human == "time":
@@ -123,7 +127,8 @@ class _Reader:
         for key, item in value.items():
             name = key if key in shape.fields else next((f for f in shape.fields if f == key.lower()), "")
             if not name:
-                self._save(f"json: unknown field {go_quote(key)}")
+                if not self._unknown:
+                    self._save(f"json: unknown field {go_quote(key)}")
                 continue
             known = shape.fields[name]
             inner = ".".join(part for part in (path, known.embedded, name) if part)
@@ -141,10 +146,14 @@ class _Reader:
             return value
         return self._save(_type_fault(value, shape, owner, path))
 
-    def _enum(self, value: Any, shape: Shape) -> Any:
+    def _enum(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
         text = value.lower() if shape.python is DiscardPolicy and isinstance(value, str) else value
         if isinstance(text, str) and text in shape.python._value2member_map_:
             return text
+        if shape.python is PersistMode and value == "":
+            return PersistMode.DEFAULT.value
+        if shape.python is StoreCompression and value is not None and not isinstance(value, str):
+            return self._save(_type_fault(value, _STRING, owner, path))
         raw = msgspec.json.encode(value, enc_hook=lambda number: msgspec.Raw(number.text.encode())).decode()
         if shape.python is StoreCompression:
             return self._save("unknown compression algorithm")
@@ -158,7 +167,7 @@ class _Reader:
         if not isinstance(value, str):
             return self._save("Time.UnmarshalJSON: input is not a JSON string")
         fault = _time_fault(value)
-        return self._save(fault) if fault else value
+        return self._save(fault) if fault else canonical_time(value)
 
 
 def _is_str(value: Any) -> bool:

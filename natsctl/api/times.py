@@ -20,7 +20,7 @@ _TIME: Final = re.compile(
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 
-__all__ = ["ZERO_NS", "ZERO_TIME", "format_time", "is_zero", "parse_time"]
+__all__ = ["ZERO_NS", "ZERO_TIME", "canonical_time", "format_time", "is_zero", "parse_time"]
 
 
 def parse_time(text: str) -> int:
@@ -51,6 +51,17 @@ def format_time(ns: int) -> str:
     if fraction:
         text += "." + f"{fraction:09d}".rstrip("0")
     return text + "Z"
+
+
+def canonical_time(text: str) -> str:
+    """Return a time that `parse_time` reads as Go writes it: its offset kept, its fraction without trailing zeros."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return text
+    fraction = (match[7] or "")[:9].rstrip("0")
+    here = f"{match[1]}-{match[2]}-{match[3]}T{match[4]}:{match[5]}:{match[6]}" + ("." + fraction if fraction else "")
+    offset = f"{match[8]}{match[9]}:{match[10]}" if match[8] else ""
+    return here + ("Z" if offset in ("", "+00:00", "-00:00") else offset)
 
 
 def is_zero(text: str | None) -> bool:

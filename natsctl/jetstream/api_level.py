@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from natsctl.api.consumer import AckPolicy, ConsumerConfig, PriorityPolicy
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, PriorityPolicy
 from natsctl.api.headers import REQUIRED_API_LEVEL
 from natsctl.api.headers import get as header_of
-from natsctl.api.stream import PersistMode, StreamConfig
+from natsctl.api.stream import PersistMode, StreamConfig, StreamInfo
 from natsctl.api.times import is_zero
 from natsctl.api.versions import API_LEVEL, LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY, is_level_met
 
@@ -73,10 +73,13 @@ def _drop_shown(config: StreamConfig | ConsumerConfig) -> None:
         config.metadata.pop(key, None)
 
 
-def shown(config: C, version: str) -> C:
-    """Return a configuration as create, update and info show it: with the server's version and level."""
-    added = {**config.metadata, LEVEL_KEY: str(API_LEVEL), VERSION_KEY: version}
-    return msgspec.structs.replace(config, metadata=_in_order(added))
+def show(info: StreamInfo | ConsumerInfo, version: str) -> None:
+    """Let an answer to create, update or info tell the server's version and level; what is stored stays as it is."""
+    added = {**info.config.metadata, LEVEL_KEY: str(API_LEVEL), VERSION_KEY: version}
+    if isinstance(info, StreamInfo):
+        info.config = msgspec.structs.replace(info.config, metadata=_in_order(added))
+    else:
+        info.config = msgspec.structs.replace(info.config, metadata=_in_order(added))
 
 
 def _in_order(metadata: dict[str, str]) -> dict[str, str]:

@@ -10,11 +10,13 @@ from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.times import is_zero, parse_time
+from natsctl.api.times import parse_time
 
 _FIXED: Final = (
     ("deliver_policy", "deliver policy can not be updated"),
     ("mem_storage", "storage type can not be updated"),
+    ("direct", "direct can not be updated"),
+    ("sourcing", "sourcing can not be updated"),
     ("opt_start_seq", "start sequence can not be updated"),
     ("opt_start_time", "start time can not be updated"),
     ("ack_policy", "ack policy can not be updated"),
@@ -36,21 +38,12 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiEr
             return error(10012, err="can not update push consumer to pull based")
         if bound:
             return error(10013)
-    for name, text in (
-        ("max_waiting", "max waiting can not be updated"),
-        ("direct", "direct can not be updated"),
-        ("sourcing", "sourcing can not be updated"),
-    ):
-        if getattr(old, name) != getattr(new, name):
-            return error(10012, err=text)
-    if new.max_deliver != -1 and len(new.backoff) > new.max_deliver:
-        return error(10116)
+    if old.max_waiting != new.max_waiting:
+        return error(10012, err="max waiting can not be updated")
     return None
 
 
 def _value(config: ConsumerConfig, name: str) -> object:
     """Return a field as it is compared: times by the moment they mean."""
     value = getattr(config, name)
-    if name == "opt_start_time":
-        return None if is_zero(value) else parse_time(value)
-    return value
+    return parse_time(value) if name == "opt_start_time" and value is not None else value

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from natsctl.api.codec import InvalidJSON, decode
 from natsctl.api.endpoints import ENDPOINTS
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest, StreamCreateRequest, StreamPurgeRequest
-from natsctl.api.stream import DiscardPolicy
+from natsctl.api.stream import DiscardPolicy, PersistMode, StreamSource
 from natsctl.api.syntax import SyntaxFault, go_quote, split_values
 
 FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
@@ -29,12 +29,31 @@ def test_a_fault_is_told_in_the_words_of_the_reference(verb: str, body: str, tex
 
 def test_keys_match_without_regard_to_case_and_null_is_absent() -> None:
     body = b'{"NAME":"A","Max_Msgs":5,"subjects":null,"discard":"NEW","metadata":{"a":null},"sources":[null]}'
-    expected = StreamCreateRequest(name="A", max_msgs=5, discard=DiscardPolicy.NEW, metadata={"a": ""})
+    expected = StreamCreateRequest(
+        name="A", max_msgs=5, discard=DiscardPolicy.NEW, metadata={"a": ""}, sources=[StreamSource()]
+    )
     assert decode(body, StreamCreateRequest, strict=True) == expected
 
 
 def test_null_in_a_list_is_the_zero_value() -> None:
     assert decode(b'{"subjects":["x",null]}', StreamCreateRequest, strict=True).subjects == ["x", ""]
+
+
+def test_times_are_kept_as_go_writes_them() -> None:
+    for text, kept in (
+        ("2026-01-01T00:00:00.500Z", "2026-01-01T00:00:00.5Z"),
+        ("2026-01-01T02:00:00.0+02:00", "2026-01-01T02:00:00+02:00"),
+        ("2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00Z"),
+        ("2026-01-01T00:00:00.1234567899Z", "2026-01-01T00:00:00.123456789Z"),
+    ):
+        body = b'{"sources":[{"opt_start_time":"%b"}]}' % text.encode()
+        assert decode(body, StreamCreateRequest, strict=True).sources[0].opt_start_time == kept
+
+
+def test_an_empty_persist_mode_is_the_default_and_compression_is_told_as_a_string() -> None:
+    assert decode(b'{"persist_mode":""}', StreamCreateRequest, strict=True).persist_mode is PersistMode.DEFAULT
+    with pytest.raises(InvalidJSON, match=r"StreamConfigRequest\.StreamConfig\.compression of type string"):
+        decode(b'{"compression":1}', StreamCreateRequest, strict=True)
 
 
 def test_an_empty_body_is_the_zero_value_and_values_in_a_row_lie_over_each_other() -> None:

@@ -58,7 +58,7 @@ def jet() -> Jet:
         ({"opt_start_time": "0001-01-01T00:00:00Z"}, 10094),
         ({"deliver_policy": "last_per_subject"}, 10094),
         ({"sample_freq": "often"}, 10095),
-        ({"ack_policy": "flow_control"}, 10181),
+        ({"ack_policy": "flow_control"}, 10218),
         ({"priority_policy": "overflow"}, 10159),
         ({"priority_groups": ["A"]}, 10196),
         ({**PUSH, "priority_groups": ["A"], "priority_policy": "overflow"}, 10178),

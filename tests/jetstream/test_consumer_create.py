@@ -45,6 +45,7 @@ def test_durable_create_shows_both_names_and_all_defaults(jet: Jet) -> None:
         ("max_waiting", 512),
         ("max_ack_pending", 1000),
         ("num_replicas", 0),
+        ("metadata", {"_nats.level": "5", "_nats.req.level": "0", "_nats.ver": "2.15.2"}),
     ]
 
 
