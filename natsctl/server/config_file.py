@@ -17,15 +17,15 @@ from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.units import parse_duration
 from natsctl.broker.auth import User
 from natsctl.server.conf_syntax import Block, ConfError, Item, load_file
-from natsctl.server.options import AccountOptions, ServerOptions
+from natsctl.server.options import AccountOptions, ServerOptions, TlsOptions, WebSocketOptions
 
 Setter = Callable[[ServerOptions, Item], ServerOptions]
 
 _CLUSTER: Final = frozenset({"cluster", "gateway", "routes"})
 _ELSEWHERE: Final = frozenset({
-    "websocket", "leafnodes", "leaf", "mqtt", "operator", "operators", "trusted_keys", "trusted", "resolver",
-    "resolver_preload", "resolver_tls", "system_account", "system", "tls", "mappings", "https", "https_port",
-    "http_base_path", "server_tags", "ping_interval", "ping_max", "max_connections", "max_subscriptions",
+    "mqtt", "operator", "operators", "trusted_keys", "trusted", "resolver",
+    "resolver_preload", "resolver_tls", "system_account", "system", "mappings", "https", "https_port",
+    "http_base_path", "ping_interval", "ping_max", "max_connections", "max_subscriptions",
     "max_subs", "max_control_line", "lame_duck_duration", "lame_duck_grace_period", "no_header_support",
     "write_deadline", "max_traced_msg_len", "disable_sublist_cache", "connect_error_reports",
     "reconnect_error_reports", "default_permissions", "client_advertise", "syslog", "remote_syslog", "prof_port",
@@ -140,6 +140,51 @@ def _sync(item: Item) -> str | int:
         return parse_duration(text)
     except ValueError:
         raise item.fault(f"expected always, never or a duration such as 1s, not {text!r}") from None
+
+
+def _unserved(name: str) -> Setter:
+    return lambda options, item: replace(options, unserved=(*options.unserved, name))
+
+
+def _websocket(options: ServerOptions, item: Item) -> ServerOptions:
+    websocket = WebSocketOptions(port=0)
+    for key, value in _block(item).items():
+        match key.lower():
+            case "port":
+                websocket = replace(websocket, port=_port(value))
+            case "host" | "net":
+                websocket = replace(websocket, host=_text(value))
+            case "listen":
+                host, port = _address(value, websocket.host)
+                websocket = replace(websocket, host=host, port=port)
+            case "no_tls":
+                websocket = replace(websocket, no_tls=_flag(value))
+            case "compression":
+                websocket = replace(websocket, compression=_flag(value))
+            case "tls":
+                websocket = replace(websocket, tls=_tls(value))
+            case _:
+                raise value.fault(f"{key} of websocket: not available in this version of natsctl server")
+    if not websocket.port:
+        return options
+    if websocket.tls is None and not websocket.no_tls:
+        raise item.fault("websocket requires TLS configuration, or no_tls: true")
+    return replace(options, websocket=replace(websocket, tls=None if websocket.no_tls else websocket.tls))
+
+
+def _tls(item: Item) -> TlsOptions:
+    paths: dict[str, Path] = {}
+    verify = False
+    for key, value in _block(item).items():
+        if key.lower() in ("cert_file", "key_file", "ca_file"):
+            paths[key.lower()] = Path(_text(value))
+        elif key.lower() == "verify":
+            verify = _flag(value)
+        else:
+            raise value.fault(f"{key} of tls: not available in this version of natsctl server")
+    if not {"cert_file", "key_file"} <= paths.keys():
+        raise item.fault("tls needs cert_file and key_file")
+    return TlsOptions(paths["cert_file"], paths["key_file"], paths.get("ca_file"), verify)
 
 
 # JetStream
@@ -295,6 +340,11 @@ _TOP: Final[dict[str, Setter]] = {
     "max_pending": _set("max_pending", _number),
     "jetstream": _jetstream,
     "store_dir": _set("store_dir", lambda item: Path(_text(item))),
+    "websocket": _websocket,
+    "leafnodes": _unserved("leafnodes"),
+    "leaf": _unserved("leafnodes"),
+    "tls": lambda options, item: replace(options, tls=_tls(item)),
+    "server_tags": _set("server_tags", lambda item: tuple(_text(tag) for tag in _items(item))),
     "authorization": _authorization,
     "accounts": _accounts,
     "no_auth_user": _set("no_auth_user", _text),

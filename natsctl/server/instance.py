@@ -69,6 +69,8 @@ class ServerInstance:
         self._shell: Shell | None = None
         self._listener: asyncio.Server | None = None
         self._monitor: HttpServer | None = None
+        self._websocket: asyncio.Server | None = None
+        self.websocket_port = 0
 
     @property
     def engine(self) -> Engine | None:
@@ -199,12 +201,28 @@ class ServerInstance:
     async def _listen(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
         loop, shell = asyncio.get_running_loop(), self._shell
         assert shell is not None
+        await self._listen_websocket(shell)
         self._listener = await loop.create_server(lambda: ClientConnection(shell, context), sock=sock, backlog=BACKLOG)
+
+    async def _listen_websocket(self, shell: Shell) -> None:
+        options = self.options.websocket
+        if options is None:
+            return
+        from natsctl.server.websocket import WebSocketConnection
+
+        context = server_context(options.tls) if options.tls else None
+        sock = _bind(options.host, options.port)
+        self.websocket_port = sock.getsockname()[1]
+        self._websocket = await shell.loop.create_server(
+            lambda: WebSocketConnection(shell, options.compression), sock=sock, backlog=BACKLOG, ssl=context
+        )
 
     def enter_lame_duck(self) -> None:
         """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
         if self._listener is not None and self._shell is not None:
             self._listener.close()
+            if self._websocket is not None:
+                self._websocket.close()
             self.broker.enter_lame_duck()
             self._shell.turn()
 
@@ -212,8 +230,10 @@ class ServerInstance:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""
         listener, shell, store, monitor = self._listener, self._shell, self.store, self._monitor
         self._listener, self._shell, self.store, self._monitor = None, None, None, None
-        if listener is not None:
-            listener.close()
+        for listening in (listener, self._websocket):
+            if listening is not None:
+                listening.close()
+        self._websocket = None
         if monitor is not None:
             await monitor.stop()
         if shell is not None:

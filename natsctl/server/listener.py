@@ -46,7 +46,7 @@ class ClientConnection(asyncio.Protocol):
         """Open the session and greet the client."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        host, port = _peer(self.transport)
+        host, port = peer_of(self.transport)
         self.session = self._shell.opened(self, host, port, "tls" if self._context else "tcp")
         if self._context is None:
             self._shell.wake()
@@ -117,9 +117,12 @@ class ClientConnection(asyncio.Protocol):
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
                 if self._shell.log.tracing:
                     self._shell.log.trace(f"{self.name} - ->> {shown(data)}")
-                self.transport.write(data)
+                self._write(data)
         if session.close_reason is not None and not self.closing:
             self.close()
+
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)
 
     def close(self) -> None:
         """Close after the output that the transport holds has left, or after a bounded wait."""
@@ -153,7 +156,8 @@ def shown(data: bytes) -> str:
     return f"[{text}]" if len(data) <= TRACE_BYTES else f"[{text}] and {len(data) - TRACE_BYTES} bytes more"
 
 
-def _peer(transport: asyncio.Transport) -> tuple[str, int]:
+def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
+    """Return host and port of the other side."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple) and len(peer) >= 2:
         return str(peer[0]), int(peer[1])

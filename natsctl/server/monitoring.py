@@ -92,6 +92,7 @@ class Monitoring:
             "slow_consumers": broker.slow_consumers,
             "subscriptions": sum(account.subscriptions for account in broker.accounts.values()),
             "http_req_stats": dict(self._requests),
+            "tags": list(server.options.server_tags),
             "system_account": broker.system_account.name,
         }
 

@@ -30,6 +30,17 @@ class TlsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSocketOptions:
+    """The WebSocket listener; `port` -1 takes any free one."""
+
+    port: int
+    host: str = DEFAULT_HOST
+    tls: TlsOptions | None = None
+    no_tls: bool = False
+    compression: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AccountOptions:
     """One configured account; without `jetstream` it has none."""
 
@@ -65,6 +76,10 @@ class ServerOptions:
     http_port: int = 0
     """Where monitoring answers; 0: nowhere, -1: any free port."""
     tls: TlsOptions | None = None
+    websocket: WebSocketOptions | None = None
+    server_tags: tuple[str, ...] = ()
+    unserved: tuple[str, ...] = ()
+    """Keys of the configuration file that ask for what this server does not do; told at the start."""
     max_payload: int = MAX_PAYLOAD_BYTES
     max_pending: int = MAX_PENDING_BYTES
     write_deadline_s: float = WRITE_DEADLINE_S

@@ -112,6 +112,8 @@ class ServerProcess:
         log.info(f"Starting natsctl/nats-server version {PROTOCOL_VERSION}")
         log.info(f"  Name:     {options.server_name or self._server.server_id}")
         log.info(f"  ID:       {self._server.server_id}")
+        for key in options.unserved:
+            log.warn(f"{key}: not served by this version, nothing listens or connects there")
         if not options.jetstream:
             return
         if options.store_dir is None:
@@ -130,6 +132,10 @@ class ServerProcess:
         log, server = self._log, self._server
         if server.http_port:
             log.info(f"Starting http monitor on {_address(self._options.http_host, server.http_port)}")
+        websocket = self._options.websocket
+        if websocket is not None:
+            scheme = "wss" if websocket.tls else "ws"
+            log.info(f"Listening for websocket clients on {scheme}://{_address(websocket.host, server.websocket_port)}")
         log.info(f"Listening for client connections on {_address(server.host, server.port)}")
         if self._options.tls is not None:
             log.info("TLS required for client connections")
@@ -142,7 +148,8 @@ class ServerProcess:
             write_pid_file(options.pid_file)
             self._files.append(options.pid_file)
         if options.ports_file_dir is not None:
-            self._files.append(write_ports_file(options.ports_file_dir, [self._server.url], self._server.http_port))
+            ports = ([self._server.url], self._server.http_port, self._server.websocket_port)
+            self._files.append(write_ports_file(options.ports_file_dir, *ports))
 
     def _remove_files(self) -> None:
         for path in self._files:

@@ -59,7 +59,8 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
     [
         ("port: 1\nprot: 4222", "nats.conf:2: unknown field 'prot'"),
         ("cluster { name: c }", "run a cluster with nats-server"),
-        ("websocket { port: -1 }", "websocket: not available in this version"),
+        ("websocket { port: -1 }", "websocket requires TLS configuration"),
+        ("mqtt { port: -1 }", "mqtt: not available in this version"),
         ("port: many", "nats.conf:1: expected a number"),
         ("port: 99999", "invalid port 99999"),
         ("jetstream: maybe", "expected enabled, disabled or a block"),

@@ -65,7 +65,7 @@ def test_the_version_line_begins_as_clients_parse_it() -> None:
     for flag in ("-v", "--version"):
         done = run(flag)
         assert done.returncode == 0
-        assert re.match(r"nats-server: v2\.10\.29 \(natsctl [0-9.]+\)\n$", done.stdout)
+        assert re.match(r"nats-server: v2\.\d+\.\d+ \(natsctl [0-9.]+\)\n$", done.stdout)
 
 
 def test_help_goes_to_stdout() -> None:
@@ -74,7 +74,7 @@ def test_help_goes_to_stdout() -> None:
     assert "--store_dir" in done.stdout
 
 
-@pytest.mark.parametrize("flags", [["--nonsense"], ["-m", "8222"], ["-c", "file"], ["--cluster", "nats://x:1"], ["-p"]])
+@pytest.mark.parametrize("flags", [["--nonsense"], ["-ms", "8222"], ["--cluster", "nats://x:1"], ["-p"]])
 def test_a_wrong_command_line_is_a_usage_error(flags: list[str]) -> None:
     done = run(*flags)
     assert done.returncode == 2
