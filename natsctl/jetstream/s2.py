@@ -7,18 +7,21 @@ are decoded here (`s2_block`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import lru_cache
 from typing import Final
 
 import cramjam
 
-from natsctl.jetstream.s2_block import BlockFault, decode_block, decoded_size
+from natsctl.jetstream.s2_block import BlockFault, decode_steps, decoded_size
 
 _STREAM_ID: Final = 0xFF
 _MAGICS: Final = (b"S2sTwO", b"sNaPpY")
 _COMPRESSED: Final = 0x00
 _PLAIN: Final = 0x01
-_FIRST_SKIPPABLE: Final = 0x80
+_SKIPPED: Final = (0xFE, 0x99)
+"""Padding and an index. Other frames that the format lets readers skip never come from a server, and one flipped bit
+would make a frame of content one of them."""
 _CHECKED_BYTES: Final = 65536
 """What cramjam puts into one frame, and so covers with one check."""
 _POLYNOMIAL: Final = 0x82F63B78
@@ -58,7 +61,10 @@ class FrameReader:
         self._started = False
 
     def read(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each frame that `data` completes. Raises FrameFault."""
+        """Yield the content of each frame that `data` completes, and b"" between pieces of long work.
+
+        Raises FrameFault.
+        """
         buffer = self._buffer
         buffer += data
         if buffer and not self._started and buffer[0] != _STREAM_ID:
@@ -68,10 +74,9 @@ class FrameReader:
             end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
             if end > len(buffer):
                 break
-            content = self._frame(buffer[at], bytes(buffer[at + 4 : end]))
+            content = yield from self._frame(buffer[at], bytes(buffer[at + 4 : end]))
             at = end
-            if content:
-                yield content
+            yield content
         del buffer[:at]
 
     @property
@@ -79,7 +84,7 @@ class FrameReader:
         """Tell whether the bytes so far end with a whole frame."""
         return self._started and not self._buffer
 
-    def _frame(self, kind: int, body: bytes) -> bytes:
+    def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:
         if kind == _STREAM_ID:
             if body not in _MAGICS:
                 raise FrameFault("this is no S2 or Snappy stream")
@@ -87,24 +92,31 @@ class FrameReader:
             return b""
         if not self._started:
             raise FrameFault("this is no S2 or Snappy stream")
-        if kind >= _FIRST_SKIPPABLE:
+        if kind in _SKIPPED:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
             raise FrameFault(f"a frame is of the unknown type 0x{kind:02x}")
-        content = body[4:] if kind == _PLAIN else _decompressed(body[4:])
+        content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
             raise FrameFault("a frame's checksum does not match its content")
         return content
 
 
-def _decompressed(block: bytes) -> bytes:
-    """Return the content of a block, by cramjam where it is plain Snappy."""
+def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:
+    """Return the content of a block, by cramjam where it is plain Snappy; yield b"" between pieces of long work."""
     try:
         decoded_size(block)
         try:
             return bytes(cramjam.snappy.decompress_raw(block))
         except cramjam.DecompressionError:
-            return decode_block(block)
+            steps = decode_steps(block)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                content: bytes = end.value
+                return content
+            yield b""
     except BlockFault as fault:
         raise FrameFault(str(fault)) from fault
 
@@ -136,13 +148,19 @@ def _checks(frames: bytes) -> Iterator[int]:
 
 def _shifted(crc: int, size: int) -> int:
     """Return what the check `crc` contributes to that of its bytes followed by `size` more."""
+    return _product(_factor(size), crc)
+
+
+@lru_cache(8)
+def _factor(size: int) -> int:
+    """Return x to the power of so many bytes, modulo the CRC's polynomial."""
     factor, power, bits = 1 << 31, 1 << 30, size * 8
     while bits:
         if bits & 1:
             factor = _product(factor, power)
         power = _product(power, power)
         bits >>= 1
-    return _product(factor, crc)
+    return factor
 
 
 def _product(a: int, b: int) -> int:

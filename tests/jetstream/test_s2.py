@@ -81,7 +81,8 @@ def test_skippable_frames_and_repeated_stream_ids_are_passed_over() -> None:
         (STREAM_ID + frame(1, b"a", 5), "checksum"),
         (STREAM_ID + frame(0, b"\xff\xff\xff\xff\x7f"), "over the limit"),
         (STREAM_ID + frame(0, b""), "no length"),
-        (STREAM_ID + frame(0, b"\x05\x00a"), "less than it claims"),
+        (STREAM_ID + frame(0, b"\x05\x00a"), "expected 5 decompressed bytes"),
+        (STREAM_ID + frame(0x80, b"a"), "unknown type 0x80"),
     ],
 )
 def test_a_damaged_frame_is_refused(data: bytes, text: str) -> None:
