@@ -14,6 +14,7 @@ from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream import counters
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.counters import Total
+from natsctl.jetstream.message_ttl import check_batch_ttl
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
@@ -29,7 +30,7 @@ FIRST: Final[tuple[Check, ...]] = (
     checks.check_header,
     counters.check_increment,
     checks.check_expected_stream,
-    *checks.TTL_CHECKS,
+    check_batch_ttl,
     checks.read_message_id,
 )
 """What is looked at before duplicates are recognised."""

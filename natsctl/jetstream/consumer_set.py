@@ -183,7 +183,12 @@ class ConsumerSet:
         kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
         for consumer in kept:
             consumer.log.forget()  # the state that is written holds it already
-        written = [*self._stream.dedupe.records(), *self._stream.upstreams.sources.records(), *map(_created, kept)]
+        written = [
+            *self._stream.dedupe.records(),
+            *self._stream.timed.records(),
+            *self._stream.upstreams.sources.records(),
+            *map(_created, kept),
+        ]
         self._stream.store.rewrite(written)
         self._rewritten_bytes = sum(len(body) for _, body in written)
         self._rewriting = True

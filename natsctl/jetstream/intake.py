@@ -23,6 +23,7 @@ from natsctl.jetstream.fast_batch import CONTROL_SUFFIX, FastBatches
 from natsctl.jetstream.incoming import Incoming
 from natsctl.jetstream.publish_acks import Entry, PublishAcks, storage_fault
 from natsctl.jetstream.republish import Republish
+from natsctl.jetstream.timed_messages import is_timed
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
 
@@ -38,7 +39,6 @@ ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
 """How the header block begins that most publishers with headers send."""
 
 _UNLIMITED: Final = 1 << 62
-_SUFFIX: Final = len(CONTROL_SUFFIX)
 _seq_of = itemgetter(0)
 
 
@@ -46,7 +46,7 @@ class Intake:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_stream",
+        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_plain", "_stream",
         "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class Intake:
         self._after_store: list[Callable[[int, Incoming], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
+        self._plain = False
         self._trim = False
         self._max_payload = _UNLIMITED
         self._limits: Limits = stream.limits
@@ -85,6 +86,9 @@ class Intake:
         asked = self._stream.usage.full or self._stream.usage.limited
         rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
         self._direct = not (config.sealed or interest or asked or picky or rewrites)
+        obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
+        self._after_store = self._stream.timed.listeners()
+        self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
 
     def stop(self) -> None:
         """Forget what was begun and not finished."""
@@ -95,8 +99,8 @@ class Intake:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Take one message; the broker's handler."""
-        if header or not self._direct or len(payload) > self._max_payload or reply[-_SUFFIX:] == CONTROL_SUFFIX:
-            if header.startswith(ONLY_ID) and self._direct and reply[-_SUFFIX:] != CONTROL_SUFFIX:
+        if header or not self._direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
+            if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
             else:
                 self.take(Incoming(subject, reply, header, payload, origin))
@@ -113,7 +117,8 @@ class Intake:
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
         """Take messages without headers on one subject, in order; the broker's handler for runs."""
         payloads = [message[4] for message in messages]
-        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload or _is_batch(messages):
+        controlled = messages[-1][2][-4:] == CONTROL_SUFFIX  # clients mix nothing else with a fast batch
+        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload or controlled:
             for _, _, reply, header, payload in messages:
                 self.publish(subject, reply, header, payload, None)
             return
@@ -154,7 +159,7 @@ class Intake:
     def take(self, message: Incoming) -> None:
         """Take one message that something may refuse, rewrite or keep for later."""
         _clean(message)
-        if message.reply[-_SUFFIX:] == CONTROL_SUFFIX:
+        if message.reply[-4:] == CONTROL_SUFFIX:
             self.fast.take(message)
         elif headers.BATCH_ID in message.wish:
             self.atomic.take(message)
@@ -164,6 +169,13 @@ class Intake:
 
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
+        size = len(header) + len(payload)
+        if self._plain and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
+            seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
+            self._waiting.append((seq, subject, b""))
+            if self._trim:
+                self._limits.trim(subject)
+            return True
         message = Incoming(subject, b"", header, payload)
         message.own = True
         self.map_subject(message)
@@ -206,6 +218,7 @@ class Intake:
         """Store a message of the origin under its own sequence and time; nothing is checked. Raises StoreError."""
         store = self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
+        timed = timed or is_timed(header)
         store.append_at(seq, ts_ns, subject, header, payload, timed)
         self._waiting.append((seq, subject, b""))
         if self.republish.active:
@@ -318,6 +331,7 @@ class Intake:
         if self.fast.waiting:
             self.fast.committed(durable_seq)
         stream = self._stream
+        stream.timed.committed(durable_seq)
         stream.expiry.committed()
         stream.retention.committed()
         stream.count_bytes()
@@ -334,11 +348,6 @@ class Intake:
         self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
         self.acks.lost(lost, durable_seq, fault)
         self.fast.lost(durable_seq, fault)
-
-
-def _is_batch(messages: Sequence[Op]) -> bool:
-    """Tell whether a run is part of a fast batch, by its ends: clients do not mix that with other publishing."""
-    return CONTROL_SUFFIX in (messages[0][2][-_SUFFIX:], messages[-1][2][-_SUFFIX:])
 
 
 def _clean(message: Incoming) -> None:

@@ -13,6 +13,8 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.syntax import go_quote
 from natsctl.jetstream import counters
 from natsctl.jetstream.incoming import Check, Incoming
+from natsctl.jetstream.message_ttl import check_ttl, read_ttl
+from natsctl.jetstream.schedule_checks import check_schedule, check_scheduler
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
@@ -44,16 +46,6 @@ def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message for another stream."""
     expected = message.wish.get(headers.EXPECTED_STREAM)
     return error(10060) if expected is not None and expected != stream.name.encode() else None
-
-
-def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
-    """Refuse a time of its own where the stream does not allow that."""
-    return error(10166) if headers.TTL in message.wish and not message.own else None
-
-
-def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
-    """Refuse a schedule where the stream does not allow that."""
-    return error(10188) if headers.SCHEDULE in message.wish and not message.own else None
 
 
 def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | None:
@@ -143,7 +135,7 @@ def check_account(stream: Stream, message: Incoming) -> ApiError | None:
 TTL_CHECKS: Final[tuple[Check, ...]] = (check_ttl,)
 """What is looked at of a message's own time."""
 
-SCHEDULE_CHECKS: Final[tuple[Check, ...]] = (check_schedule,)
+SCHEDULE_CHECKS: Final[tuple[Check, ...]] = (check_schedule, check_scheduler)
 """What is looked at of a schedule."""
 
 BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
@@ -167,6 +159,7 @@ AFTER_DEDUPE: Final[tuple[Check, ...]] = (
     counters.count,
     check_size,
     check_resources,
+    read_ttl,
 )
 """What is looked at once it is known that the message is no duplicate; the size once more, as it may have grown."""
 

@@ -20,6 +20,7 @@ from natsctl.jetstream.consumer_create import bounds_of
 from natsctl.jetstream.consumer_progress import state_of
 from natsctl.jetstream.dedupe import IN_USE
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.timed_messages import is_timed
 from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
@@ -103,7 +104,7 @@ class Staging:
             store = self.store or self._open(seq)
             if store.bytes > self._room:
                 raise StoreFull("the server's limit for this storage is reached")
-            store.append_at(seq, ts_ns, subject, header, payload)
+            store.append_at(seq, ts_ns, subject, header, payload, is_timed(header))
 
     def _gone(self, gone: Gone) -> None:
         """Remove a message that came before, or remember that the stream went on to there."""
