@@ -67,23 +67,24 @@ class Account:
         self._rng = broker.rng
         self._exact = self.routes.exact
         self._watches: dict[bytes, list[Watch]] = {}
-        self._mappings = Mappings()
+        self._mappings: Mappings | None = None
         self.publish_from = self.publish
         """What clients publish with: `publish`, after the account's mappings where it has some."""
 
     def map_subject(self, mapping: SubjectMapping) -> None:
         """Send what clients publish on a mapping's source to its destination."""
+        self._mappings = self._mappings or Mappings()
         self._mappings.add(mapping)
         self.publish_from = self._publish_mapped
 
     def mapped(self, subject: bytes) -> bytes:
         """Return where what a client publishes on `subject` goes."""
-        return self._mappings.apply(subject) if self._mappings else subject
+        return self._mappings.apply(subject) if self._mappings is not None else subject
 
     def _publish_mapped(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        return self.publish(self._mappings.apply(subject), reply, header, payload, origin)
+        return self.publish(self.mapped(subject), reply, header, payload, origin)
 
     @property
     def subscriptions(self) -> int:
@@ -132,7 +133,7 @@ class Account:
 
     def run_taker(self, subject: bytes, origin: Session) -> RunHandler | None:
         """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker."""
-        if self._mappings and self._mappings.apply(subject) != subject:
+        if self._mappings is not None and self._mappings.apply(subject) != subject:
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queues or len(clients) + len(handlers) != 1:

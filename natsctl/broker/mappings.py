@@ -21,9 +21,6 @@ class Mappings:
         self._by_head: dict[bytes, list[SubjectMapping]] = {}
         self._any: list[SubjectMapping] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._mappings)
-
     def add(self, mapping: SubjectMapping) -> None:
         """Take one more mapping, to be asked last; one with the same source is replaced."""
         kept = [known for known in self._mappings if known.src != mapping.src]
