@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.api.versions import API_LEVEL
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -68,6 +69,7 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         info["remote_account"] = session.account.name
         if session.account is broker.system_account:
             info["acc_is_sys"] = True
+    info["api_lvl"] = API_LEVEL
     return msgspec.json.encode(info)
 
 

@@ -132,7 +132,7 @@ def _default_acks(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
     return ""
 
 
-def default_threshold(config: ConsumerConfig) -> None:
-    """Let a consumer that is not durable end when nobody uses it."""
-    if not is_durable(config) and config.inactive_threshold <= 0:
+def default_threshold(config: ConsumerConfig, durable: bool) -> None:
+    """Let a consumer that is not durable end when nobody uses it; one that is changed is what it was before."""
+    if not durable and config.inactive_threshold <= 0:
         config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS

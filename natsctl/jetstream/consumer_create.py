@@ -141,7 +141,7 @@ def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Con
         return refusal
     if len(name.encode()) > MAX_NAME:
         return error(10102, max=MAX_NAME) if config.durable_name else error(10104, err="file name too long")
-    rules.default_threshold(config)
+    rules.default_threshold(config, rules.is_durable(config))
     consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config)
 
     def failed() -> None:
@@ -164,10 +164,10 @@ def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: Consu
             return error(10148)
     if stream.config.retention is RetentionPolicy.WORKQUEUE and not _is_unique(stream, config, consumer.name):
         return error(10100)
-    refusal = check_update(consumer.config, config, consumer.delivery.bound())
+    refusal = check_update(consumer.config, config, consumer.in_use())
     if refusal is not None:
         return refusal
-    rules.default_threshold(config)
+    rules.default_threshold(config, rules.is_durable(consumer.config))
     if config != consumer.config:
         stream.consumer_set.update(consumer, config)
     if config.sourcing:

@@ -107,7 +107,7 @@ def told(data: bytes) -> list[bytes]:
         found = re.match(rb"INFO (.*) ", line)
         if found:
             info = json.loads(found[1])
-            kept = ("proto", "headers", "max_payload", "connect_info", "remote_account")
+            kept = ("version", "proto", "headers", "max_payload", "connect_info", "remote_account", "api_lvl")
             line = json.dumps({key: info.get(key) for key in kept}).encode()
         lines.append(line)
     return lines

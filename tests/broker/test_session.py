@@ -35,6 +35,7 @@ def test_info_comes_first_with_the_reference_s_keys_in_order(house: Any) -> None
         "max_payload",
         "client_id",
         "client_ip",
+        "api_lvl",
     ]
     assert info["server_id"].startswith("N") and len(info["server_id"]) == 56
     assert info["client_id"] + 1 == info_of(house.client(BARE).info)["client_id"]
