@@ -20,6 +20,7 @@ from natsctl.api.stream import StorageType
 from natsctl.broker.account import Account
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.domain import map_domain
@@ -153,8 +154,11 @@ class Engine:
             try:
                 self._recover(key, stored)
             except (msgspec.MsgspecError, KeyError, ValueError, StoreError) as fault:
-                self.unreadable[key] = f"this version can not read it: {fault!r}"
-                self.store.report_fault(_unreadable(key, self.unreadable[key]))
+                self._leave_offline(key, f"this version can not read it: {fault!r}")
+
+    def _leave_offline(self, key: str, why: str) -> None:
+        self.unreadable[key] = why
+        self.store.report_fault(_unreadable(key, why))
 
     def _recover(self, key: str, stored: StreamStore) -> None:
         account, _, name = key.partition("/")
@@ -165,8 +169,13 @@ class Engine:
         if name.startswith(TEMPLATES + "/"):
             js.templates.adopt(stored)
             return
-        if StreamMeta.decode(stored.meta).restoring:
+        meta = StreamMeta.decode(stored.meta)
+        if meta.restoring:
             self.store.delete(key)
+            return
+        too_new = unmet(meta.config.metadata)
+        if too_new:
+            self._leave_offline(key, too_new)
             return
         stream = js.adopt(stored)
         try:
