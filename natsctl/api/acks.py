@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from natsctl.api.messages import PullRequest, parse_pull_request
 from natsctl.api.units import parse_duration
 
 ACK: Final = b"+ACK"
@@ -80,11 +79,11 @@ class AckKind(Enum):
 
 
 class AckPayload(NamedTuple):
-    """A parsed ack: `delay_ns` with NAK (0 = now), `pull` with NEXT, `reason` with TERM."""
+    """A parsed ack: `delay_ns` with NAK (0 = now), `request` (a pull request's body) with NEXT, `reason` with TERM."""
 
     kind: AckKind
     delay_ns: int = 0
-    pull: PullRequest | None = None
+    request: bytes = b""
     reason: str = ""
 
 
@@ -109,7 +108,7 @@ def parse_ack_payload(payload: bytes) -> AckPayload:
     if payload == PROGRESS:
         return AckPayload(AckKind.PROGRESS)
     if payload.startswith(NEXT):
-        return _parse_next(payload[4:].strip())
+        return AckPayload(AckKind.NEXT, request=payload[4:].strip())
     if payload.startswith(TERM):
         return AckPayload(AckKind.TERM, reason=payload[5:].strip().decode("utf-8", "replace"))
     return _IGNORED
@@ -124,15 +123,6 @@ def _parse_nak(rest: bytes) -> AckPayload:
     except (msgspec.MsgspecError, ValueError):
         return _PLAIN_NAK
     return AckPayload(AckKind.NAK, delay_ns=max(delay, 0))
-
-
-def _parse_next(rest: bytes) -> AckPayload:
-    """Return a NEXT with its pull request; an unreadable one asks for a single message."""
-    try:
-        pull = parse_pull_request(rest)
-    except ValueError:
-        pull = PullRequest(batch=1)
-    return AckPayload(AckKind.NEXT, pull=pull)
 
 
 def nak_with_delay(delay_ns: int) -> bytes:

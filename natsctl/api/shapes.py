@@ -26,6 +26,7 @@ _GO_NAMES: Final = {
     "ConsumerPauseRequest": "JSApiConsumerPauseRequest",
     "ConsumerUnpinRequest": "JSApiConsumerUnpinRequest",
     "ConsumerResetRequest": "JSApiConsumerResetRequest",
+    "PullRequest": "JSApiConsumerGetNextRequest",
     "LeaderStepdownRequest": "JSApiLeaderStepdownRequest",
     "StreamRemovePeerRequest": "JSApiStreamRemovePeerRequest",
     "PagedRequest": "ApiPagedRequest",

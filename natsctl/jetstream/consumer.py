@@ -18,17 +18,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api import acks as ack_subjects
-from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, SequenceInfo
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
 from natsctl.api.subjects import API_PREFIX, FC_PREFIX, LEGACY_NEXT_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream import consumer_config as rules
 from natsctl.jetstream.consumer_acks import Acks
 from natsctl.jetstream.consumer_events import ConsumerEvents, nuid
 from natsctl.jetstream.consumer_log import ChangeLog
+from natsctl.jetstream.consumer_purge import after_purge
 from natsctl.jetstream.consumer_start import first_state
 from natsctl.jetstream.consumer_state import ConsumerState
 from natsctl.jetstream.lifetime import Lifetime
 from natsctl.jetstream.pending import Undelivered
+from natsctl.jetstream.priority_groups import group_states
 from natsctl.jetstream.pull import PullDelivery
 from natsctl.jetstream.push import PushDelivery
 from natsctl.jetstream.retry import Retry
@@ -37,7 +39,7 @@ from natsctl.store.filters import ALL, Filters
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.subscription import Subscription
+    from natsctl.broker.subscription import Handler, Subscription
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.stream import Stream
     from natsctl.store.errors import StoreError
@@ -141,11 +143,11 @@ class Consumer:
     def start(self) -> None:
         """Take acks and requests, continue the timers of what is pending, and deliver."""
         names = f"{self.stream.name}.{self.name}"
-        handlers = [
+        handlers: list[tuple[bytes, Handler]] = [
             (f"{API_PREFIX}.CONSUMER.MSG.NEXT.{names}".encode(), self._on_request),
             (f"{LEGACY_NEXT_PREFIX}.{names}".encode(), self._on_request),
         ]
-        if self.needs_ack:
+        if self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL:
             prefix = ack_subjects.prefix(self.stream.name.encode(), self.name.encode())
             handlers.append((prefix + b">", self.acks.handle))
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
@@ -154,6 +156,7 @@ class Consumer:
         self._forget_missing()
         self.retry.configure()
         self.delivery.start()
+        self.lifetime.apply_pause()
         self.lifetime.configure()
         self.schedule()
 
@@ -183,12 +186,19 @@ class Consumer:
             self.undelivered.refilter(filters, filters.everything)
         if isinstance(self.delivery, PushDelivery):
             if (old.deliver_subject, old.deliver_group) != (config.deliver_subject, config.deliver_group):
+                if old.deliver_subject != config.deliver_subject:
+                    self.retry.queue_all()
                 self.delivery.stop(deleted=False)
                 self.delivery = PushDelivery(self)
                 self.delivery.start()
             elif old.rate_limit_bps != config.rate_limit_bps:
                 self.delivery.limit_rate()
-        self.lifetime.configure()
+        else:
+            self.delivery.configure()
+        if rules.pause_until_ns(old) != rules.pause_until_ns(config):
+            self.lifetime.apply_pause()
+            self.events.paused(self.lifetime.paused)
+        self.lifetime.configure(threshold=old.inactive_threshold != config.inactive_threshold)
         self.schedule()
 
     def reset(self, next_seq: int) -> None:
@@ -228,21 +238,28 @@ class Consumer:
             if sent >= limit and self.delivery.ready():
                 self.schedule()
         elif self.lifetime.paused and isinstance(self.delivery, PullDelivery):
-            self.delivery.run(0)
+            self.delivery.rest()
         self.flush()
         return sent
 
     def flush(self) -> None:
         """Journal what changed, and answer double acks once it is durable."""
         if self.log.acked:
-            self.state.last_ack_ns = self.now_ns()
-            self.state.floor()
-            if self.stream.retention.removes:
-                self.stream.retention.acked(self.log.acked)
+            self.settle_acks()
         self.journal.changed(self)
         if self.answers:
             answers, self.answers = self.answers, []
             self.journal.durable(self, partial(self._answer, answers))
+
+    def settle_acks(self) -> None:
+        """Let single acks that were only gathered take effect on floor and stream, before anything else moves."""
+        acked, state = self.log.acked, self.state
+        self.lifetime.used()
+        state.last_ack_ns = self.now_ns()
+        state.settle()
+        self.log.settled(state.last_ack_ns)
+        if self.stream.retention.removes:
+            self.stream.retention.acked(acked)
 
     def _answer(self, replies: Sequence[bytes], fault: StoreError | None) -> None:
         """Answer double acks; after a fault their state is not durable and they stay unanswered."""
@@ -266,6 +283,8 @@ class Consumer:
             if self.stream.retention.removes:
                 self.stream.retention.acked(sseqs)
             return
+        if self.log.acked:
+            self.settle_acks()
         self.state.first(sseqs, now_ns)
         self.log.first(sseqs, now_ns)
         self.retry.watch_first(sseqs, now_ns)
@@ -288,13 +307,11 @@ class Consumer:
         if seq in state.pending or seq in state.redelivered:
             self.retry.message_gone(seq, reason)
 
-    def on_purged(self) -> None:
-        """Take note that many messages left the stream at once."""
-        self._forget_missing()
-        behind = self.stream.store.first_seq - 1
-        if behind > self.state.delivered_sseq:
-            self.state.skip_to(behind)
-            self.log.skipped(behind)
+    def on_purged(self, purged: Filters | None = None) -> None:
+        """Take note that many messages left the stream at once: those that `purged` takes, None for any."""
+        if self.log.acked:
+            self.settle_acks()
+        after_purge(self, purged)
         self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
 
@@ -308,6 +325,7 @@ class Consumer:
             state.forget(seq)
             self.redelivery.forget(seq)
         if gone:
+            state.settle()
             self.log.forgotten(gone)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
@@ -318,6 +336,17 @@ class Consumer:
             self.delivery.on_flow_answer(subject, reply, header, payload, origin)
 
     # What others see
+
+    def floor_seq(self) -> int:
+        """Return behind which stream sequence a reset begins: with nothing pending, what was looked at counts too."""
+        floor = self.state.oldest_floor().stream_seq
+        if self.state.pending or not self.needs_ack or not self.state.delivered_cseq:
+            return floor
+        return max(floor, self.undelivered.position)
+
+    def in_use(self) -> bool:
+        """Whether somebody takes what goes to the deliver subject, which must not change then."""
+        return self.account.has_interest(self.config.deliver_subject.encode())
 
     def info(self) -> ConsumerInfo:
         """Return what CONSUMER.INFO shows."""
@@ -331,12 +360,14 @@ class Consumer:
             delivered=_sequence_info(state.delivered_cseq, state.delivered_sseq, state.last_delivered_ns),
             ack_floor=_sequence_info(floor.consumer_seq, floor.stream_seq, state.last_ack_ns),
             num_ack_pending=len(state.pending),
-            num_redelivered=len(state.redelivered),
+            num_redelivered=0 if self.config.max_deliver == 1 else len(state.redelivered),
             num_waiting=self.delivery.num_waiting(),
             num_pending=max(self.undelivered.count, 0),
             push_bound=self.delivery.bound(),
             ts=format_time(clock.now_ns()),
         )
+        if isinstance(self.delivery, PullDelivery) and self.config.priority_groups:
+            info.priority_groups = group_states(self.config.priority_groups, self.delivery.pin)
         if self.lifetime.paused:
             info.paused, info.pause_remaining = True, self.lifetime.pause_remaining_ns()
         return info

@@ -27,6 +27,10 @@ _PASSING: Final = (b"-NAK", b"+WPI")
 _SSEQ_TOKEN: Final = 5
 """`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
 
+_FEWEST_DOTS: Final = 6
+_MOST_DOTS: Final = 8
+"""Seven tokens in 2020, then eight, nine since."""
+
 
 class Acks:
     """Takes the acks of one consumer."""
@@ -43,12 +47,14 @@ class Acks:
         self._percent = sample_percent(self._consumer.config)
         self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
 
-    def handle(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        """Take one ack message."""
-        try:
-            sseq = int(subject.split(b".", 6)[_SSEQ_TOKEN])
-        except (ValueError, IndexError):
-            return
+    def handle(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> bool | None:
+        """Take one ack message; False for a subject of no known form."""
+        if not _FEWEST_DOTS <= subject.count(b".") <= _MOST_DOTS:
+            return False
+        token = subject.split(b".", 6)[_SSEQ_TOKEN]
+        sseq = int(token) if token.isdigit() else 0
+        if not sseq:
+            return None
         consumer = self._consumer
         if payload in PLAIN:
             if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
@@ -57,32 +63,38 @@ class Acks:
             else:
                 self._ack(sseq, subject)
         elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
-            return
+            return None
         if reply and (sseq <= consumer.state.delivered_sseq or payload.startswith(_PASSING)):
             consumer.answers.append(reply)
         if not consumer.scheduled:
             consumer.schedule()
+        return None
 
     def _ack(self, sseq: int, subject: bytes) -> None:
         """Acknowledge one message, or with ack policy all everything up to it."""
-        consumer, state = self._consumer, self._consumer.state
+        state = self._consumer.state
         if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
         entry = state.pending.get(sseq)
         if entry is not None and self._percent:
             self._sample(sseq, _consumer_seq(subject, entry[0]))
-        if self._policy is AckPolicy.ALL:
-            dropped = state.acked_through(sseq)
-            if dropped:
-                consumer.log.acked_through(sseq)
-                if consumer.stream.retention.removes:
-                    consumer.stream.retention.acked(dropped)
-            for seq in dropped:
-                consumer.redelivery.forget(seq)
-        elif entry is not None or sseq in state.redelivered:
-            state.forget(sseq)
-            consumer.log.acked.append(sseq)
-            consumer.redelivery.forget(sseq)
+        self._settle(sseq, _consumer_seq(subject, 0))
+
+    def through(self, sseq: int, cseq: int) -> None:
+        """Acknowledge everything delivered up to `sseq`, which had the consumer sequence `cseq`."""
+        consumer, state = self._consumer, self._consumer.state
+        if cseq <= state.floor_cseq or sseq <= state.floor_sseq:
+            return
+        now_ns = consumer.now_ns()
+        dropped = state.acked_through(sseq, cseq, now_ns)
+        if not dropped:
+            return
+        consumer.lifetime.used()
+        consumer.log.acked_through(sseq, cseq, now_ns)
+        if consumer.stream.retention.removes:
+            consumer.stream.retention.acked(dropped)
+        for seq in dropped:
+            consumer.redelivery.forget(seq)
 
     def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
         """Do what a payload other than a plain ack asks; True when the reply subject is taken by what it asked for."""
@@ -90,8 +102,8 @@ class Acks:
         if ack.kind is AckKind.NEXT:
             self._ack(sseq, subject)
             delivery = self._consumer.delivery
-            if reply and ack.pull is not None and isinstance(delivery, PullDelivery):
-                delivery.open(reply, ack.pull)
+            if isinstance(delivery, PullDelivery):
+                delivery.request(reply, ack.request)
                 reply = b""
             if not self._consumer.scheduled:
                 self._consumer.schedule()
@@ -106,14 +118,23 @@ class Acks:
         elif ack.kind is AckKind.TERM:
             deliveries = self._consumer.state.deliveries(sseq)
             self._consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
-            self._terminate(sseq)
+            self._settle(sseq, cseq)
         return False
 
-    def _terminate(self, sseq: int) -> None:
-        consumer = self._consumer
-        consumer.state.forget(sseq)
-        consumer.log.acked.append(sseq)
-        consumer.redelivery.forget(sseq)
+    def _settle(self, sseq: int, cseq: int) -> None:
+        """Settle one message, or with ack policy all everything up to it."""
+        consumer, state = self._consumer, self._consumer.state
+        if self._policy is AckPolicy.ALL:
+            self.through(sseq, cseq)
+        elif sseq in state.pending:
+            state.forget(sseq)
+            consumer.log.acked.append(sseq)
+            consumer.redelivery.forget(sseq)
+        elif sseq in state.redelivered:
+            state.forget(sseq)
+            consumer.log.forgotten((sseq,))
+            if consumer.stream.retention.removes:
+                consumer.stream.retention.acked((sseq,))
 
     def _sample(self, sseq: int, cseq: int) -> None:
         consumer = self._consumer

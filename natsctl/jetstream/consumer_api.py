@@ -99,15 +99,15 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return consumer
     until = request.value.pause_until if isinstance(request.value, ConsumerPauseRequest) else None
     config = rules.copy(consumer.config)
-    future = not is_zero(until) and parse_time(until or "") > consumer.engine.clock.now_ns()
-    config.pause_until = until if future else None
+    config.pause_until = None if is_zero(until) else format_time(parse_time(until or ""))
     try:
         consumer.stream.consumer_set.update(consumer, config)
     except StoreError as fault:
         return storage_error(fault)
     answer = answers.ConsumerPauseAnswer(paused=consumer.lifetime.paused, pause_until=ZERO_TIME)
+    if config.pause_until is not None:
+        answer.pause_until = config.pause_until
     if consumer.lifetime.paused:
-        answer.pause_until = format_time(rules.pause_until_ns(config))
         answer.pause_remaining = consumer.lifetime.pause_remaining_ns()
     return request.answer_when_durable(consumer.stream.store, answer) if consumer.number else answer
 

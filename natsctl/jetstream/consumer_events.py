@@ -10,6 +10,8 @@ from natsctl.api.advisories import (
     ConsumerAckMetric,
     ConsumerAction,
     ConsumerPause,
+    GroupPinned,
+    GroupUnpinned,
     MaxDeliver,
     Nak,
     Terminated,
@@ -70,6 +72,18 @@ class ConsumerEvents:
         event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
         event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
         self._publish(event, self._terminated)
+
+    def pinned(self, group: str, pin_id: str) -> None:
+        """Tell that a client was pinned in a priority group."""
+        self._publish_named(GroupPinned(account=self._consumer.account.name, group=group, pinned_id=pin_id))
+
+    def unpinned(self, group: str, reason: str) -> None:
+        """Tell that a priority group lost its pinned client."""
+        self._publish_named(GroupUnpinned(account=self._consumer.account.name, group=group, reason=reason))
+
+    def _publish_named(self, event: GroupPinned | GroupUnpinned) -> None:
+        event.stream, event.consumer = self._consumer.stream.name, self._consumer.name
+        self._publish(event, event.subject().encode())
 
     def sample(self, sseq: int, cseq: int, deliveries: int, ack_time_ns: int) -> None:
         """Publish the metric of one ack, on today's subject and on that of 2020."""

@@ -2,10 +2,10 @@
 
 Theory of operation. A stream has one journal for all of its consumers, told apart by a number that is never reused
 while the stream lives. `CREATED` carries name, configuration and a whole state; `CHANGED` carries what happened to
-one consumer in one loop turn, as a list of operations. A ChangeLog gathers those operations: deliveries in the order
-they happened, acks last (an ack is only logged for an entry that was pending, so nothing after it in the same turn
-concerns that entry again). Bodies are msgpack, so that runs of sequences stay small; a run without gaps is written as
-its first and its length.
+one consumer in one loop turn, as a list of operations. A ChangeLog gathers those operations in the order in which they
+happened; single acks are gathered in a list of their own, which `settled` puts in its place before anything else
+happens that moves the ack floor. Bodies are msgpack, so that runs of sequences stay small; a run without gaps is
+written as its first and its length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ DELETED = 0x22
 CHANGED = 0x23
 KINDS = frozenset((CREATED, UPDATED, DELETED, CHANGED))
 
-_FIRST, _FIRST_UNACKED, _AGAIN, _ACKED, _ACKED_THROUGH, _GIVEN_UP, _TOUCHED, _SKIPPED, _RESET, _FORGOTTEN = range(10)
+_FIRST, _FIRST_UNACKED, _AGAIN, _ACKED, _ACKED_THROUGH, _GIVEN_UP, _TOUCHED, _SKIPPED, _RESET, _FORGOTTEN, _PLACED = (
+    range(11)
+)
 
 _encode = msgspec.msgpack.encode
 
@@ -114,9 +116,14 @@ class ChangeLog:
         """Note one redelivery."""
         self.ops.append((_AGAIN, now_ns, sseq))
 
-    def acked_through(self, sseq: int) -> None:
-        """Note that everything pending up to and including `sseq` was acknowledged."""
-        self.ops.append((_ACKED_THROUGH, sseq))
+    def settled(self, now_ns: int) -> None:
+        """Put the acks gathered so far, the latest at `now_ns`, before what comes."""
+        self.ops.append((_ACKED, now_ns, _run(self.acked)))
+        self.acked = []
+
+    def acked_through(self, sseq: int, cseq: int, now_ns: int) -> None:
+        """Note that everything pending up to and including `sseq` was acknowledged by an ack that named `cseq`."""
+        self.ops.append((_ACKED_THROUGH, sseq, cseq, now_ns))
 
     def given_up(self, sseq: int) -> None:
         """Note that a message reached max_deliver."""
@@ -126,9 +133,9 @@ class ChangeLog:
         """Note that the ack wait of a message counts from `ts_ns`."""
         self.ops.append((_TOUCHED, sseq, ts_ns))
 
-    def skipped(self, sseq: int) -> None:
-        """Note that delivery continues after `sseq`."""
-        self.ops.append((_SKIPPED, sseq))
+    def placed(self, delivered_sseq: int, floor_cseq: int, floor_sseq: int) -> None:
+        """Note where a purge has put the consumer."""
+        self.ops.append((_PLACED, delivered_sseq, floor_cseq, floor_sseq))
 
     def reset(self, next_seq: int) -> None:
         """Note that delivery starts over at `next_seq`; what was gathered before is pointless now."""
@@ -146,10 +153,9 @@ class ChangeLog:
 
     def take(self, number: int, now_ns: int) -> Record | None:
         """Return one record for everything gathered, or None, and begin anew."""
-        ops = self.ops
         if self.acked:
-            ops.append((_ACKED, now_ns, _run(self.acked)))
-            self.acked = []
+            self.settled(now_ns)
+        ops = self.ops
         if not ops:
             return None
         self.ops = []
@@ -165,11 +171,16 @@ def apply(state: ConsumerState, ops: Iterable[list[Any]]) -> None:
             state.last_ack_ns = args[0]
             for sseq in _unrun(args[1]):
                 state.forget(sseq)
+            state.settle()
         elif op == _FIRST_UNACKED:
             state.first_unacked(args[1], args[2], args[0])
         elif op == _FORGOTTEN:
-            for sseq in _unrun(args[0]):
+            sseqs = _unrun(args[0])
+            waited = any(sseq in state.pending for sseq in sseqs)
+            for sseq in sseqs:
                 state.forget(sseq)
+            if waited:
+                state.settle()
         else:
             _SINGLE[op](state, *args)
 
@@ -180,5 +191,6 @@ _SINGLE: dict[int, Any] = {
     _GIVEN_UP: ConsumerState.give_up,
     _TOUCHED: ConsumerState.touch,
     _SKIPPED: ConsumerState.skip_to,
+    _PLACED: ConsumerState.place,
     _RESET: ConsumerState.reset,
 }

@@ -30,10 +30,7 @@ def progress_of(state: ConsumerState) -> Progress:
 
 
 def state_of(progress: Progress) -> ConsumerState:
-    """Return the state of a consumer that continues there. Raises ArchiveFault for what can not be.
-
-    The ack floor follows from what is pending, as always.
-    """
+    """Return the state of a consumer that continues there. Raises ArchiveFault for what can not be."""
     state = ConsumerState(progress.delivered_sseq + 1)
     state.delivered_cseq = progress.delivered_cseq
     last_cseq = 0
@@ -43,5 +40,10 @@ def state_of(progress: Progress) -> ConsumerState:
         last_cseq = cseq
         state.pending[sseq] = (cseq, max(ts_ns, 0))
         state.order.append(sseq)
+    oldest = state.order[0] if state.order else state.delivered_sseq + 1
+    below = state.pending[oldest][0] - 1 if state.order else state.delivered_cseq
+    state.floor_cseq = min(max(progress.floor_cseq, 0), below)
+    state.floor_sseq = min(max(progress.floor_sseq, 0), oldest - 1)
+    state.stuck = state.floor_cseq < below
     state.redelivered.update({sseq: count for sseq, count in progress.redelivered.items() if count > 0})
     return state

@@ -3,9 +3,13 @@
 Theory of operation. A delivery gets the next consumer sequence; the first delivery of a message also puts it into
 `pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept for ever) and the time of
 the latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so
-`order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head
-when the ack floor is asked for. The floor is therefore never stored: it is one below the oldest pending entry, or,
-when nothing is pending, equal to `delivered`. `redelivered` counts deliveries beyond the first.
+`order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head by
+`settle`, which follows every turn's acks. `redelivered` counts deliveries beyond the first.
+
+The ack floor is what CONSUMER.INFO shows, and moves as at the reference (filestore.go UpdateAcks): when an ack leaves
+nothing pending it becomes `delivered`; when the oldest entry is acknowledged it becomes one below the next. An oldest
+entry that was given up after max_deliver leaves the floor `stuck` until nothing is pending. With ack policy all the
+floor is the pair of sequences that the latest ack named.
 
 The state is changed in memory at once and journaled as operations (`consumer_log`); replaying the operations over the
 state of the consumer's creation gives the same state again.
@@ -34,6 +38,8 @@ class ConsumerState:
     __slots__ = (
         "delivered_cseq",
         "delivered_sseq",
+        "floor_cseq",
+        "floor_sseq",
         "last_ack_ns",
         "last_delivered_ns",
         "order",
@@ -41,12 +47,15 @@ class ConsumerState:
         "redelivered",
         "snapshot",
         "snapshot_end",
+        "stuck",
     )
 
     def __init__(self, start_seq: int = 1, snapshot: Sequence[int] = (), snapshot_end: int = 0) -> None:
         """Begin before `start_seq`; `snapshot` lists the sequences that last_per_subject found up to `snapshot_end`."""
         self.delivered_cseq = 0
         self.delivered_sseq = start_seq - 1
+        self.floor_cseq, self.floor_sseq = 0, start_seq - 1
+        self.stuck = False
         self.last_delivered_ns = 0
         self.last_ack_ns = 0
         self.pending: dict[int, tuple[int, int]] = {}
@@ -56,14 +65,30 @@ class ConsumerState:
         self.snapshot_end = snapshot_end
 
     def floor(self) -> Floor:
-        """Return the ack floor, forgetting acknowledged heads of `order`."""
+        """Return the ack floor."""
+        return Floor(self.floor_cseq, self.floor_sseq)
+
+    def settle(self) -> None:
+        """Move the ack floor after entries were acknowledged or their messages are gone."""
         order, pending = self.order, self.pending
-        while order and order[0] not in pending:
-            order.popleft()
-        if order:
-            head = order[0]
-            return Floor(pending[head][0] - 1, head - 1)
-        return Floor(self.delivered_cseq, self.delivered_sseq)
+        if not pending:
+            order.clear()
+            self.stuck = False
+            self.floor_cseq, self.floor_sseq = self.delivered_cseq, self.delivered_sseq
+        elif order[0] not in pending:
+            while order[0] not in pending:
+                order.popleft()
+            if not self.stuck:
+                self.floor_cseq, self.floor_sseq = pending[order[0]][0] - 1, order[0] - 1
+
+    def oldest_floor(self) -> Floor:
+        """Return the floor below the oldest pending entry, `delivered` when nothing is pending."""
+        if not self.pending:
+            return Floor(self.delivered_cseq, self.delivered_sseq)
+        oldest = next(seq for seq in self.order if seq in self.pending)
+        if self.stuck or oldest != self.order[0]:
+            return Floor(self.pending[oldest][0] - 1, oldest - 1)
+        return self.floor()
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
         """Book first deliveries of `sseqs` (ascending, all above what was delivered) that wait for acks."""
@@ -78,6 +103,7 @@ class ConsumerState:
         """Book `number` first deliveries, the last of them `last_sseq`, of a consumer that needs no acks."""
         self.delivered_cseq += number
         self.delivered_sseq = last_sseq
+        self.floor_cseq, self.floor_sseq = self.delivered_cseq, last_sseq
         self.last_delivered_ns = now_ns
 
     def again(self, sseq: int, now_ns: int) -> None:
@@ -100,9 +126,16 @@ class ConsumerState:
         self.pending.pop(sseq, None)
         self.redelivered.pop(sseq, None)
 
-    def acked_through(self, sseq: int) -> list[int]:
-        """Drop every pending entry up to and including `sseq` and return them, ascending."""
+    def acked_through(self, sseq: int, cseq: int = 0, now_ns: int = 0) -> list[int]:
+        """Drop every pending entry up to and including `sseq` and return them, ascending.
+
+        If `sseq` is one of them, it and `cseq`, the consumer sequence that the ack named, are the floor from now on.
+        """
         order, pending, redelivered = self.order, self.pending, self.redelivered
+        self.last_ack_ns = now_ns or self.last_ack_ns
+        entry = pending.get(sseq)
+        if entry is not None:
+            self.floor_cseq, self.floor_sseq = cseq or entry[0], sseq
         dropped: list[int] = []
         while order and order[0] <= sseq:
             seq = order.popleft()
@@ -113,11 +146,24 @@ class ConsumerState:
 
     def give_up(self, sseq: int) -> None:
         """Drop a pending entry that reached max_deliver; its redelivery count stays visible."""
-        self.pending.pop(sseq, None)
+        order, pending = self.order, self.pending
+        if pending.pop(sseq, None) is None:
+            return
+        while order and order[0] not in pending and order[0] <= sseq:
+            self.stuck = self.stuck or order[0] == sseq
+            order.popleft()
+        self.redelivered.setdefault(sseq, 1)
 
     def skip_to(self, sseq: int) -> None:
-        """Continue after `sseq` if that is further than what was delivered (a purge took what lay between)."""
+        """Continue after `sseq` if that is further than what was delivered (journals of earlier versions)."""
         self.delivered_sseq = max(self.delivered_sseq, sseq)
+        self.settle()
+
+    def place(self, delivered_sseq: int, floor_cseq: int, floor_sseq: int) -> None:
+        """Stand where a purge of the stream has put the consumer."""
+        self.delivered_sseq = max(self.delivered_sseq, delivered_sseq)
+        self.floor_cseq, self.floor_sseq = floor_cseq, floor_sseq
+        self.stuck = False
 
     def reset(self, next_seq: int) -> None:
         """Start over at `next_seq` with nothing pending and consumer sequences from 1."""
@@ -127,6 +173,8 @@ class ConsumerState:
         self.snapshot, self.snapshot_end = (), 0
         self.delivered_cseq = 0
         self.delivered_sseq = next_seq - 1
+        self.floor_cseq, self.floor_sseq, self.stuck = 0, next_seq - 1, False
+        self.last_delivered_ns = self.last_ack_ns = 0
 
     def deliveries(self, sseq: int) -> int:
         """Return how often a pending message was delivered."""
@@ -137,7 +185,8 @@ class ConsumerState:
         left = [seq for seq in self.snapshot if seq > self.delivered_sseq]
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
-        return [head, pending, list(self.redelivered.items()), left, self.snapshot_end]
+        floor = [self.floor_cseq, self.floor_sseq, self.stuck]
+        return [head, pending, list(self.redelivered.items()), left, self.snapshot_end, floor]
 
     @classmethod
     def decode(cls, values: Any) -> ConsumerState:
@@ -149,6 +198,12 @@ class ConsumerState:
             state.pending[sseq] = (cseq, ts_ns)
             state.order.append(sseq)
         state.redelivered.update(wire.redelivered)
+        if wire.floor is not None:
+            state.floor_cseq, state.floor_sseq, state.stuck = wire.floor
+        elif state.order:
+            state.floor_cseq, state.floor_sseq = state.pending[state.order[0]][0] - 1, state.order[0] - 1
+        else:
+            state.floor_cseq, state.floor_sseq = state.delivered_cseq, state.delivered_sseq
         return state
 
     def copy(self) -> ConsumerState:
@@ -162,3 +217,5 @@ class _StateRecord(msgspec.Struct, array_like=True):
     redelivered: list[tuple[int, int]]
     snapshot: list[int]
     snapshot_end: int
+    floor: tuple[int, int, bool] | None = None
+    """Absent in journals of earlier versions, where it followed from what was pending."""

@@ -6,9 +6,13 @@ the window delivery stalls. Every answer doubles the window up to its maximum. S
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.headers import MSG_SIZE, append
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Delivery
 
 FLOW_WINDOW_START: Final = 2 << 20
 FLOW_WINDOW_MAX: Final = 32 << 20
@@ -44,7 +48,19 @@ class FlowControl:
     def sent(self, size: int) -> bool:
         """Count `size` bytes that were sent and say whether to ask for an answer now."""
         self.unanswered += size
-        return not self.asked and self.unanswered > self.window // 2
+        if not self.asked:
+            return self.unanswered > self.window // 2
+        if self.unanswered - self._covered >= self.window:
+            self._covered += size
+        return False
+
+    def fit(self, deliveries: Sequence[Delivery], start: int, subject_size: int) -> tuple[int, bool]:
+        """Count deliveries from `start` on as sent, up to the window; return how many, and whether to ask then."""
+        for at in range(start, len(deliveries)):
+            _, reply, header, payload = deliveries[at]
+            if self.sent(len(reply) + len(header) + len(payload) + subject_size) or self.stalled():
+                return at + 1 - start, not self.asked
+        return len(deliveries) - start, False
 
     def ask(self, reply: bytes) -> None:
         """Note that a request with this reply subject went out behind everything sent so far."""
@@ -56,13 +72,13 @@ class FlowControl:
         if not self.asked or subject != self.asked:
             return False
         self.window = min(self.window * 2, FLOW_WINDOW_MAX)
-        self.unanswered -= self._covered
-        self.asked = b""
+        self.unanswered = max(self.unanswered - self._covered, 0)
+        self.asked, self._covered = b"", 0
         return True
 
     def forget(self) -> None:
         """Start anew for another subscriber."""
-        self.window, self.unanswered, self.asked = FLOW_WINDOW_START, 0, b""
+        self.window, self.unanswered, self.asked, self._covered = FLOW_WINDOW_START, 0, b"", 0
 
 
 class RateLimit:

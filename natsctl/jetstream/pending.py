@@ -31,6 +31,7 @@ class Undelivered:
         "_doubtful_seq",
         "_everything",
         "_filters",
+        "_looked_seq",
         "_members",
         "_store",
         "count",
@@ -44,6 +45,7 @@ class Undelivered:
         """Continue behind what `state` delivered; `everything` says that no message can fail the filters."""
         self._store = store
         self._doubtful_seq = 0
+        self._looked_seq = 0
         self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
         self._members = set(self.snapshot)
         self.snapshot_end = state.snapshot_end
@@ -78,7 +80,10 @@ class Undelivered:
 
     def take(self, limit: int) -> Sequence[StoredMessage]:
         """Return up to `limit` messages to deliver next, without moving on."""
-        if self.count <= 0 or limit <= 0:
+        if limit <= 0:
+            return ()
+        if self.count <= 0:
+            self.look_at_end()
             return ()
         if self.snapshot:
             return self._take_snapshot(limit)
@@ -99,6 +104,15 @@ class Undelivered:
             else:
                 messages.append(message)
         return messages if messages or self.count <= 0 else self.take(limit)
+
+    @property
+    def position(self) -> int:
+        """Return up to where everything was delivered or looked at and found not to be for this consumer."""
+        return max(self.next_seq - 1, self._looked_seq)
+
+    def look_at_end(self) -> None:
+        """Take note that nothing was found up to the end of the stream."""
+        self._looked_seq = self._store.durable_seq
 
     def delivered(self, number: int, last_seq: int) -> None:
         """Move on behind `last_seq`, the last of `number` messages that went out."""
@@ -144,6 +158,6 @@ class Undelivered:
         """Start over at `next_seq`, without a snapshot."""
         self.snapshot.clear()
         self._members.clear()
-        self.snapshot_end = 0
+        self.snapshot_end = self._looked_seq = 0
         self.next_seq = next_seq
         self.recount()

@@ -1,9 +1,9 @@
 """Pull delivery: open requests, served in turn with one message each.
 
-Theory of operation. `waiting` is the round robin: its head gets the next message and, if it wants more, goes to the
-tail. `wanted` is the sum of what all of them still want, so that no more is read from the store than can be handed
-out. A request ends with a status message (served ones end silently), and one whose reply subject has nobody listening
-is found out by the failed send and dropped silently; its message goes to the next request.
+Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail
+(or where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from
+the store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
+subject has nobody listening is found out by the failed send and dropped silently; its message goes to the next request.
 
 One alarm serves the deadlines and idle heartbeats of all requests: on its call every open request is looked at, which
 max_waiting bounds.
@@ -14,76 +14,36 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.headers import REQUIRED_API_LEVEL
-from natsctl.api.headers import get as header_of
-from natsctl.api.messages import PullRequest, parse_pull_request
-from natsctl.api.units import format_duration
+from natsctl.jetstream import pull_request as requests
 from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.api_level import is_refused
+from natsctl.jetstream.pinned import MISMATCH, WRONG_PIN, Pin
+from natsctl.jetstream.priority_groups import Priority, Verdict, priority_of
+from natsctl.jetstream.pull_request import OpenRequest, Refused
 
 if TYPE_CHECKING:
+    from natsctl.api.messages import PullRequest
     from natsctl.broker.account import Delivery
     from natsctl.jetstream.consumer import Consumer
 
-API_LEVEL_TOO_LOW: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
-NO_MESSAGES: Final = b"NATS/1.0 404 No Messages\r\n\r\n"
-REQUESTS_PENDING: Final = b"NATS/1.0 408 Requests Pending\r\n\r\n"
-MAX_WAITING: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
-CONSUMER_DELETED: Final = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
-PUSH_BASED: Final = b"NATS/1.0 409 Consumer is push based\r\n\r\n"
-_WITH_PENDING: Final = b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n"
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
 READ_BATCH: Final = 256
 """Messages read from the store at once."""
 
 
-class OpenRequest:
-    """One pull request that still wants messages; times are monotonic ns, 0 = none."""
-
-    __slots__ = (
-        "bytes_left",
-        "delivered",
-        "expires_ns",
-        "heartbeat_ns",
-        "last_ns",
-        "left",
-        "max_bytes",
-        "no_wait",
-        "reply",
-    )
-
-    def __init__(self, reply: bytes, wish: PullRequest, now_ns: int) -> None:
-        self.reply = reply
-        self.left = wish.batch
-        self.max_bytes = self.bytes_left = max(wish.max_bytes, 0)
-        self.expires_ns = now_ns + wish.expires if wish.expires > 0 else 0
-        self.heartbeat_ns = max(wish.idle_heartbeat, 0)
-        self.no_wait = wish.no_wait
-        self.last_ns = now_ns
-        self.delivered = 0
-
-    def ends_without_messages(self) -> bool:
-        """Whether there being nothing (more) to deliver ends this request."""
-        return self.no_wait and (self.delivered > 0 or not self.expires_ns)
-
-    def next_event_ns(self) -> int:
-        """Return when this request must be looked at, 0 for never."""
-        if not self.heartbeat_ns:
-            return self.expires_ns
-        beat = self.last_ns + self.heartbeat_ns
-        return min(beat, self.expires_ns) if self.expires_ns else beat
-
-
 class PullDelivery:
     """Hands the messages of one consumer to whoever asked for them."""
 
-    __slots__ = ("_alarm", "_consumer", "idle_since_ns", "waiting", "wanted")
+    __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
         self.waiting: deque[OpenRequest] = deque()
         self.wanted = 0
+        self.priority: Priority | None = priority_of(consumer)
+        self._available = self._unacked = 0
         self.idle_since_ns = consumer.engine.clock.monotonic_ns()
 
     # What the consumer asks
@@ -94,15 +54,38 @@ class PullDelivery:
     def stop(self, deleted: bool) -> None:
         """End every request; told so when the consumer is gone for good."""
         self._alarm.cancel()
+        if self.priority is not None:
+            self.priority.stop()
         waiting, self.waiting, self.wanted = self.waiting, deque(), 0
         if deleted:
             for request in waiting:
-                self._status(request.reply, CONSUMER_DELETED)
+                self._status(request.reply, requests.CONSUMER_DELETED)
+
+    def configure(self) -> None:
+        """Take the priority policy from the configuration; a pin stays where the policy stays."""
+        fresh = priority_of(self._consumer)
+        old = self.priority
+        if fresh is None or old is None or fresh.policy is not old.policy:
+            if old is not None:
+                old.stop()
+            self.priority = fresh
 
     def shut_down(self) -> None:
         """End every request because the server goes away: clients then look for the consumer elsewhere, or anew."""
         for request in tuple(self.waiting):
-            self._end(request, self._pending(b"409 Server Shutdown", request))
+            self._end(request, request.ended(b"409 Server Shutdown"))
+
+    @property
+    def pin(self) -> Pin | None:
+        """Return the pin of a consumer with policy pinned_client."""
+        return self.priority.pin if self.priority is not None else None
+
+    def unpin(self, group: str) -> None:
+        """Let the next request of a group have the pin."""
+        if self.pin is not None:
+            self.pin.unpin(group, "admin")
+        else:
+            self._consumer.events.unpinned(group, "admin")
 
     def ready(self) -> bool:
         """Whether somebody would take a message now."""
@@ -127,67 +110,74 @@ class PullDelivery:
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         """Take a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
-        level = header_of(header, REQUIRED_API_LEVEL) if header else None
-        if level is None or level == b"0":
+        if not header or not is_refused(header):
             self.request(reply, payload)
         elif reply:
-            self._status(reply, API_LEVEL_TOO_LOW)
+            self._status(reply, requests.API_LEVEL_TOO_LOW)
 
     def request(self, reply: bytes, body: bytes) -> None:
-        """Open a request, or refuse it with a status; what is neither a number nor JSON asks for one message."""
+        """Open a request, or refuse it with a status."""
         if not reply:
             return
         try:
-            wish = parse_pull_request(body)
-        except ValueError as error:
-            if body.lstrip()[:1] == b"{":
-                self._status(reply, b"NATS/1.0 400 Bad Request - %b\r\n\r\n" % str(error).encode())
-                return
-            wish = PullRequest(batch=1)
-        self.open(reply, wish)
-
-    def open(self, reply: bytes, wish: PullRequest) -> None:
-        """Open a parsed request, or refuse it with a status."""
-        refusal = self._refusal(wish) or (self._without_waiting(wish) if wish.no_wait else b"")
+            wish, formal = requests.parse(body)
+        except Refused as refused:
+            self._status(reply, refused.block)
+            return
+        refusal = requests.refusal(self._consumer.config, wish, formal) or self._refuse_pin(wish)
+        if not refusal and wish.no_wait:
+            refusal = self._refuse_waiting(wish)
         if refusal:
             self._status(reply, refusal)
-            return
+        else:
+            self._open(reply, wish, formal)
+
+    def _open(self, reply: bytes, wish: PullRequest, formal: bool) -> None:
         consumer = self._consumer
         if len(self.waiting) >= consumer.config.max_waiting and self.num_waiting() >= consumer.config.max_waiting:
             if not wish.idle_heartbeat:
-                self._status(reply, MAX_WAITING)
+                self._status(reply, requests.MAX_WAITING)
             return
-        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns())
-        self.waiting.append(request)
+        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns(), formal)
+        self.idle_since_ns = request.last_ns
+        if wish.expires < 0:
+            self._status(reply, request.ended(b"408 Request Timeout"))
+            return
+        if self.priority is None:
+            self.waiting.append(request)
+        else:
+            self.priority.enqueue(self.waiting, request)
         self.wanted += request.left
         event = request.next_event_ns()
         if event:
             self._alarm.no_later_than(event)
         if consumer.undelivered.count > 0 or consumer.redelivery.queued or request.no_wait:
             consumer.schedule()
+        else:
+            consumer.undelivered.look_at_end()
 
-    def _refusal(self, wish: PullRequest) -> bytes:
-        """Return the status that refuses a request for what it asks, b"" when it may be served."""
-        config = self._consumer.config
-        if 0 < config.max_batch < wish.batch:
-            return b"NATS/1.0 409 Exceeded MaxRequestBatch of %d\r\n\r\n" % config.max_batch
-        if 0 < config.max_expires < wish.expires:
-            text = format_duration(config.max_expires).encode()
-            return b"NATS/1.0 409 Exceeded MaxRequestExpires of %b\r\n\r\n" % text
-        if 0 < config.max_bytes < wish.max_bytes:
-            return b"NATS/1.0 409 Exceeded MaxRequestMaxBytes of %d\r\n\r\n" % config.max_bytes
-        if wish.idle_heartbeat > 0 and 0 < wish.expires < 2 * wish.idle_heartbeat:
-            return b"NATS/1.0 400 Bad Request - heartbeat value too large\r\n\r\n"
+    def _refuse_pin(self, wish: PullRequest) -> bytes:
+        """Return the status for a request with an outdated pin, b"" for any other; the pinned client's holds it."""
+        pin = self.pin
+        if pin is None or not pin.id or not wish.id:
+            return b""
+        if wish.id != pin.id:
+            return MISMATCH
+        pin.used(wish.group)
         return b""
 
-    def _without_waiting(self, wish: PullRequest) -> bytes:
+    def _refuse_waiting(self, wish: PullRequest) -> bytes:
         """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
-        if wish.expires > 0:
-            return b""
-        available = self._consumer.supply.available()
-        if not available:
-            return NO_MESSAGES
-        return REQUESTS_PENDING if available < self.wanted else b""
+        consumer = self._consumer
+        available = max(consumer.undelivered.count, 0) + len(consumer.redelivery.queued)
+        refusal = b""
+        if not available and not wish.expires:
+            refusal = requests.NO_MESSAGES
+        elif available and self.num_waiting() and available < self.wanted:
+            refusal = requests.REQUESTS_PENDING
+        if refusal:
+            self.idle_since_ns = consumer.engine.clock.monotonic_ns()
+        return refusal
 
     # Delivery
 
@@ -197,21 +187,37 @@ class PullDelivery:
         sent = 0
         while sent < budget and self._find_taker():
             if consumer.redelivery.queued:
+                self._available, self._unacked = consumer.undelivered.count + 1, len(consumer.state.pending)
                 number = consumer.retry.deliver(self._hand_out)
             else:
                 number = self._deliver(budget - sent)
             if not number:
+                self._nothing_more()
                 break
             sent += number
-        if self.waiting and not consumer.supply.available():
-            for request in [r for r in self.waiting if r.ends_without_messages()]:
-                self._end(request, NO_MESSAGES)
         return sent
+
+    def rest(self) -> None:
+        """Do what follows when a paused consumer has requests."""
+        self._nothing_more()
+
+    def _nothing_more(self) -> None:
+        """End the requests that do not wait, unless acks alone are what holds messages up."""
+        consumer = self._consumer
+        held_up = not consumer.lifetime.paused and (
+            consumer.supply.pacing() or (not consumer.redelivery.queued and not consumer.supply.room())
+        )
+        if not held_up:
+            for request in [r for r in self.waiting if r.ends_without_messages()]:
+                self._end(request, requests.NO_MESSAGES)
 
     def _find_taker(self) -> bool:
         """Bring a request to the head whose client keeps up with reading; False when there is none."""
+        congested = self._consumer.supply.congested
+        if self.priority is not None:
+            return bool(self.waiting) and not congested(self.waiting[0].reply)
         for _ in range(len(self.waiting)):
-            if not self._consumer.supply.congested(self.waiting[0].reply):
+            if not congested(self.waiting[0].reply):
                 return True
             self.waiting.rotate(-1)
         return False
@@ -224,11 +230,13 @@ class PullDelivery:
             return 0
         deliveries = consumer.supply.deliveries(messages)
         request = self.waiting[0]
-        if len(self.waiting) == 1 and not request.max_bytes:
+        if self.priority is None and len(self.waiting) == 1 and request.bytes_left <= 0:
             done = self._hand_all(request, deliveries)
         else:
             now_ns, done = consumer.engine.clock.monotonic_ns(), 0
+            count, unacked = consumer.undelivered.count, len(consumer.state.pending)
             for subject, reply, header, payload in deliveries:
+                self._available, self._unacked = count - done, unacked + done
                 if not self._hand_out(subject, reply, header, payload, now_ns):
                     break
                 done += 1
@@ -241,68 +249,93 @@ class PullDelivery:
         done = self._consumer.account.send_all(request.reply, deliveries)
         request.left -= done
         request.delivered += done
-        request.last_ns = self._consumer.engine.clock.monotonic_ns()
+        request.last_ns = self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
         self.wanted -= done
         if done < len(deliveries):
             self._close(request)
         elif request.left <= 0:
-            self._served(request)
+            self.waiting.popleft()
         return done
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message to the next request that takes it; False when there is none left."""
-        waiting = self.waiting
         send = self._consumer.account.send
-        while waiting:
-            request = waiting[0]
-            if request.max_bytes:
-                size = len(subject) + len(reply) + len(header) + len(payload)
-                if size > request.bytes_left:
-                    self._end(request, self._pending(b"409 Message Size Exceeds MaxBytes", request))
-                    continue
-                request.bytes_left -= size
-            if not send(request.reply, subject, reply, header, payload):
-                self._close(request)
-                continue
-            request.left -= 1
-            request.delivered += 1
-            request.last_ns = now_ns
-            self.wanted -= 1
-            if request.left <= 0:
-                self._served(request)
-            elif len(waiting) > 1:
-                waiting.rotate(-1)
-            return True
+        pin = self.pin
+        vacant = pin is not None and not pin.id
+        size = len(subject) + len(reply) + len(header) + len(payload)
+        while (request := self._taker(size, vacant, now_ns)) is not None:
+            block = pin.stamp(header) if pin is not None else header
+            if send(request.reply, subject, reply, block, payload):
+                self._took(request, now_ns)
+                return True
+            self._close(request)
         return False
 
-    # Ends
+    def _taker(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
+        """Bring the request that takes the next message to the head and return it; what can not take it is ended."""
+        waiting, priority, passed = self.waiting, self.priority, 0
+        while waiting:
+            request = waiting[0]
+            if request.expires_ns and request.expires_ns <= now_ns:
+                self._end(request, request.ended(b"408 Request Timeout"))
+                continue
+            if priority is not None:
+                verdict = priority.judge(request, vacant, self._available, self._unacked)
+                if verdict is Verdict.WRONG_PIN:
+                    self._end(request, request.ended(WRONG_PIN))
+                    continue
+                if verdict is Verdict.PASS:
+                    waiting.rotate(-1)
+                    passed += 1
+                    if passed >= len(waiting):
+                        return None
+                    continue
+            if request.bytes_left > 0 and not self._fits(request, size):
+                if vacant and priority is not None and priority.pin is not None:
+                    priority.pin.release()
+                continue
+            return request
+        return None
 
-    def _served(self, request: OpenRequest) -> None:
-        """Close the head of the queue, which got all it wanted."""
-        self.waiting.popleft()
-        if request.bytes_left > 0:
-            self._status(request.reply, self._pending(b"409 Batch Completed", request))
-        if not self.waiting:
-            self._became_idle()
+    def _fits(self, request: OpenRequest, size: int) -> bool:
+        """Take `size` from what a request may get in bytes; one that it does not fit ends."""
+        if size > request.bytes_left:
+            self._end(request, request.ended(b"409 Message Size Exceeds MaxBytes"))
+            return False
+        request.bytes_left -= size
+        if not request.bytes_left:
+            self.wanted -= request.left - 1
+            request.left, request.debt = 1, 0
+        return True
+
+    def _took(self, request: OpenRequest, now_ns: int) -> None:
+        """Count the message that the head of the queue got."""
+        request.left -= 1
+        request.delivered += 1
+        request.last_ns = self.idle_since_ns = now_ns
+        self.wanted -= 1
+        if request.left <= 0:
+            self.waiting.popleft()
+            if request.bytes_left > 0:
+                self._status(request.reply, request.ended(b"409 Batch Completed"))
+        elif len(self.waiting) > 1:
+            if self.priority is None:
+                self.waiting.rotate(-1)
+            else:
+                self.priority.enqueue(self.waiting, self.waiting.popleft())
+
+    # Ends
 
     def _close(self, request: OpenRequest) -> None:
         """Take a request out of the queue without a word."""
         self.waiting.remove(request)
         self.wanted -= request.left
-        if not self.waiting:
-            self._became_idle()
 
     def _end(self, request: OpenRequest, status: bytes) -> None:
         """Take a request out of the queue and tell why."""
         self._close(request)
-        self._status(request.reply, status)
-
-    def _became_idle(self) -> None:
         self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
-        self._consumer.lifetime.watch()
-
-    def _pending(self, status: bytes, request: OpenRequest) -> bytes:
-        return _WITH_PENDING % (status, request.left, request.bytes_left)
+        self._status(request.reply, status)
 
     def _status(self, reply: bytes, block: bytes) -> None:
         self._consumer.account.publish(reply, b"", block, b"")
@@ -313,11 +346,13 @@ class PullDelivery:
         now_ns = consumer.engine.clock.monotonic_ns()
         for request in tuple(self.waiting):
             if request.expires_ns and request.expires_ns <= now_ns:
-                self._end(request, self._pending(b"408 Request Timeout", request))
+                self._end(request, request.ended(b"408 Request Timeout"))
             elif request.heartbeat_ns and request.last_ns + request.heartbeat_ns <= now_ns:
-                state = consumer.state
                 request.last_ns = now_ns
-                self._status(request.reply, _HEARTBEAT % (state.delivered_cseq, state.delivered_sseq))
+                beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)
+                self._status(request.reply, beat)
+        if self.waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.supply.room():
+            consumer.undelivered.look_at_end()
         events = [event for event in (r.next_event_ns() for r in self.waiting) if event]
         if events:
             self._alarm.no_later_than(min(events))

@@ -4,18 +4,29 @@ Theory of operation. The account tells when interest in the deliver subject appe
 said last. While active, redeliveries and new messages are sent until the budget, max_ack_pending, the flow control
 window or the rate limit says stop; the latter two name the moment, or the answer, that lets delivery go on. The idle
 heartbeat is an alarm that looks at the time of the last message and sends only when that is long enough ago.
+
+Interest is a subscription to exactly the deliver subject, in the deliver group if there is one; a wildcard that covers
+it receives what is sent but does not start delivery. With ack policy flow_control, the answers to flow control requests
+are the acks: they name what the client has taken, so a request also goes out when max_ack_pending is reached, and
+after a heartbeat while anything waits for its ack. Source: reference, consumer.go and sublist.go.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.consumer import AckPolicy
+from natsctl.api.headers import LAST_CONSUMER, LAST_STREAM
+from natsctl.api.headers import get as header_of
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.flow import FlowControl, RateLimit
-from natsctl.jetstream.pull import PUSH_BASED, READ_BATCH
+from natsctl.jetstream.pull import READ_BATCH
+from natsctl.jetstream.pull_request import PUSH_BASED
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Watch
+    from collections.abc import Sequence
+
+    from natsctl.broker.account import Delivery, Watch
     from natsctl.jetstream.consumer import Consumer
 
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
@@ -29,6 +40,7 @@ class PushDelivery:
     """Sends the messages of one consumer to its deliver subject."""
 
     __slots__ = (
+        "_acks_by_flow",
         "_beat",
         "_consumer",
         "_flow",
@@ -46,8 +58,9 @@ class PushDelivery:
         config, timers = consumer.config, consumer.engine.timers
         self._consumer = consumer
         self._subject = config.deliver_subject.encode()
-        self._group = config.deliver_group.encode() if config.deliver_group else None
+        self._group = config.deliver_group.encode()
         self._flow = FlowControl() if config.flow_control else None
+        self._acks_by_flow = config.ack_policy is AckPolicy.FLOW_CONTROL
         self._rate: RateLimit | None = None
         self._resume = Alarm(timers, consumer.schedule)
         self._beat = Alarm(timers, self._heartbeat)
@@ -109,11 +122,17 @@ class PushDelivery:
 
     def on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         """Open the flow control window."""
-        if self._flow is not None and self._flow.answered(subject):
-            self._consumer.schedule()
+        if self._flow is None or not self._flow.answered(subject):
+            return
+        if header and self._acks_by_flow:
+            sseq = header_of(header, LAST_STREAM) or b""
+            cseq = header_of(header, LAST_CONSUMER) or b""
+            if sseq.isdigit():
+                self._consumer.acks.through(int(sseq), int(cseq) if cseq.isdigit() else 0)
+        self._consumer.schedule()
 
     def _interest_changed(self) -> None:
-        active = self._consumer.account.has_interest(self._subject, self._group)
+        active = self._consumer.account.has_subscriber(self._subject, self._group)
         if active == self.is_active:
             return
         self.is_active = active
@@ -161,6 +180,8 @@ class PushDelivery:
             done = consumer.account.send_all(self._subject, deliveries)
             if done < len(deliveries):
                 self._lost_interest()
+        elif self._flow is not None and self._rate is None:
+            done = self._send_by_window(self._flow, deliveries)
         else:
             done = 0
             for subject, reply, header, payload in deliveries:
@@ -170,15 +191,30 @@ class PushDelivery:
         if done:
             self.last_ns = now_ns
             consumer.book_first([message[0] for message in messages[:done]])
+            if self._acks_by_flow and not consumer.supply.room():
+                self._ask()
+        return done
+
+    def _send_by_window(self, flow: FlowControl, deliveries: Sequence[Delivery]) -> int:
+        """Send messages together until the client has to answer, and return how many went."""
+        done, number = 0, len(deliveries)
+        while done < number and self.is_active and not flow.stalled():
+            count, ask = flow.fit(deliveries, done, len(self._subject))
+            sent = self._consumer.account.send_all(self._subject, deliveries[done : done + count])
+            done += sent
+            if sent < count:
+                self._lost_interest()
+            elif ask:
+                self._ask()
         return done
 
     def _send(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message if window, rate and interest allow it."""
-        flow, size = self._flow, len(subject) + len(reply) + len(header) + len(payload)
+        flow, size = self._flow, len(reply) + len(header) + len(payload)
         if flow is not None and flow.stalled():
             return False
         if self._rate is not None:
-            wait_ns = self._rate.wait_ns(size, now_ns)
+            wait_ns = self._rate.wait_ns(size + len(subject), now_ns)
             if wait_ns:
                 self._resume.no_later_than(now_ns + wait_ns)
                 return False
@@ -186,10 +222,16 @@ class PushDelivery:
             self._lost_interest()
             return False
         self.last_ns = now_ns
-        if flow is not None and flow.sent(size):
+        if flow is not None and flow.sent(size + len(self._subject)):
+            self._ask()
+        return True
+
+    def _ask(self) -> None:
+        """Ask the client to answer for everything sent so far, unless a request is out already."""
+        flow = self._flow
+        if flow is not None and not flow.asked:
             flow.ask(self._consumer.flow_reply())
             self._consumer.account.publish(self._subject, flow.asked, FLOW_REQUEST, b"")
-        return True
 
     def _heartbeat(self) -> None:
         """Send an idle heartbeat if nothing else went out for that long, and arm the next look."""
@@ -201,7 +243,8 @@ class PushDelivery:
                 stalled = b""
                 if self._flow is not None and self._flow.asked:
                     stalled = b"Nats-Consumer-Stalled: %b\r\n" % self._flow.asked
-                state = consumer.state
-                block = _HEARTBEAT % (state.delivered_cseq, state.delivered_sseq, stalled)
+                block = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position, stalled)
                 consumer.account.publish(self._subject, b"", block, b"")
+                if self._acks_by_flow and consumer.state.pending:
+                    self._ask()
         self._beat.set(self.last_ns + interval)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.flow import headers_only
 from natsctl.jetstream.redelivery import Redelivery
@@ -26,20 +27,23 @@ Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
 class Retry:
     """The redeliveries of one consumer."""
 
-    __slots__ = ("_alarm", "_consumer", "_offset_ns", "redelivery")
+    __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
 
     def __init__(self, consumer: Consumer, offset_ns: int) -> None:
         """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
         self._consumer = consumer
         self._offset_ns = offset_ns
         self._alarm = Alarm(consumer.engine.timers, self._on_deadline)
+        self._watching = consumer.config.ack_wait > 0  # ack policy flow_control knows no redelivery
         self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
 
     def configure(self) -> None:
         """Take ack wait and backoff from the configuration and set every deadline anew."""
         config = self._consumer.config
+        self._watching = config.ack_wait > 0
         self.redelivery.wait_ns, self.redelivery.backoff = config.ack_wait, tuple(config.backoff)
-        self.redelivery.rebuild()
+        if self._watching:
+            self.redelivery.rebuild()
         self._alarm.cancel()
         self._arm()
 
@@ -91,6 +95,8 @@ class Retry:
         """Book the redelivery of `sseq`, the head of the queue."""
         consumer = self._consumer
         now_ns = consumer.now_ns()
+        if consumer.log.acked:
+            consumer.settle_acks()
         self.redelivery.take()
         consumer.state.again(sseq, now_ns)
         consumer.log.again(sseq, now_ns)
@@ -121,6 +127,16 @@ class Retry:
             consumer.log.touched(sseq, due_ns)
             self.redelivery.enqueue(sseq)
 
+    def queue_all(self) -> None:
+        """Redeliver everything that waits for an ack now: the deliver subject changed."""
+        consumer = self._consumer
+        now_ns = consumer.now_ns()
+        for sseq in sorted(set(consumer.state.pending) - self.redelivery.queued):
+            if not self._given_up(sseq):
+                consumer.state.touch(sseq, now_ns)
+                consumer.log.touched(sseq, now_ns)
+                self.redelivery.enqueue(sseq)
+
     def message_gone(self, sseq: int, reason: str) -> None:
         """Drop a pending entry whose message left the stream."""
         consumer = self._consumer
@@ -128,8 +144,15 @@ class Retry:
         self.redelivery.forget(sseq)
         if entry is not None:
             consumer.events.terminated(sseq, entry[0], consumer.state.deliveries(sseq), reason)
+        if consumer.log.acked:
+            consumer.settle_acks()
+        if entry is not None and consumer.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
+            consumer.acks.through(sseq, entry[0])  # as at the reference: a message that is gone counts as acknowledged
         if entry is not None or sseq in consumer.state.redelivered:
+            waits = sseq in consumer.state.pending
             consumer.state.forget(sseq)
+            if waits:
+                consumer.state.settle()
             consumer.log.forgotten((sseq,))
             consumer.schedule()
 
@@ -138,6 +161,8 @@ class Retry:
         deliveries = consumer.state.deliveries(sseq)
         if not 0 < consumer.config.max_deliver <= deliveries:
             return False
+        if consumer.log.acked:
+            consumer.settle_acks()
         consumer.state.give_up(sseq)
         consumer.log.given_up(sseq)
         self.redelivery.forget(sseq)
@@ -145,6 +170,8 @@ class Retry:
         return True
 
     def _watch(self, sseqs: list[int] | tuple[int], deadline_ns: int) -> None:
+        if not self._watching:
+            return
         self.redelivery.watch(sseqs, deadline_ns)
         self._alarm.no_later_than(deadline_ns - self._offset_ns)
 

@@ -57,12 +57,9 @@ class Supply:
             return UNLIMITED
         return max(consumer.config.max_ack_pending - len(consumer.state.pending), 0)
 
-    def available(self) -> int:
-        """Return how many messages could go out, were it not for max_ack_pending."""
-        consumer = self._consumer
-        if consumer.lifetime.paused:
-            return 0
-        return max(consumer.undelivered.count, 0) + len(consumer.redelivery.queued)
+    def pacing(self) -> bool:
+        """Whether the original rhythm or a client's unread messages hold back what there is."""
+        return self._pace.armed
 
     def congested(self, to: bytes) -> bool:
         """Whether a client that takes `to` has too much unread; then the consumer looks again a little later."""

@@ -298,9 +298,7 @@ def test_an_unused_pull_ephemeral_ends_and_requests_keep_it(jet: Jet) -> None:
     jet.info(info["name"])
     jet.wire.unsubscribe(sid)
     jet.info(info["name"])
-    jet.advance(4.9)
-    jet.info(info["name"])
-    jet.advance(40)
+    jet.advance(6)
     assert err(jet.api(f"CONSUMER.INFO.S.{info['name']}")) == 10014
 
 

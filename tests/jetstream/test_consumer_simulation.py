@@ -73,11 +73,12 @@ class Life:
             assert pending == consumer.undelivered.count, name
             state = consumer.state
             assert counts["ack_pending"] == len(state.pending)
-            floor = counts["floor"]
-            if state.pending:
-                assert floor == (min(e[0] for e in state.pending.values()) - 1, min(state.pending) - 1)
-            else:
-                assert floor == counts["delivered"]
+            oldest = next(iter(state.pending), state.delivered_sseq + 1)
+            below = state.pending[oldest][0] - 1 if state.pending else state.delivered_cseq
+            assert counts["floor"] == (state.floor_cseq, state.floor_sseq)
+            assert state.floor_cseq <= below
+            assert state.floor_sseq < oldest
+            assert state.stuck or state.floor_cseq == below
             assert list(state.pending) == sorted(state.pending)
 
     def crash(self) -> None:

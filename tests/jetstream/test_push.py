@@ -36,7 +36,8 @@ def test_messages_go_to_the_deliver_subject_while_somebody_listens(jet: Jet) -> 
 
 def test_nothing_is_delivered_before_the_creation_is_answered(jet: Jet) -> None:
     jet.publish("1", "2")
-    jet.listen(">")
+    jet.listen("in.answer")
+    jet.listen("d.x")
     jet.wire.take()
     jet.machine.hold_commits = True
     config = {"durable_name": "C", "ack_policy": "explicit", "deliver_subject": "d.x"}
@@ -66,11 +67,15 @@ def test_a_vanished_connection_ends_interest(jet: Jet) -> None:
     assert "push_bound" not in jet.info()
 
 
-def test_a_wildcard_subscription_is_interest(jet: Jet) -> None:
+def test_a_wildcard_subscription_listens_but_starts_nothing(jet: Jet) -> None:
     push(jet)
-    sid = jet.listen("d.>")
+    wild = jet.listen("d.>")
     jet.publish("1")
-    assert texts(jet.heard(sid)) == ["1"]
+    assert jet.heard(wild) == []
+    assert "push_bound" not in jet.info()
+    exact = jet.listen("d.x")
+    assert texts(jet.heard(exact)) == ["1"]
+    assert texts(jet.heard(wild)) == ["1"]
 
 
 def test_a_deliver_group_needs_a_member_of_that_queue(jet: Jet) -> None:

@@ -1,0 +1,152 @@
+"""One pull request: how its body reads, why it is refused, and what is left of it while it is open.
+
+A body is nothing, a whole number or a JSON object; what is none of them asks for one message, as at the reference. A
+number below 1 is served one message, and the status of its end counts from the number that was sent. Source: reference,
+consumer.go nextReqFromMsg and processNextMsgRequest.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from natsctl.api.consumer import ConsumerConfig, PriorityPolicy
+from natsctl.api.messages import PullRequest
+from natsctl.api.strict import Fault, read_strict
+from natsctl.api.units import format_duration
+
+API_LEVEL_TOO_LOW: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
+NO_MESSAGES: Final = b"NATS/1.0 404 No Messages\r\n\r\n"
+REQUESTS_PENDING: Final = b"NATS/1.0 408 Requests Pending\r\n\r\n"
+MAX_WAITING: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
+CONSUMER_DELETED: Final = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
+PUSH_BASED: Final = b"NATS/1.0 409 Consumer is push based\r\n\r\n"
+_BAD_REQUEST: Final = b"NATS/1.0 400 Bad Request - %b\r\n\r\n"
+_WITH_PENDING: Final = b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n"
+
+MAX_PRIORITY: Final = 9
+UNRANKED: Final = 1 << 31
+"""The priority of a request that can not say one: behind all others."""
+
+_EMBEDDED: Final = re.compile(r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )")
+"""Fields that the reference keeps in a struct of its own, which its texts name."""
+
+_NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
+_decode: Final = msgspec.json.Decoder(PullRequest).decode
+
+
+class Refused(Exception):
+    """A request that can not be read; `block` is the status to send."""
+
+    def __init__(self, block: bytes) -> None:
+        super().__init__(block)
+        self.block = block
+
+
+class OpenRequest:
+    """One pull request that still wants messages; times are monotonic ns, 0 = none."""
+
+    __slots__ = (
+        "bytes_left",
+        "debt",
+        "delivered",
+        "expires_ns",
+        "group",
+        "heartbeat_ns",
+        "last_ns",
+        "left",
+        "min_ack_pending",
+        "min_pending",
+        "no_wait",
+        "pin_id",
+        "priority",
+        "reply",
+    )
+
+    def __init__(self, reply: bytes, wish: PullRequest, now_ns: int, formal: bool) -> None:
+        """`formal` says that the request came as JSON, which alone can name a group, a pin or a priority."""
+        self.reply = reply
+        self.left = max(wish.batch, 1)
+        self.debt = min(wish.batch - 1, 0)
+        self.bytes_left = wish.max_bytes
+        self.expires_ns = now_ns + wish.expires if wish.expires else 0
+        self.heartbeat_ns = max(wish.idle_heartbeat, 0)
+        self.no_wait = wish.no_wait
+        self.last_ns = now_ns
+        self.delivered = 0
+        self.group = wish.group
+        self.pin_id = wish.id
+        self.min_pending = wish.min_pending
+        self.min_ack_pending = wish.min_ack_pending
+        self.priority = wish.priority if formal else UNRANKED
+
+    def ends_without_messages(self) -> bool:
+        """Whether there being nothing (more) to deliver ends this request."""
+        return self.no_wait and (self.delivered > 0 or not self.expires_ns)
+
+    def next_event_ns(self) -> int:
+        """Return when this request must be looked at, 0 for never."""
+        if not self.heartbeat_ns:
+            return self.expires_ns
+        beat = self.last_ns + self.heartbeat_ns
+        return min(beat, self.expires_ns) if self.expires_ns else beat
+
+    def ended(self, status: bytes) -> bytes:
+        """Return the status block of an end that tells how much was still missing."""
+        return _WITH_PENDING % (status, self.left + self.debt, self.bytes_left)
+
+
+def parse(body: bytes) -> tuple[PullRequest, bool]:
+    """Return what a request asks for, and whether it came as JSON. Raises Refused."""
+    text = body.strip()
+    if text[:1] != b"{":
+        return PullRequest(batch=int(text) if _NUMBER.fullmatch(text) else 1), False
+    try:
+        wish = _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        wish = _decode_exactly(text)
+    if wish.idle_heartbeat > 0 and wish.idle_heartbeat * 2 > wish.expires:
+        raise Refused(_BAD_REQUEST % b"heartbeat value too large")
+    return wish, True
+
+
+def _decode_exactly(text: bytes) -> PullRequest:
+    """Read what the quick decoder does not take; raises Refused with the reference's words."""
+    try:
+        return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
+    except (Fault, msgspec.MsgspecError) as fault:
+        words = _EMBEDDED.sub(r"\1PriorityGroup.\2", str(fault))
+        if words == "unexpected EOF":  # of a stream; of a text in one piece the reference says
+            words = "unexpected end of JSON input"
+        raise Refused(_BAD_REQUEST % words.encode()) from fault
+
+
+def refusal(config: ConsumerConfig, wish: PullRequest, formal: bool) -> bytes:
+    """Return the status that refuses a request for what it asks of this consumer, b"" when it may be served."""
+    if 0 < config.max_batch < wish.batch:
+        return b"NATS/1.0 409 Exceeded MaxRequestBatch of %d\r\n\r\n" % config.max_batch
+    if 0 < config.max_expires < wish.expires:
+        text = format_duration(config.max_expires).encode()
+        return b"NATS/1.0 409 Exceeded MaxRequestExpires of %b\r\n\r\n" % text
+    if 0 < config.max_bytes < wish.max_bytes:
+        return b"NATS/1.0 409 Exceeded MaxRequestMaxBytes of %d\r\n\r\n" % config.max_bytes
+    misuse = _misuse(config, wish) if formal else b""
+    return _BAD_REQUEST % misuse if misuse else b""
+
+
+def _misuse(config: ConsumerConfig, wish: PullRequest) -> bytes:
+    """Return what is wrong with the priority keys of a request, b"" for nothing."""
+    policy = config.priority_policy or PriorityPolicy.NONE
+    if (wish.min_pending or wish.min_ack_pending) and policy is not PriorityPolicy.OVERFLOW:
+        return b"Not a Overflow Priority consumer"
+    if wish.id and policy is not PriorityPolicy.PINNED_CLIENT:
+        return b"Not a Pinned Client Priority consumer"
+    if not 0 <= wish.priority <= MAX_PRIORITY:
+        return b"Priority must be between 0 and 9"
+    if policy is PriorityPolicy.NONE:
+        return b""
+    if not wish.group:
+        return b"Priority Group missing"
+    return b"" if wish.group in config.priority_groups else b"Invalid Priority Group"

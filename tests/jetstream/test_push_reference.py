@@ -1,0 +1,201 @@
+"""Push consumers: the same conversations with natsctl's engine and with the reference server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
+from natsctl.testing.jet import SECOND
+from natsctl.testing.process import ServerProcess
+
+scenario = Scenarios()
+
+
+PLAIN: dict[str, Any] = {"durable_name": "C", "ack_policy": "explicit"}
+
+
+def info(t: Talk, name: str = "C") -> None:
+    """Note positions and counters."""
+    t.ask(f"CONSUMER.INFO.S.{name}")
+
+
+@scenario
+def interest_is_a_subscription_to_the_very_subject(t: Talk) -> None:
+    t.create(deliver_subject="d.x")
+    t.jet.publish("1", "2")
+    wild = t.jet.listen("d.*")
+    all_ = t.jet.listen("d.>")
+    t.note(t.jet.heard(wild))
+    info(t)
+    exact = t.jet.listen("d.x")
+    for sid in (wild, all_, exact):
+        t.note(t.jet.heard(sid))
+    info(t)
+    t.jet.wire.unsubscribe(exact)
+    info(t)
+    t.jet.publish("3")
+    t.note(t.jet.heard(wild))
+    info(t)
+
+
+@scenario
+def queue_members_without_a_deliver_group(t: Talk) -> None:
+    t.create(deliver_subject="d.x")
+    t.jet.publish("1", "2")
+    member = t.jet.wire.subscribe("d.x", "q")
+    t.note(t.jet.heard(member))
+    info(t)
+    plain = t.jet.listen("d.x")
+    t.note(t.jet.heard(member))
+    t.note(t.jet.heard(plain))
+    info(t)
+
+
+@scenario
+def queue_members_of_a_deliver_group(t: Talk) -> None:
+    t.create(deliver_subject="d.x", deliver_group="q")
+    t.jet.publish("1", "2")
+    plain = t.jet.listen("d.x")
+    other = t.jet.wire.subscribe("d.x", "r")
+    wild = t.jet.wire.subscribe("d.*", "q")
+    info(t)
+    for sid in (plain, other, wild):
+        t.note(t.jet.heard(sid))
+    t.jet.wire.unsubscribe(wild)
+    t.jet.wire.unsubscribe(other)
+    member = t.jet.wire.subscribe("d.x", "q")
+    t.note(t.jet.heard(plain))
+    t.note(t.jet.heard(member))
+    info(t)
+    t.jet.wire.unsubscribe(member)
+    t.jet.publish("3")
+    t.note(t.jet.heard(plain))
+    info(t)
+
+
+@scenario
+def another_deliver_subject(t: Talk) -> None:
+    t.create(deliver_subject="d.x")
+    sid = t.jet.listen("d.x")
+    t.jet.publish("1", "2", "3")
+    messages = t.jet.heard(sid)
+    t.note(messages)
+    t.jet.ack(messages[1])
+    t.create(deliver_subject="d.y")
+    t.jet.wire.unsubscribe(sid)
+    wild = t.jet.listen("d.*")
+    t.create(deliver_subject="d.y")
+    t.jet.wire.unsubscribe(wild)
+    t.jet.wire.subscribe("d.x", "q")
+    t.create(deliver_subject="d.y")
+    info(t)
+
+
+@scenario
+def what_was_pending_goes_to_the_new_deliver_subject(t: Talk) -> None:
+    t.create(deliver_subject="d.x")
+    sid = t.jet.listen("d.x")
+    t.jet.publish("1", "2", "3")
+    messages = t.jet.heard(sid)
+    t.jet.ack(messages[1])
+    t.jet.wire.unsubscribe(sid)
+    new = t.jet.listen("d.y")
+    t.jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": {**PLAIN, "deliver_subject": "d.y"}})
+    t.note(t.jet.heard(new))
+    info(t)
+    t.create(deliver_subject="s.y")
+    t.create(deliver_subject="d.*")
+    t.create(deliver_subject="")
+    info(t)
+
+
+@scenario
+def acks_by_flow_control(t: Talk) -> None:
+    t.create(deliver_subject="d.x", ack_policy="flow_control", max_ack_pending=3, max_deliver=-1)
+    t.create("E", deliver_subject="d.e", ack_policy="flow_control", ack_wait=SECOND)
+    t.create("F", ack_policy="flow_control")
+    t.jet.publish("1", "2", "3", "4", "5")
+    sid = t.jet.listen("d.x")
+    messages = t.jet.heard(sid)
+    t.note(messages)
+    info(t)
+    t.note(t.jet.double_ack(messages[0]))
+    info(t)
+    request = next(m for m in messages if b"FlowControl" in m.header)
+    header = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2\r\n\r\n"
+    t.jet.wire.publish(request.reply.decode(), b"", "", header)
+    messages = t.jet.heard(sid)
+    t.note(messages)
+    info(t)
+    t.jet.wire.publish(request.reply.decode(), b"", "", header)
+    t.note(t.jet.heard(sid))
+    info(t)
+    request = next(m for m in messages if b"FlowControl" in m.header)
+    t.jet.wire.publish(request.reply.decode())
+    t.note(t.jet.heard(sid))
+    info(t)
+    t.jet.advance(1.3)
+    t.note(t.jet.heard(sid))
+    info(t)
+
+
+@scenario
+def heartbeats_go_on_in_a_pause(t: Talk) -> None:
+    t.create(deliver_subject="d.x", idle_heartbeat=SECOND, pause_until="2099-01-01T00:00:00Z")
+    sid = t.jet.listen("d.x")
+    t.jet.publish("1")
+    t.jet.advance(1.3)
+    t.note(t.jet.heard(sid))
+    info(t)
+    t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2020-01-01T00:00:00Z"})
+    t.jet.publish("2")  # resuming by the verb alone wakes nobody at the reference before its next occasion
+    t.note(t.jet.heard(sid))
+    info(t)
+
+
+@scenario
+def redeliveries_of_a_push_consumer(t: Talk) -> None:
+    t.create(deliver_subject="d.x", ack_wait=4 * SECOND, max_deliver=2, max_ack_pending=2)
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.C")
+    sid = t.jet.listen("d.x")
+    t.jet.publish("1", "2", "3")
+    t.note(t.jet.heard(sid))
+    info(t)
+    t.jet.advance(4.5)
+    t.note(t.jet.heard(sid))
+    info(t)
+    t.jet.advance(4.5)
+    t.note(t.jet.heard(sid))
+    info(t)
+    t.event(heard)
+
+
+@scenario
+def pushes_of_all_policies(t: Talk) -> None:
+    for number in range(6):
+        t.jet.publish(str(number), subject=f"s.{number % 3}")
+    policies: tuple[dict[str, Any], ...] = (
+        {"ack_policy": "none"},
+        {"ack_policy": "all", "deliver_policy": "last_per_subject", "filter_subject": "s.*"},
+        {"ack_policy": "none", "deliver_policy": "last_per_subject", "filter_subjects": ["s.1", "s.2"]},
+        {"deliver_policy": "last", "headers_only": True},
+        {"deliver_policy": "by_start_sequence", "opt_start_seq": 4, "filter_subject": "s.0"},
+        {"deliver_policy": "new", "rate_limit_bps": 1_000_000},
+        {"replay_policy": "original"},
+    )
+    for index, config in enumerate(policies):
+        sid = t.jet.listen(f"d.{index}")
+        t.create(f"C{index}", deliver_subject=f"d.{index}", **config)
+        t.note(t.jet.heard(sid))
+        info(t, f"C{index}")
+        t.jet.publish("new", subject="s.1")
+        t.note(t.jet.heard(sid))
+        info(t, f"C{index}")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("run", scenario, ids=name_of)
+def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
+    assert_same(run, server.url)
