@@ -163,7 +163,7 @@ class Stream:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
         if count:
             for consumer in tuple(self.consumers.values()):
-                consumer.on_purged()
+                consumer.on_purged(filters)
             self.expiry.arm()
             self.count_bytes()
         return count
