@@ -4,7 +4,8 @@ Theory of operation. `publish` is the broker's handler. A message without header
 passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
 `Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `store` appends and
 tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
-prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers.
+prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
+async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError
-from natsctl.api.stream import DiscardPolicy, RetentionPolicy
+from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.atomic_batch import AtomicBatches
@@ -73,6 +74,7 @@ class Intake:
         config, storage = self._stream.config, self._stream.store.storage
         for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
             part.configure()
+        self._stream.store.lazy = config.persist_mode is PersistMode.ASYNC
         self._transform = None
         if config.subject_transform is not None:
             src, dest = config.subject_transform.src, config.subject_transform.dest

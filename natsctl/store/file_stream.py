@@ -158,7 +158,8 @@ class FileStreamStore(FileLog):
             self.close_files()
             return FileCommit(self.durable_seq, callbacks, self._disk, plan, self._release)
         policy = self._host.options.sync
-        plan.sync = policy == "always" or self._sync_forced or (self._sync_wanted and policy != "never")
+        at_once = policy == "always" and not self.lazy
+        plan.sync = at_once or self._sync_forced or (self._sync_wanted and policy != "never")
         plan.has_messages, self._has_messages = self._has_messages, False
         if self._sealing is None:
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
@@ -252,9 +253,9 @@ class FileStreamStore(FileLog):
         return full
 
     def write_indexes(self, tail: bool) -> None:
-        """Write the index files that are missing, with `tail` of a long last segment too; nothing may wait for a commit.
+        """Write the index files that are missing, with `tail` that of a long last segment too.
 
-        A failure of the disk only leaves them out.
+        Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
         index, long = self._index, self._host.options.tail_index_bytes
         for at, segment in enumerate(index.segments):

@@ -8,7 +8,10 @@ buffered; while one is in flight the next gathers. The loop thread owns every me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from natsctl.store.commit import Commit, Host, Settled
@@ -17,12 +20,18 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.store.view import live_run
+from natsctl.store.view import BULK_MESSAGES, live_run
 
 Blob = bytes
 """bytes, where the property of that name hides the type."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
 """One message of a batch: subject, header, payload, whether it is timed."""
+
+
+MAX_TS_NS = 1 << 64
+"""Stands for the time of a segment without messages."""
+BULK_SUBJECTS = 4096
+"""Subjects in an answer from which on whole columns are looked at."""
 
 
 def _ignore_durable(durable_seq: int) -> None:
@@ -44,6 +53,8 @@ class StreamStore(ABC):
         self.durable_seq = max(first_seq, 1) - 1
         self.last_ts_ns = 0
         self.fault: str | None = None
+        self.lazy = False
+        """Whether a commit of messages ends with their write, and their sync follows within `journal_sync_ns`."""
         self.listener: Callable[[int], None] = _ignore_durable
         self.refused: Callable[[int, StoreError], None] = _ignore_refused
         self._host = host
@@ -185,7 +196,12 @@ class StreamStore(ABC):
         index = self._index
         limit = min(up_to_seq or self.durable_seq, self.durable_seq)
         count = index.table.count
-        sids = range(len(index.table.names)) if filters.everything else index.view(filters).sids
+        view = None if filters.everything else index.view(filters)
+        sids = range(len(index.table.names)) if view is None else view.sids
+        if index.messages >= BULK_MESSAGES and len(sids) >= BULK_SUBJECTS:
+            from natsctl.store import bulk
+
+            return bulk.newest_up_to(index, view, limit)
         found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
         return sorted(seq for seq in found if seq)
 
@@ -239,7 +255,8 @@ class StreamStore(ABC):
     def first_seq_at(self, ts_ns: int) -> int:
         """Return the oldest live sequence stored at or after `ts_ns`; last_seq + 1 when none (appended view)."""
         index = self._index
-        for segment in index.segments:
+        first = bisect_left(index.segments, ts_ns, key=lambda segment: segment.last_ts or MAX_TS_NS)
+        for segment in islice(index.segments, first, None):
             if segment.live and segment.last_ts >= ts_ns:
                 low, high = segment.head, len(segment.sids)
                 while low < high:
@@ -295,6 +312,8 @@ class StreamStore(ABC):
                 self._mark()
             return before - self._index.messages
         spare = max(self._index.count(filters, 0, self.last_seq) - keep, 0) if keep else before
+        if before >= BULK_MESSAGES:
+            return self._purge_bulk(filters, below, spare)
         for segment, position in self._index.places(filters, self._index.first_seq, below):
             if not spare:
                 break
@@ -304,6 +323,22 @@ class StreamStore(ABC):
         if before != self._index.messages:
             self._mark()
         return before - self._index.messages
+
+    def _purge_bulk(self, filters: Filters, below: int, spare: int) -> int:
+        from natsctl.store import bulk
+
+        index, gone = self._index, 0
+        for segment, found in bulk.places(index, index.view(filters), below):
+            positions = found[: spare - gone]
+            if not len(positions):
+                break
+            gone += len(positions)
+            seqs = bulk.to_array("Q", bulk.sequences(segment, positions))
+            self._removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
+        if gone:
+            index.advance(index.first_seq)
+            self._mark()
+        return gone
 
     # -- metadata and journal
 
@@ -412,6 +447,10 @@ class StreamStore(ABC):
     @abstractmethod
     def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
         """Record that this message goes."""
+
+    @abstractmethod
+    def _removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+        """Record that these messages of one segment went, of `size` bytes together."""
 
     @abstractmethod
     def _floor_moved(self, first_seq: int) -> None:
