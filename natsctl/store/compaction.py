@@ -61,7 +61,7 @@ class Compaction:
             return None
         file, segment = next(iter(self._sparse.items()))
         del self._sparse[file]
-        if segment.keys is None or segment not in index.segments or not file.created:
+        if segment.keys is None or index.place_of(segment) < 0 or not file.created:
             return None
         return plan_rewrite(index, segment, file, floor)
 

@@ -278,7 +278,7 @@ class FileCommit(Commit):
                 raise
             return
         work.new.size = len(data)
-        work.new.indexed = write_index(self._disk, self.plan.folder, work.image())
+        work.new.indexed = write_index(self._disk, self.plan.folder, work.index())
         self.rewritten = True
 
     def _leave(self) -> None:

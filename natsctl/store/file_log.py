@@ -191,6 +191,14 @@ class FileLog(StreamStore):
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
             self._compaction.note(segment)
 
+    def _removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+        file = segment.body
+        assert file is not None
+        self._removals.deletes.extend(seqs)
+        file.dead_bytes += size + len(seqs) * frame.FRAME_OVER_SIZE
+        if file.dead_bytes * 2 > file.size and segment.keys is not None:
+            self._compaction.note(segment)
+
     def _floor_moved(self, first_seq: int) -> None:
         self._removals.floor_moved = True
 

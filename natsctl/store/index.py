@@ -7,17 +7,20 @@ Searches skip every segment that cannot hold a match; inside one they look at po
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.segment import Segment
 from natsctl.store.subject_table import SubjectTable
-from natsctl.store.view import View
+from natsctl.store.view import BULK_MESSAGES, View
 
 VIEWS = 1024
 """Filters remembered per stream; the oldest goes first."""
+VIEW_SUBJECTS = 4_000_000
+"""Subject numbers that they may hold together."""
 
 Place = tuple[Segment, int]
 
@@ -46,9 +49,11 @@ class StreamIndex:
         """Return the up-to-date view of `filters`."""
         view = self._views.get(filters)
         if view is None:
-            while len(self._views) >= VIEWS:
-                del self._views[next(iter(self._views))]
-            view = self._views[filters] = View(filters, self.table)
+            view = View(filters, self)
+            kept = len(view.sids) + sum(len(other.sids) for other in self._views.values())
+            while len(self._views) >= VIEWS or (self._views and kept > VIEW_SUBJECTS):
+                kept -= len(self._views.pop(next(iter(self._views))).sids)
+            self._views[filters] = view
         else:
             view.refresh()
         return view
@@ -81,9 +86,12 @@ class StreamIndex:
         segment.last_ts = ts_ns
         segment.live += 1
         count = table.count[sid]
-        if not count:
-            table.live += 1
-            table.first[sid] = seq
+        if count < 2:
+            if not count:
+                table.live += 1
+                table.first[sid] = seq
+            elif sid not in table.stale:
+                table.first[sid] = table.last[sid]
         table.count[sid] = count + 1
         table.last[sid] = seq
         if table.stale:
@@ -181,23 +189,40 @@ class StreamIndex:
         while at >= 0:
             segment = self.segments[at]
             if segment.live:
-                position = segment.prev_of(sid, segment.position_from(seq) - 1)
+                position = self.prev_of(segment, sid, segment.position_from(seq) - 1)
                 if position >= 0:
                     return segment.seq_at(position)
             at -= 1
         return 0
 
+    def next_of(self, segment: Segment, sid: int, position: int) -> int:
+        """Return the first live position of a subject number in `segment` from `position` on, or -1."""
+        if segment.keys is None or self.messages < BULK_MESSAGES:
+            return segment.next_of(sid, position)
+        from natsctl.store import bulk
+
+        return bulk.next_of(segment, sid, position) if segment.holds(sid) else -1
+
+    def prev_of(self, segment: Segment, sid: int, position: int) -> int:
+        """Return the last live position of a subject number in `segment` up to and including `position`, or -1."""
+        if segment.keys is None or self.messages < BULK_MESSAGES:
+            return segment.prev_of(sid, position)
+        from natsctl.store import bulk
+
+        return bulk.prev_of(segment, sid, position) if segment.holds(sid) else -1
+
     def first_of(self, sid: int) -> int:
         """Return the oldest live sequence of a subject number, 0 when none; the search starts at the last answer."""
         table = self.table
-        if not table.count[sid]:
-            return 0
+        if table.count[sid] <= 1:
+            table.first[sid] = self.last_of(sid) if table.count[sid] else 0
+            return table.first[sid]
         from_seq = max(table.first[sid], self.first_seq)
         at = max(bisect_right(self.bases, from_seq) - 1, 0)
         position = self.segments[at].position_from(from_seq)
         while at < len(self.segments):
             segment = self.segments[at]
-            position = segment.next_of(sid, position) if segment.live else -1
+            position = self.next_of(segment, sid, position) if segment.live else -1
             if position >= 0:
                 table.first[sid] = segment.seq_at(position)
                 return table.first[sid]
@@ -368,9 +393,23 @@ class StreamIndex:
         self._views.clear()
         self.advance(min(self.first_seq, to_seq + 1))
 
+    def live_positions(self, segment: Segment) -> list[int]:
+        """Return the live positions of a segment, ascending."""
+        if self.messages >= BULK_MESSAGES:
+            from natsctl.store import bulk
+
+            found: list[int] = bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
+            return found
+        return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
+
+    def place_of(self, segment: Segment) -> int:
+        """Return which of the segments this one is, -1 when it is none of them any more."""
+        at = bisect_left(self.bases, segment.base)
+        return at if at < len(self.segments) and self.segments[at] is segment else -1
+
     def replace(self, old: Segment, new: Segment) -> None:
         """Put `new` where `old` was."""
-        self.segments[self.segments.index(old)] = new
+        self.segments[self.place_of(old)] = new
 
     def physical(self, seq: int) -> Place | None:
         """Return where message `seq` lies, live or dead; None when its bytes are gone."""
@@ -388,6 +427,10 @@ class StreamIndex:
         missing: list[int] = []
         if not self.messages:
             return missing
+        if self.messages >= BULK_MESSAGES:
+            from natsctl.store import bulk
+
+            return [*chain.from_iterable(bulk.missing(self))]
         expected = self.first_seq
         for segment in self.segments:
             for seq in segment.live_seqs():

@@ -25,8 +25,8 @@ from natsctl.store.tally import Tally, tally_of
 
 MAGIC = b"natsidx\x01"
 HEAD = struct.Struct("<8sIIQQQQQQQQIIIII")
-"""magic, crc, salt, stream id, base, generation, end, covers, floor, first_ts, last_ts; then how many messages, subjects,
-tombs, timed messages, and flags."""
+"""magic, crc, salt, stream id, base, generation, end, covers, floor, first_ts, last_ts; how many messages, subjects,
+tombs and timed messages; flags."""
 CRC_FROM = 12
 SPARSE, DEAD, SEALED = 1, 2, 4
 SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size

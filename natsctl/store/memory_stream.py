@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Literal
 
@@ -124,6 +125,10 @@ class MemoryStreamStore(StreamStore):
 
     def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
         segment.messages[position] = None
+
+    def _removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+        for position in positions:
+            segment.messages[position] = None
 
     def _floor_moved(self, first_seq: int) -> None:
         if self._index.segments[0].live == 0:

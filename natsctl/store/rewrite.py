@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from natsctl.store import frame
 from natsctl.store.index import StreamIndex
-from natsctl.store.index_file import IndexImage
+from natsctl.store.index_file import IndexImage, image_of
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 
@@ -25,6 +25,7 @@ class Rewrite:
     sids: array[int]
     names: list[bytes]
     new_offsets: array[int] = field(default_factory=lambda: array("I"))
+    built: Segment | None = None
 
     def build(self, source: bytes) -> bytes:
         """Return the new file's bytes from the old one's and note where frames came to lie."""
@@ -44,38 +45,36 @@ class Rewrite:
         parts.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
         return b"".join(parts)
 
-    def image(self) -> IndexImage:
-        """Return what the index file of the new file will say; in the thread that built it."""
-        old, file, positions = self.segment, self.new, self.positions
-        seqs, offsets = array("Q", map(old.seq_at, positions)), self.new_offsets
-        sizes, sids = (array("I", map(column.__getitem__, positions)) for column in (old.sizes, self.sids))
-        times = (old.first_ts, old.last_ts)
-        timed = array("Q", sorted({*old.timed}.intersection(seqs))) if old.timed else array("Q")
-        ends = (file.size, self.covers_seq, file.head.floor)
-        return IndexImage(
-            file.head, *ends, seqs, offsets, sizes, sids, b"", timed, self.tombs, *times, self.names, True
-        )
+    def index(self) -> IndexImage:
+        """Index the new file as if nothing had been removed meanwhile, and return what its index file will say."""
+        old, new, file = self.segment, Segment(self.segment.base), self.new
+        new.seqs, new.offsets = array("Q", map(old.seq_at, self.positions)), self.new_offsets
+        new.sizes, new.sids = (array("I", map(c.__getitem__, self.positions)) for c in (old.sizes, self.sids))
+        new.timed = array("Q", sorted({*old.timed}.intersection(new.seqs))) if old.timed else old.timed
+        new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, len(self.positions)
+        new.seal()
+        new.body = file
+        file.created, file.settled, file.tombs = True, file.size, self.tombs
+        self.built = new
+        return image_of(new, file.size, self.covers_seq, file.head.floor, self.names, True)
 
     def result(self) -> Segment:
         """Return the index of the new file; what was removed meanwhile is dead in it."""
-        old, new = self.segment, Segment(self.segment.base)
-        new.seqs = array("Q", [old.seq_at(p) for p in self.positions])
-        new.offsets = self.new_offsets
-        new.sizes = array("I", [old.sizes[p] for p in self.positions])
-        new.sids = array("I", [old.sids[p] for p in self.positions])
-        new.timed = array("Q", old.live_timed())
-        new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, old.live
-        dead = bytearray(not old.is_live(p) for p in self.positions)
-        new.dead = dead if any(dead) else None
-        new.seal()
-        file = new.body = self.new
-        file.created, file.settled, file.tombs = True, file.size, self.tombs
+        old, new = self.segment, self.built
+        assert new is not None
+        if old.sids is not self.sids:  # renumbered
+            new.sids = array("I", map(old.sids.__getitem__, self.positions))
+            new.seal()
+        if old.live < new.live:
+            for at, position in enumerate(self.positions):
+                if not old.is_live(position):
+                    new.kill(at)
         return new
 
 
 def plan_rewrite(index: StreamIndex, segment: Segment, file: SegmentFile, floor: int) -> Rewrite:
     """Return how to rewrite `segment`: live messages, and the deletes that earlier segments still need."""
-    positions = [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
+    positions = index.live_positions(segment)
     tombs = array("Q")
     for seq in file.tombs:
         place = index.physical(seq)
@@ -83,5 +82,5 @@ def plan_rewrite(index: StreamIndex, segment: Segment, file: SegmentFile, floor:
             tombs.append(seq)
     head = file.head._replace(generation=file.head.generation + 1, floor=floor)
     new = SegmentFile(file.folder, head)
-    covers = index.bases[index.segments.index(segment) + 1] - 1
+    covers = index.bases[index.place_of(segment) + 1] - 1
     return Rewrite(segment, file, new, positions, tombs, covers, segment.sids, index.table.names)

@@ -243,17 +243,21 @@ class Segment:
         """Return every position from `start` on, live or not, whose subject number is in `sids`."""
         return array("I", [p for p, sid in enumerate(self.sids[start:], start) if sid in sids])
 
-    def touches(self, sids: set[int]) -> bool:
+    def touches(self, sids: set[int] | range) -> bool:
         """Return whether one of `sids` can occur here."""
         if self.keys is None:
             return True
+        if isinstance(sids, range):
+            return bool(self.keys) and self.keys[0] < len(sids)
         if len(sids) < 64:
             return any(map(self.holds, sids))
         return not sids.isdisjoint(self.keys)
 
-    def count_of(self, sids: set[int]) -> int:
+    def count_of(self, sids: set[int] | range) -> int:
         """Return the live messages on `sids` in a sealed segment whose `head` is 0."""
         keys, counts, total = self.keys or _NONE, self.counts, 0
+        if isinstance(sids, range):
+            return sum(counts[: bisect_left(keys, len(sids))])
         if len(sids) > len(keys):
             return sum(count for sid, count in zip(keys, counts, strict=True) if sid in sids)
         for sid in sids:

@@ -198,7 +198,7 @@ class StreamStore(ABC):
         count = index.table.count
         view = None if filters.everything else index.view(filters)
         sids = range(len(index.table.names)) if view is None else view.sids
-        if index.messages >= BULK_MESSAGES and len(sids) >= BULK_SUBJECTS:
+        if index.messages >= BULK_MESSAGES and len(sids) >= (BULK_SUBJECTS if limit >= index.last_seq else 256):
             from natsctl.store import bulk
 
             return bulk.newest_up_to(index, view, limit)
@@ -235,8 +235,13 @@ class StreamStore(ABC):
         seq = place[0].seq_at(place[1]) if place else 0
         return seq if seq <= self.durable_seq else 0
 
-    def read_from(self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256) -> list[StoredMessage]:
-        """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamaged."""
+    def read_from(
+        self, from_seq: int, filters: Filters = ALL, max_msgs: int = 256, max_bytes: int = 0
+    ) -> list[StoredMessage]:
+        """Return up to `max_msgs` durable matches at or above `from_seq`, in order. Raises StoreDamaged.
+
+        With `max_bytes` it stops where one more would make their accounted size larger; the first always comes.
+        """
         index, out = self._index, list[StoredMessage]()
         while len(out) < max_msgs and from_seq <= self.durable_seq:
             place = index.next_place(filters, from_seq)
@@ -248,6 +253,10 @@ class StreamStore(ABC):
                 break
             view = None if filters.everything else index.view(filters)
             positions = live_run(segment, view, start, stop, max_msgs - len(out))
+            if max_bytes:
+                positions, max_bytes = _fitting(segment, positions, max_bytes, bool(out))
+                if not positions:
+                    break
             out.extend(self._messages_at(segment, positions))
             from_seq = segment.seq_at(positions[-1]) + 1
         return out
@@ -463,3 +472,13 @@ class StreamStore(ABC):
     @abstractmethod
     def _skipped(self, last_seq: int) -> None:
         """Record that sequences up to `last_seq` hold nothing."""
+
+
+def _fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bool) -> tuple[Sequence[int], int]:
+    """Return the first positions whose messages fit, one at least unless there are `some`, and the room left, over 0."""
+    sizes = segment.sizes
+    for number, position in enumerate(positions):
+        max_bytes -= sizes[position]
+        if max_bytes <= 0 and (number or some):
+            return positions[:number], 1
+    return positions, max(max_bytes, 1)

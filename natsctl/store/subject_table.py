@@ -95,6 +95,8 @@ class SubjectTable:
             self.stale.discard(sid)
         elif self.last[sid] == seq:
             self.stale.add(sid)
+        elif left == 1 and sid not in self.stale:
+            self.first[sid] = self.last[sid]
 
     def removed_many(self, sid: int, count: int) -> None:
         """Count `count` of the oldest messages of `sid` less."""

@@ -10,26 +10,32 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from natsctl.store.filters import Filters
 from natsctl.store.segment import Segment
-from natsctl.store.subject_table import SubjectTable
+
+if TYPE_CHECKING:
+    from natsctl.store.index import StreamIndex
 
 PROBE = 32
 """Neighbours tried one by one before the index is asked: most filters match something close."""
 CACHED_SEGMENTS = 4
 """Segments whose merged positions one view keeps."""
+BULK_MESSAGES = 200_000
+"""Messages of a stream from which on whole columns are worked on at once, with numpy (see bulk.py)."""
 
 
 class View:
     """A filter bound to a stream's subject numbers."""
 
-    __slots__ = ("_checked", "_filters", "_places", "_table", "_unknown", "all", "only", "sids")
+    __slots__ = ("_checked", "_filters", "_index", "_places", "_unknown", "all", "only", "sids")
 
-    def __init__(self, filters: Filters, table: SubjectTable) -> None:
+    def __init__(self, filters: Filters, index: StreamIndex) -> None:
         self._filters = filters
-        self._table = table
-        self.sids: set[int] = set()
+        self._index = index
+        self.sids: set[int] | range = set()
+        """A range where every number given out is taken: a set of a million takes 60 MB."""
         self._unknown = list(filters.literals)
         self._checked = 0
         self._places: dict[int, tuple[Segment, array[int], int]] = {}
@@ -39,19 +45,29 @@ class View:
 
     def refresh(self) -> None:
         """Take in the subjects that appeared since the last look."""
-        names = self._table.names
-        if self._unknown:
-            ids = self._table.ids
-            found = [ids[s] for s in self._unknown if s in ids]
-            if found:
-                self.sids.update(found)
-                self._unknown = [s for s in self._unknown if s not in ids]
-        if self._filters.wildcards and self._checked < len(names):
+        names, ids = self._index.table.names, self._index.table.ids
+        total = len(names)
+        if self._checked == total:
+            return
+        found = {ids[s] for s in self._unknown if s in ids}
+        if found:
+            self._unknown = [s for s in self._unknown if s not in ids]
+        if self._filters.wildcards:
             matches = self._filters.matches_wildcard
-            self.sids.update(sid for sid in range(self._checked, len(names)) if matches(names[sid]))
-        self._checked = len(names)
-        self.all = len(self.sids) == len(names)
+            found.update(sid for sid in range(self._checked, total) if matches(names[sid]))
+        self._checked = total
+        if found:
+            self._take_in(found, total)
+        self.all = len(self.sids) == total
         self.only = next(iter(self.sids)) if len(self.sids) == 1 else -1
+
+    def _take_in(self, found: set[int], total: int) -> None:
+        if len(self.sids) + len(found) == total:
+            self.sids = range(total)
+        elif isinstance(self.sids, range):
+            self.sids = found.union(self.sids)
+        else:
+            self.sids |= found
 
     def places(self, segment: Segment) -> array[int]:
         """Return every position of `segment`, live or not, on these subjects."""
@@ -59,14 +75,21 @@ class View:
         if known is not None and known[0] is segment:
             _, positions, seen = known
             if seen < len(segment.sids):
-                positions.extend(segment.positions(self.sids, seen))
+                positions.extend(self._positions(segment, seen))
                 self._places[id(segment)] = (segment, positions, len(segment.sids))
             return positions
         while len(self._places) >= CACHED_SEGMENTS:
             del self._places[next(iter(self._places))]
-        positions = segment.positions(self.sids)
+        positions = self._positions(segment, 0)
         self._places[id(segment)] = (segment, positions, len(segment.sids))
         return positions
+
+    def _positions(self, segment: Segment, start: int) -> array[int]:
+        if self._index.messages >= BULK_MESSAGES and len(segment.sids) - start > PROBE:
+            from natsctl.store import bulk
+
+            return bulk.positions_on(segment.sids, self.sids, len(self._index.table.names), start)
+        return segment.positions(self.sids, start)
 
     def next_in(self, segment: Segment, position: int) -> int:
         """Return the first live matching position from `position` on, or -1."""
@@ -82,7 +105,7 @@ class View:
         if position + PROBE >= len(sids):
             return -1
         if self.only >= 0:
-            return segment.next_of(self.only, position + PROBE)
+            return self._index.next_of(segment, self.only, position + PROBE)
         places = self.places(segment)
         for at in range(bisect_left(places, position + PROBE), len(places)):
             if segment.is_live(places[at]):
@@ -103,7 +126,7 @@ class View:
         if position < segment.head:
             return -1
         if self.only >= 0:
-            return segment.prev_of(self.only, position)
+            return self._index.prev_of(segment, self.only, position)
         places = self.places(segment)
         for at in range(bisect_right(places, position) - 1, -1, -1):
             if segment.is_live(places[at]):

@@ -1,0 +1,189 @@
+"""Questions and removals that concern very many messages of a stream at once, as operations on whole columns.
+
+Everything here can be had one by one from the index as well; this is for streams where that would take the loop's time
+(from `BULK_MESSAGES` on). numpy is imported with this module, so the module is imported where it is needed and not
+before: a small server never pays for it. Views of a column live no longer than a call: a column that somebody looks
+at can not grow.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from natsctl.store.index import StreamIndex
+    from natsctl.store.segment import Segment
+    from natsctl.store.view import View
+
+Positions = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+def _u32(column: array[int]) -> NDArray[np.uint32]:
+    return np.frombuffer(column, dtype=np.uint32)
+
+
+def _u64(column: array[int]) -> NDArray[np.uint64]:
+    return np.frombuffer(column, dtype=np.uint64)
+
+
+def to_array(typecode: str, numbers: NDArray[np.generic]) -> array[int]:
+    """Return numbers as a column of the index."""
+    column = array(typecode)
+    column.frombytes(numbers.astype(np.dtype(typecode), copy=False).tobytes())
+    return column
+
+
+def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
+    """Return which subject numbers a view takes, None when it takes all."""
+    if view is None or view.all:
+        return None
+    mask = np.zeros(len(index.table.names), dtype=np.bool_)
+    if len(view.sids):
+        mask[np.fromiter(view.sids, dtype=np.int64, count=len(view.sids))] = True
+    return mask
+
+
+def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -> Positions:
+    """Return the live positions of a segment in [start, stop) on the subjects of a mask, ascending."""
+    start, stop = max(start, segment.head), min(stop, len(segment.sids))
+    if start >= stop or not segment.live:
+        return np.empty(0, dtype=np.intp)
+    found: Mask | None = None
+    if segment.dead is not None:
+        found = np.frombuffer(segment.dead, dtype=np.uint8)[start:stop] == 0
+    if mask is not None:
+        sids = _u32(segment.sids)[start:stop]
+        if found is None:
+            found = mask[sids]
+        else:
+            found[found] = mask[sids[found]]  # dead messages may be on subjects that are forgotten
+    if found is None:
+        return np.arange(start, stop)
+    return np.flatnonzero(found) + start
+
+
+def next_of(segment: Segment, sid: int, position: int) -> int:
+    """Return the first live position of a subject number from `position` on, or -1."""
+    start = max(position, segment.head)
+    for found in (np.flatnonzero(_u32(segment.sids)[start:] == sid) + start).tolist():
+        if segment.is_live(found):
+            return int(found)
+    return -1
+
+
+def prev_of(segment: Segment, sid: int, position: int) -> int:
+    """Return the last live position of a subject number up to and including `position`, or -1."""
+    for found in np.flatnonzero(_u32(segment.sids)[: position + 1] == sid)[::-1].tolist():
+        if segment.is_live(found):
+            return int(found)
+    return -1
+
+
+def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
+    """Return the sequences at `positions`."""
+    if segment.seqs is None:
+        return positions.astype(np.uint64) + np.uint64(segment.base)
+    return _u64(segment.seqs)[positions]
+
+
+def places(index: StreamIndex, view: View | None, below_seq: int) -> Iterator[tuple[Segment, Positions]]:
+    """Yield the live matches below a sequence, segment by segment; what was yielded may be removed meanwhile."""
+    mask = mask_of(view, index)
+    for segment in list(index.segments):
+        if segment.base >= below_seq:
+            return
+        if segment.live and (view is None or view.all or segment.touches(view.sids)):
+            positions = live_positions(segment, mask, 0, segment.position_from(below_seq))
+            if len(positions):
+                yield segment, positions
+
+
+def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
+    """Take the live messages at ascending `positions` out of the index and return their accounted size.
+
+    first_seq is the caller's to advance.
+    """
+    if segment.dead is None:
+        segment.dead = bytearray(len(segment.sids))
+    np.frombuffer(segment.dead, dtype=np.uint8)[positions] = 1
+    segment.live -= len(positions)
+    sids, seqs = _u32(segment.sids)[positions], sequences(segment, positions)
+    size = int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
+    gone, counts = np.unique(sids, return_counts=True)
+    newest = np.zeros(len(gone), dtype=np.uint64)
+    newest[np.searchsorted(gone, sids)] = seqs  # the last one of each subject stays
+    _count_out(index, gone, counts, newest)
+    if segment.keys is not None:
+        at = np.searchsorted(_u32(segment.keys), gone)
+        _u32(segment.counts)[at] -= counts.astype(np.uint32)
+    index.messages -= len(positions)
+    index.bytes -= size
+    return size
+
+
+def _count_out(
+    index: StreamIndex, sids: NDArray[np.uint32], counts: NDArray[np.intp], newest: NDArray[np.uint64]
+) -> None:
+    """Count messages of some subjects less, the newest of each given."""
+    table = index.table
+    left, last = _u64(table.count), _u64(table.last)
+    left[sids] -= counts.astype(np.uint64)
+    empty = left[sids] == 0
+    table.live -= int(empty.sum())
+    uncovered = sids[~empty & (last[sids] == newest)]
+    last[sids[empty]] = 0
+    if table.stale:
+        table.stale.difference_update(sids[empty].tolist())
+    table.stale.update(uncovered.tolist())
+
+
+def newest_up_to(index: StreamIndex, view: View | None, to_seq: int) -> list[int]:
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending."""
+    mask, table = mask_of(view, index), index.table
+    if to_seq >= index.last_seq:
+        for sid in list(table.stale):
+            index.last_of(sid)
+        wanted = _u64(table.count) > 0 if mask is None else mask & (_u64(table.count) > 0)
+        return sorted_seqs(_u64(table.last)[wanted])
+    newest = np.zeros(len(table.names), dtype=np.uint64)
+    for segment in index.segments:
+        if segment.base > to_seq:
+            break
+        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
+        newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
+    return sorted_seqs(newest[newest > 0])
+
+
+def sorted_seqs(seqs: NDArray[np.uint64]) -> list[int]:
+    """Return sequences in order, as plain numbers."""
+    found: list[int] = np.sort(seqs).tolist()
+    return found
+
+
+def missing(index: StreamIndex) -> Iterator[range]:
+    """Yield the runs of sequences between the first and the last that no live message has, in order."""
+    expected = index.first_seq
+    for segment in index.segments if index.messages else ():
+        seqs = sequences(segment, live_positions(segment, None, 0, len(segment.sids))).astype(np.int64)
+        if len(seqs):
+            before = np.concatenate((np.array([expected - 1], dtype=np.int64), seqs[:-1]))
+            at = np.flatnonzero(seqs - before > 1)
+            for start, end in zip((before[at] + 1).tolist(), seqs[at].tolist(), strict=True):
+                yield range(start, end)
+            expected = int(seqs[-1]) + 1
+    if index.messages and expected <= index.last_seq:
+        yield range(expected, index.last_seq + 1)
+
+
+def positions_on(sids: array[int], wanted: set[int] | range, total: int, start: int) -> array[int]:
+    """Return every position from `start` on whose subject number is in `wanted`; `total` numbers are given out."""
+    mask = np.zeros(total + 1, dtype=np.bool_)
+    mask[np.fromiter(wanted, dtype=np.int64, count=len(wanted))] = True
+    numbers = np.minimum(_u32(sids)[start:], total)  # the forgotten ones share the number behind the last
+    return to_array("I", np.flatnonzero(mask[numbers]) + start)
