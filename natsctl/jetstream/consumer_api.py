@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api import answers
+from natsctl.api import answers, headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
 from natsctl.api.consumer import ConsumerInfo, DeliverPolicy
@@ -20,6 +20,7 @@ from natsctl.jetstream import api_level
 from natsctl.jetstream import consumer_config as rules
 from natsctl.jetstream.consumer import Consumer
 from natsctl.jetstream.consumer_create import create, durable_create
+from natsctl.jetstream.origin import identity
 from natsctl.jetstream.priority_groups import is_group_name
 from natsctl.jetstream.pull import PullDelivery
 from natsctl.jetstream.requests import PENDING, ApiRequest, EndpointFunction, Outcome, storage_error
@@ -147,6 +148,8 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     answer = recast(consumer.info(), answers.ConsumerResetAnswer)
     answer.reset_seq = seq
     api_level.show(answer, js.engine.broker.options.version)
+    if request.header and headers.get(request.header, headers.STREAM_IDENTITY) is not None:
+        request.answer_header = headers.encode([(headers.STREAM_IDENTITY, identity(consumer.stream).encode())])
     return request.answer_when_durable(consumer.stream.store, answer) if consumer.number else answer
 
 

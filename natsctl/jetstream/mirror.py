@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.stream import Stream
 
-CAUGHT_UP: Final = 10
-"""Messages that may be missing for a mirror to answer direct gets in its origin's place. Source: reference."""
 _RANDOM: Final = 8
 
 
@@ -52,7 +50,6 @@ class Mirror:
         self._mappings = compile_mappings(source)
         self.upstream = Upstream(stream, self)
         self._question: Subscription | None = None
-        self.caught_up = False
 
     def stop(self) -> None:
         """End the connection."""
@@ -144,7 +141,7 @@ class Mirror:
         self._forget_question()
         reply = b"$JSC.R." + nuid(stream.engine.rng, _RANDOM).encode()
         self._question = stream.account.subscribe(reply, self._on_state)
-        stream.account.publish(origin.api_subject(self.source, f"STREAM.INFO.{self.source.name}"), reply, b"", b"")
+        stream.account.publish_from(origin.api_subject(self.source, f"STREAM.INFO.{self.source.name}"), reply, b"", b"")
 
     def _forget_question(self) -> None:
         if self._question is not None:

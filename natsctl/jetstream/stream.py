@@ -125,9 +125,9 @@ class Stream:
         self.markers.configure()
         self.timed.configure()
         self.intake.configure()
-        self.upstreams.configure()
         self.expiry.configure()
         self.direct_get.configure()
+        self.upstreams.configure()
         one, run = self.intake.publish, self.intake.publish_run
         self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
 

@@ -171,7 +171,7 @@ class Upstream:
         """Ask the origin to forget a consumer that it keeps for this stream; nobody waits for an answer."""
         if self._taker.source.consumer is None:
             verb = f"CONSUMER.DELETE.{self._taker.source.name}.{self._taker.request().name}"
-            self._stream.account.publish(origin.api_subject(self._taker.source, verb), b"", b"", b"")
+            self._stream.account.publish_from(origin.api_subject(self._taker.source, verb), b"", b"", b"")
 
     def _cancel(self) -> None:
         for subscription in (self._answers, self._messages):
@@ -206,16 +206,15 @@ class Upstream:
         wait_ns = ANSWER_NS if durable is None else RESET_ANSWER_NS
         self._alarm.set(stream.engine.clock.monotonic_ns() + wait_ns)
         subject, body = self._reset() if durable is not None else self._create()
-        if not stream.account.publish(subject, self._awaits, self._request_header(), body):
+        if not stream.account.publish_from(subject, self._awaits, self._request_header(), body):
             self.retry()
 
     def _request_header(self) -> bytes:
         if self._level == OLD_LEVEL:
             return b""
         lines = [(headers.REQUIRED_API_LEVEL, b"%d" % self._level)]
-        known = self._taker.known_identity() if self._level >= NEWEST_LEVEL else ""
-        if known:
-            lines.append((headers.STREAM_IDENTITY, known.encode()))
+        if self._level >= NEWEST_LEVEL:
+            lines.append((headers.STREAM_IDENTITY, self._taker.known_identity().encode()))
         return headers.encode(lines)
 
     def _reset(self) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from natsctl.api.stream import StreamInfo
-from natsctl.jetstream.mirror import CAUGHT_UP, Mirror
+from natsctl.jetstream.mirror import Mirror
 from natsctl.jetstream.source_set import SourceSet
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Upstreams:
             self._mirror = Mirror(self._stream, source)
             if self._started:
                 self._mirror.upstream.start()
+        elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
+            self.taken(self._mirror)
         self.sources.configure()
 
     def start(self) -> None:
@@ -77,17 +79,7 @@ class Upstreams:
 
     def taken(self, mirror: Mirror) -> None:
         """Let a mirror that has almost caught up answer direct gets."""
-        if not mirror.caught_up and mirror.upstream.lag < CAUGHT_UP:
-            mirror.caught_up = True
-            self._stream.direct_get.configure()
-
-    @property
-    def direct_origin(self) -> str:
-        """Return the stream in whose place direct gets are answered, "" for none."""
-        config = self._stream.config
-        if self._mirror is None or not config.mirror_direct or not self._mirror.caught_up:
-            return ""
-        return self._mirror.source.name
+        self._stream.direct_get.caught_up(mirror.upstream.lag)
 
     def describe(self, info: StreamInfo) -> StreamInfo:
         """Add to a stream's info how far mirror and sources have come, and return it."""
