@@ -93,6 +93,7 @@ class Stream:
     def stop(self, deleted: bool) -> None:
         """Capture nothing more; with `deleted`, consumers end for good."""
         self._release()
+        self.intake.stop()
         self.upstreams.stop(deleted)
         self.expiry.stop()
         self.timed.stop()
