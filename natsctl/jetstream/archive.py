@@ -7,7 +7,7 @@ item, or None when they need more bytes, so that an archive of any size passes t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -65,7 +65,10 @@ class Gone:
     ts_ns: int = 0
 
 
-Item: TypeAlias = "ArchivedStream | ArchivedConsumer | StoredMessage | Gone"
+Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Sequence[StoredMessage]"
+"""What readers yield; messages that follow each other come together."""
+PAUSE: Final[Item] = ()
+"""No messages: the work goes on, and this is a good moment to let others have a turn."""
 
 
 class ArchiveWriter(Protocol):
@@ -74,11 +77,11 @@ class ArchiveWriter(Protocol):
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return what stands before the messages."""
 
-    def messages(self, messages: Sequence[StoredMessage]) -> bytes:
-        """Return what these messages add; their sequences ascend."""
+    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+        """Yield what these messages add, b"" between pieces of long work; their sequences ascend."""
 
-    def end(self, last_seq: int, last_ts_ns: int) -> bytes:
-        """Return what stands after the messages, `last_seq` being the stream's last, whether or not it is there."""
+    def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
+        """Yield what stands after the messages, `last_seq` being the stream's last, whether or not it is there."""
 
 
 class Feed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from natsctl.jetstream.archive import ArchiveFault, Feed, Item
+from natsctl.jetstream.archive import PAUSE, ArchiveFault, Feed, Item
 from natsctl.jetstream.archive_v1 import read_v1
 from natsctl.jetstream.archive_v2 import MAGIC, read_v2
 from natsctl.jetstream.s2 import FrameFault, FrameReader
@@ -20,9 +20,10 @@ class ArchiveReader:
         self._complete = False
 
     def read(self, data: bytes) -> Iterator[Item]:
-        """Yield every item that `data` completes. Raises ArchiveFault."""
+        """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveFault."""
         try:
             for content in self._frames.read(data):
+                yield PAUSE
                 if self._complete:
                     if content.strip(b"\0"):
                         raise ArchiveFault("something follows the end of the archive")

@@ -1,17 +1,14 @@
-"""Version 1 archives: a tar of the reference's block files, what every released server writes and reads.
+"""Version 1 archives: a tar of the reference's block files, what every released server reads and writes.
 
-`meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages, then for each consumer
-`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums and record ends are HighwayHash-64. What the reference
-hashes is written; read are the sums of the metadata, while records are covered by the checks of the compression
-around them. Source: probes of nats-server, restored in both directions.
+`meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages (blocks.py), then for each consumer
+`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files of other names, which servers
+write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15, restored in both directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
-from struct import Struct
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,20 +17,10 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.jetstream import consumer_file
-from natsctl.jetstream.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Feed, Gone, Item
-from natsctl.jetstream.highwayhash import HighwayHash64
-from natsctl.jetstream.tar import END, TarFile, entry, read_tar
+from natsctl.jetstream.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Feed, Item
+from natsctl.jetstream.blocks import BlockWriter, hasher_of, read_block
+from natsctl.jetstream.tar import END, TarFile, entry, in_pieces, read_tar
 from natsctl.store.message import StoredMessage
-
-BLOCK_BYTES: Final = 1 << 20
-"""Size at which a block file is closed; it is held in memory until then."""
-
-_HEAD: Final = Struct("<IQqH")  # length, sequence, time in ns, length of the subject
-_HASH_BYTES: Final = 8
-_HAS_HEADER: Final = 1 << 31
-_ERASED: Final = 1 << 63
-_TOMBSTONE: Final = 1 << 62
-_COMPRESSED_BLOCK: Final = b"cmp"
 
 T = TypeVar("T")
 
@@ -52,7 +39,7 @@ class _ConsumerMeta(ConsumerConfig):
 
 
 def _sum(key: str, data: bytes) -> bytes:
-    return HighwayHash64(sha256(key.encode()).digest()).digest(data).hex().encode()
+    return hasher_of(key).digest(data).hex().encode()
 
 
 class WriterV1:
@@ -62,10 +49,7 @@ class WriterV1:
         self._name = ""
         self._mtime_s = 0
         self._consumers: Sequence[ArchivedConsumer] = ()
-        self._index = 0
-        self._block: list[bytes] = []
-        self._block_bytes = 0
-        self._hash = HighwayHash64(bytes(32))
+        self._block = BlockWriter("")
         self._last_seq = 0
 
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
@@ -74,7 +58,7 @@ class WriterV1:
         self._name, self._consumers = stream.config.name, consumers
         self._mtime_s = max(stream.created_ns, 0) // 1_000_000_000
         values = {name: getattr(stream.config, name) for name in stream.config.__struct_fields__}
-        self._open_block()
+        self._block = BlockWriter(self._name)
         return self._meta("", self._name, encode(_StreamMeta(**values, Created=format_time(stream.created_ns))))
 
     def _meta(self, folder: str, key: str, body: bytes) -> bytes:
@@ -83,46 +67,39 @@ class WriterV1:
     def _file(self, name: str, content: bytes) -> bytes:
         return entry(name, content, self._mtime_s)
 
-    def messages(self, messages: Sequence[StoredMessage]) -> bytes:
-        """Return the blocks that these messages complete."""
-        out = []
-        for message in messages:
-            self._add(message.seq, message.ts_ns, message.subject, message.header, message.payload)
-            self._last_seq = message.seq
-            if self._block_bytes >= BLOCK_BYTES:
-                out.append(self._close_block())
-        return b"".join(out)
+    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+        """Yield the blocks that these messages complete, b"" between pieces of long work."""
+        self._block.add(messages)
+        self._last_seq = messages[-1].seq
+        if self._block.full:
+            yield from self._close_block()
 
-    def _add(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
-        body = b"%b%b%b%b" % (subject, len(header).to_bytes(4, "little") if header else b"", header, payload)
-        length = _HEAD.size + len(body) + _HASH_BYTES
-        head = _HEAD.pack(length | (_HAS_HEADER if header else 0), seq, ts_ns, len(subject))
-        hashed = head[4:20] + (subject + header + payload if header else body)
-        self._block.append(head + body + self._hash.digest(hashed))
-        self._block_bytes += length
+    def _close_block(self) -> Iterator[bytes]:
+        name, steps = f"msgs/{self._block.index}.blk", self._block.close()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                yield from in_pieces(name, end.value, self._mtime_s)
+                return
+            yield b""
 
-    def _open_block(self) -> None:
-        self._index += 1
-        self._block, self._block_bytes = [], 0
-        self._hash = HighwayHash64(sha256(f"{self._name}-{self._index}".encode()).digest())
-
-    def _close_block(self) -> bytes:
-        file = self._file(f"msgs/{self._index}.blk", b"".join(self._block))
-        self._open_block()
-        return file
-
-    def end(self, last_seq: int, last_ts_ns: int) -> bytes:
-        """Return the last block and the consumers; a stream whose newest messages are gone ends with an erased one."""
+    def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
+        """Yield the last block and the consumers; a stream whose newest messages are gone ends with an erased one."""
         if last_seq > self._last_seq:
-            self._add(last_seq | _ERASED, last_ts_ns, b"", b"", b"")
-        parts = [self._close_block()] if self._block else []
+            self._block.add_erased(last_seq, last_ts_ns)
+        if not self._block.empty:
+            yield from self._close_block()
         for consumer in self._consumers:
-            values = {name: getattr(consumer.config, name) for name in consumer.config.__struct_fields__}
-            meta = _ConsumerMeta(**values, Created=format_time(consumer.created_ns), Name=consumer.name)
-            folder = f"obs/{consumer.name}/"
-            parts.append(self._meta(folder, f"{self._name}/{consumer.name}", encode(meta)))
-            parts.append(self._file(f"{folder}o.dat", consumer_file.write(consumer.progress)))
-        return b"".join([*parts, END])
+            yield self._consumer(consumer)
+        yield END
+
+    def _consumer(self, consumer: ArchivedConsumer) -> bytes:
+        values = {name: getattr(consumer.config, name) for name in consumer.config.__struct_fields__}
+        meta = _ConsumerMeta(**values, Created=format_time(consumer.created_ns), Name=consumer.name)
+        folder = f"obs/{consumer.name}/"
+        state = self._file(f"{folder}o.dat", consumer_file.write(consumer.progress))
+        return self._meta(folder, f"{self._name}/{consumer.name}", encode(meta)) + state
 
 
 def read_v1(feed: Feed) -> Iterator[Item | None]:
@@ -151,7 +128,7 @@ class _Reader:
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:
                 raise ArchiveFault("the archive does not begin with its configuration")
-            yield from _messages(file, feed)
+            yield from read_block(file, feed, hasher_of(f"{self._name}-{_number(name)}"))
         elif name.endswith(("meta.inf", "meta.sum")) or (name.startswith("obs/") and name.endswith("/o.dat")):
             while (body := file.take(feed, file.size)) is None:
                 yield None
@@ -196,32 +173,12 @@ class _Reader:
             raise ArchiveFault(f"the state of consumer {self._consumer.Name} is missing")
 
 
-def _messages(file: TarFile, feed: Feed) -> Iterator[Item | None]:
-    """Yield the records of one block file."""
-    least = _HEAD.size + _HASH_BYTES
-    while file.left:
-        while (head := file.take(feed, _HEAD.size)) is None:
-            yield None
-        length, seq, ts_ns, subjects = _HEAD.unpack(head)
-        if head.startswith(_COMPRESSED_BLOCK):
-            raise ArchiveFault(f"{file.name} is compressed by itself, which no archive of a server is")
-        has_header, length = bool(length & _HAS_HEADER), length & ~_HAS_HEADER
-        if length < least + subjects:
-            raise ArchiveFault(f"a record of {file.name} is too short")
-        while (body := file.take(feed, length - _HEAD.size)) is None:
-            yield None
-        sequence = seq & ~(_ERASED | _TOMBSTONE)
-        if seq & (_ERASED | _TOMBSTONE) or not sequence:
-            if sequence:
-                yield Gone(sequence, ts_ns)
-            continue
-        header, payload = b"", body[subjects:-_HASH_BYTES]
-        if has_header:
-            size = int.from_bytes(payload[:4], "little")
-            header, payload = payload[4 : 4 + size], payload[4 + size :]
-            if len(header) != size:
-                raise ArchiveFault(f"a header in {file.name} is longer than its record")
-        yield StoredMessage(sequence, ts_ns, body[:subjects], header, payload)
+def _number(name: str) -> str:
+    """Return the number of a block file, as its hashes are keyed."""
+    number = name.removeprefix("msgs/").removesuffix(".blk")
+    if not number.isdecimal():
+        raise ArchiveFault(f"{name!r} is no name of a block")
+    return number
 
 
 def _created(text: str) -> int:

@@ -17,6 +17,7 @@ from natsctl.api.consumer import ConsumerConfig, SequenceInfo
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamState
 from natsctl.jetstream.archive import (
+    MAX_RECORD_BYTES,
     ArchivedConsumer,
     ArchivedStream,
     ArchiveFault,
@@ -33,6 +34,18 @@ MAGIC: Final = b"NATSARC1"
 _STATE: Final = b"state.json"
 _CONSUMERS: Final = b"consumers/"
 _END: Final = bytes(5)
+
+_SMALL: Final = 4096
+_TEXTS: Final = tuple(map(uvarint, range(_SMALL)))
+_PAIR_BITS: Final = 14
+_PAIR_MASK: Final = (1 << _PAIR_BITS) - 1
+_LOW_BITS: Final = 2 * _PAIR_BITS
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_PAIRS: Final = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(1 << _PAIR_BITS))
+"""Two bytes of a varint that goes on."""
+_READ_BYTES: Final = 1 << 18
+"""Records that are looked for at once."""
+_MAX_NAME_BYTES: Final = 1 << 20
 
 Record = tuple[bytes, int, int, bytes, bytes]
 T = TypeVar("T", bound=Model)
@@ -66,8 +79,32 @@ def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) ->
     return b"".join([*map(uvarint, numbers), name, header, payload])
 
 
+class _Varints:
+    """Writes numbers as varints, those of one archive quickly: most are small, or near the one before."""
+
+    __slots__ = ("_high", "_high_text")
+
+    def __init__(self) -> None:
+        self._high, self._high_text = 0, b""
+
+    def text(self, value: int) -> bytes:
+        """Return what `uvarint` does; the upper bits are put together only when they change."""
+        if value < _SMALL:
+            return _TEXTS[value]
+        low, high = value & _LOW_MASK, value >> _LOW_BITS
+        if not high:
+            return uvarint(value)
+        if high != self._high:
+            self._high, self._high_text = high, uvarint(high)
+        return _PAIRS[low & _PAIR_MASK] + _PAIRS[low >> _PAIR_BITS] + self._high_text
+
+
 class WriterV2:
     """Writes version 2."""
+
+    def __init__(self) -> None:
+        self._times = _Varints()
+        self._seqs = _Varints()
 
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return magic, state and consumers."""
@@ -78,13 +115,27 @@ class WriterV2:
             parts.append(_record(_CONSUMERS + consumer.name.encode(), consumer.created_ns, 0, b"", body))
         return b"".join(parts)
 
-    def messages(self, messages: Sequence[StoredMessage]) -> bytes:
-        """Return one record per message."""
-        return b"".join([_record(m.subject, m.ts_ns, m.seq, m.header, m.payload) for m in messages])
+    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+        """Yield one record per message."""
+        times, seqs = self._times.text, self._seqs.text
+        parts: list[bytes] = []
+        for seq, ts_ns, subject, header, payload in messages:
+            names, headers, payloads = len(subject), len(header), len(payload)
+            parts += (
+                _TEXTS[names] if names < _SMALL else uvarint(names),
+                times(ts_ns << 1) if ts_ns >= 0 else uvarint(zigzag(ts_ns)),
+                seqs(seq),
+                _TEXTS[headers] if headers < _SMALL else uvarint(headers),
+                _TEXTS[payloads] if payloads < _SMALL else uvarint(payloads),
+                subject,
+                header,
+                payload,
+            )
+        yield b"".join(parts)
 
-    def end(self, last_seq: int, last_ts_ns: int) -> bytes:
-        """Return the record of zeros; the state has told the last sequence."""
-        return _END
+    def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
+        """Yield the record of zeros; the state has told the last sequence."""
+        yield _END
 
 
 def _state_of(progress: Progress) -> _State:
@@ -100,44 +151,104 @@ def _state_of(progress: Progress) -> _State:
 def read_v2(feed: Feed) -> Iterator[Item | None]:
     """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveFault."""
     consumers = -1
-    for record in _records(feed):
-        if record is None:
+    for records in _records(feed):
+        if records is None:
             yield None
             continue
-        name, ts_ns, seq, header, payload = record
-        if consumers < 0:
-            state = _json(payload, StreamState, "state.json") if name == _STATE else None
-            if state is None:
-                raise ArchiveFault("the archive does not begin with its state")
-            consumers = state.consumer_count
-            yield ArchivedStream(state=state)
-        elif consumers:
-            consumers -= 1
-            yield _consumer(name, ts_ns, payload)
-        elif seq:
-            yield StoredMessage(seq, ts_ns, name, header, payload)
-        else:
-            raise ArchiveFault("a message has no sequence")
+        at = 0
+        while consumers and at < len(records):
+            name, ts_ns, _, _, payload = records[at]
+            if consumers < 0:
+                state = _state(name, payload)
+                consumers = state.consumer_count
+                yield ArchivedStream(state=state)
+            else:
+                consumers -= 1
+                yield _consumer(name, ts_ns, payload)
+            at += 1
+        if at < len(records):
+            yield _messages(records[at:])
     if consumers:
         raise ArchiveFault("the archive ends before its consumers")
 
 
-def _records(feed: Feed) -> Iterator[Record | None]:
-    """Yield records until the one of zeros."""
+def _state(name: bytes, payload: bytes) -> StreamState:
+    """Return the state an archive begins with, of which nothing is absurd. Raises ArchiveFault."""
+    if name != _STATE:
+        raise ArchiveFault("expected state.json first")
+    state = _json(payload, StreamState, "state.json")
+    first_seq, last_seq, messages = state.first_seq, state.last_seq, state.messages
+    if state.consumer_count < 0:
+        raise ArchiveFault("invalid stream state: negative consumer count")
+    if (first_seq > last_seq + 1 or (first_seq > last_seq and messages)) or (not first_seq and (last_seq or messages)):
+        raise ArchiveFault("invalid stream state: inconsistent message count or sequence range")
+    if first_seq <= last_seq and messages > last_seq - first_seq + 1:
+        raise ArchiveFault("invalid stream state: message count exceeds sequence range")
+    return state
+
+
+def _messages(records: Sequence[Record]) -> list[StoredMessage]:
+    """Return records as messages."""
+    messages = [StoredMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
+    if not all(message.seq for message in messages):
+        raise ArchiveFault("expected message sequence")
+    return messages
+
+
+def _records(feed: Feed) -> Iterator[list[Record] | None]:
+    """Yield records until the one of zeros, as many together as have arrived."""
+    wanted = 1
+    while True:
+        while len(feed) < wanted:
+            yield None
+        data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
+        assert data is not None
+        records, end, wanted, last = _parsed(data)
+        feed.skip(end)
+        if records:
+            yield records
+        if last:
+            return
+
+
+def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
+    """Return the whole records at the beginning of `data`, where they end, the size of the next, and whether all came.
+
+    One loop, because a call per number costs more than reading it.
+    """
+    records: list[Record] = []
+    at, size = 0, len(data)
     while True:
         numbers: list[int] = []
-        while len(numbers) < 5:
-            number = feed.uvarint()
-            if number is None:
-                yield None
+        place = at
+        for _ in range(5):
+            value = shift = 0
+            while place < size:
+                byte = data[place]
+                place += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift > 63:
+                    raise ArchiveFault("a number is longer than 64 bits")
             else:
-                numbers.append(number)
+                return records, at, size - at + 1, False
+            if value >> 64:
+                raise ArchiveFault("a number is longer than 64 bits")
+            numbers.append(value)
         names, ts, seq, headers, payloads = numbers
+        if names > _MAX_NAME_BYTES or headers + payloads > MAX_RECORD_BYTES - _MAX_NAME_BYTES:
+            raise ArchiveFault("a record is over the limit")
+        end = place + names + headers + payloads
+        if end > size:
+            return records, at, end - at, False
         if not any(numbers):
-            return
-        while (body := feed.take(names + headers + payloads)) is None:
-            yield None
-        yield body[:names], unzigzag(ts), seq, body[names : names + headers], body[names + headers :]
+            return records, end, 0, True
+        name_end = place + names
+        header_end = name_end + headers
+        records.append((data[place:name_end], unzigzag(ts), seq, data[name_end:header_end], data[header_end:end]))
+        at = end
 
 
 def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:

@@ -12,7 +12,7 @@ transfer that stalls is given up. Source: jetstream_semantics.md part 19.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,10 +21,11 @@ from natsctl.api.answers import StreamCreateAnswer, StreamRestoreAnswer, as_erro
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
 from natsctl.api.requests import StreamRestoreRequest
-from natsctl.api.stream import StreamConfig
+from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import SNAPSHOT_RESTORE_PREFIX
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
+from natsctl.jetstream import api_level
 from natsctl.jetstream import stream_config as rules
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.archive import ArchiveFault, Item
@@ -32,7 +33,7 @@ from natsctl.jetstream.archive_reader import ArchiveReader
 from natsctl.jetstream.client_info import client_info
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.requests import ApiRequest, EndpointFunction, Outcome
-from natsctl.jetstream.staging import Staging
+from natsctl.jetstream.staging import OverLimit, Staging
 from natsctl.store.errors import StoreError, StreamExists
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ MAX_QUEUED_BYTES: Final = 64 << 20
 """Chunks that may wait to be read; a client that waits for answers never has more than one."""
 MAX_UNSYNCED_MESSAGES: Final = 20_000
 """Messages that may wait for a commit before the answers to chunks wait too."""
+MAX_UNSYNCED_BYTES: Final = 16 << 20
+"""And bytes of them."""
 RUN_ITEMS: Final = 1024
-"""Items one restore takes in per turn."""
+"""Messages one restore takes in per turn: 3 to 5 ms."""
+PAUSE_ITEMS: Final = 256
+"""Messages that a step of decoding or hashing counts as."""
 
 
 def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -57,11 +62,13 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     config.name = config.name or name
     if config.name != name:
         return error(10056)
-    if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
-        return error(10130)
+    if "/" in name or "\\" in name:
+        return error(10128)
     refusal = _refuse(js, config)
     if refusal is not None:
         return refusal
+    if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
+        return error(10130)
     try:
         return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request.origin).start())
     except ArchiveFault as fault:
@@ -70,8 +77,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
     """Return why there can be no stream of this configuration; it is normalised on the way."""
-    max_window_ns = js.engine.options.max_duplicate_window_ns
-    refusal = rules.normalise(config, max_window_ns) or rules.check(config, max_window_ns)
+    refusal = rules.settle(rules.draft_of(js, config))
     if refusal is None and config.num_replicas > 1:
         return error(10074)
     return refusal or js.refuse_stream(config)
@@ -119,11 +125,13 @@ class Restore:
             return
         if self._ending:
             return
-        self._bytes += len(payload)
         self._queued_bytes += len(payload)
         self._chunks.append((payload, reply))
         if not reply:
-            self._fail("each chunk needs a reply subject", reply)
+            self._fail(
+                f"restore for stream '{self._js.name} > {self._config.name}' requires reply subject for each chunk",
+                reply,
+            )
         elif self._queued_bytes > MAX_QUEUED_BYTES:
             self._fail("chunks arrive faster than they are read, wait for their answers", reply)
         else:
@@ -141,6 +149,9 @@ class Restore:
                     self._finish(reply)
                     break
                 more = self._read(chunk, budget - taken)
+            except OverLimit:
+                self._fail_with(error(10028 if self._config.storage is StorageType.MEMORY else 10047), reply)
+                break
             except (ArchiveFault, StoreError) as fault:
                 self._fail(str(fault), reply)
                 break
@@ -148,6 +159,7 @@ class Restore:
             if self._reading is None:
                 self._chunks.popleft()
                 self._queued_bytes -= len(chunk)
+                self._bytes += len(chunk)
                 self._taken_in(reply)
         if self._chunks and self._failure is None and not self._ending:
             self._engine.ready(self)
@@ -159,7 +171,7 @@ class Restore:
         taken = 0
         for item in self._reading:
             self._staging.take(item)
-            taken += 1
+            taken += len(item) or PAUSE_ITEMS if isinstance(item, Sequence) else 1
             if taken >= budget:
                 return taken
         self._reading = None
@@ -168,7 +180,9 @@ class Restore:
     def _taken_in(self, reply: bytes) -> None:
         """Answer a chunk, once the store is not far behind."""
         store = self._staging.store
-        if store is None or store.last_seq - store.durable_seq <= MAX_UNSYNCED_MESSAGES:
+        if store is None or (
+            store.last_seq - store.durable_seq <= MAX_UNSYNCED_MESSAGES and store.waiting_bytes <= MAX_UNSYNCED_BYTES
+        ):
             self._js.account.publish(reply, b"", b"", b"")
             return
 
@@ -233,7 +247,9 @@ class Restore:
         stream.advise(ActionType.CREATE)
         self._close("")
         if reply:
-            self._js.account.publish(reply, b"", b"", encode(recast(stream.info(), StreamCreateAnswer)))
+            answer = recast(stream.info(), StreamCreateAnswer)
+            api_level.show(answer, self._engine.broker.options.version)
+            self._js.account.publish(reply, b"", b"", encode(answer))
 
     def _stalled(self) -> None:
         if self._failure is not None:

@@ -2,14 +2,16 @@
 
 Theory of operation. A snapshot covers the messages up to the last one that was durable when it was asked for, and the
 consumers as they stood then; messages removed meanwhile are missing from it. It waits for interest on the deliver
-subject, then runs in the engine's ready queue: each turn it reads some messages, turns them into archive bytes and
-sends full chunks while fewer than the window allows are unacknowledged. So it holds one block of the archive and one
-chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply subject; an empty message
-with a status ends the transfer. Source: jetstream_semantics.md part 19.
+subject, then runs in the engine's ready queue: each turn it does one step of 1 to 3 ms (reads some messages, hashes
+some, or compresses some) and sends full chunks while fewer than the window allows are unacknowledged. So it holds one
+block of the archive and one chunk, whatever the stream's size. The last chunk, shorter than the others, has no reply
+subject; an empty message with a status ends the transfer. A stream in memory is saved in version 2 always: no server
+can restore one from version 1. Source: jetstream_semantics.md part 19.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import SnapshotComplete, SnapshotCreate
@@ -17,6 +19,7 @@ from natsctl.api.answers import StreamSnapshotAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.headers import status_line
 from natsctl.api.requests import StreamSnapshotRequest
+from natsctl.api.stream import StorageType
 from natsctl.api.subjects import SNAPSHOT_ACK_PREFIX, is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.stream import Stream
+    from natsctl.store.message import StoredMessage
 
 DEFAULT_CHUNK: Final = 128 << 10
 CHUNK_RANGE: Final = (1 << 10, 1 << 20)
@@ -46,11 +50,10 @@ INTEREST_WAIT_NS: Final = 2 * SECOND
 """How long a snapshot waits for somebody to subscribe to its deliver subject."""
 FLOW_WAIT_NS: Final = 5 * SECOND
 """How long it waits for an ack when the window is full."""
-RUN_MESSAGES: Final = 128
-RUN_BYTES: Final = 32 << 10
-"""What one snapshot reads per turn; version 1 costs 30 µs a message and 110 µs a KiB: a turn takes about 5 ms."""
-READ_MESSAGES: Final = 8
-"""Messages read at once, and so the most of the largest size that are in memory together."""
+READ_MESSAGES: Final = 512
+"""Messages read in one step."""
+READ_BYTES: Final = 512 << 10
+"""And bytes, where one message is not more than that by itself."""
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -87,15 +90,14 @@ class Snapshot:
         window = _clamped(wish.window_size, DEFAULT_WINDOW, WINDOW_RANGE)
         self._max_unacked = max(window // self._chunk_bytes, 1)
         consumers = [] if wish.no_consumers else stream.consumer_set.visible()
-        self._consumers = [archived(consumer) for consumer in consumers if not consumer.config.mem_storage]
+        self._consumers = [archived(consumer) for consumer in consumers]
         self._state = stream.state()
         self._last = (stream.store.last_seq, stream.store.last_ts_ns)
         self._client = client_info(engine.broker, stream.js.name, origin)
         self._start_ns = engine.clock.now_ns()
-        self._writer: ArchiveWriter = WriterV1() if engine.options.archive_version == 1 else WriterV2()
         self._frames = FrameWriter()
+        self._content: Iterator[bytes] | None = None
         self._ready = bytearray()
-        self._next_seq = 0
         self._acks = f"{SNAPSHOT_ACK_PREFIX}.{stream.name}.{nuid(engine.rng)}".encode()
         self._unacked: dict[bytes, int] = {}
         self._index = 0
@@ -118,9 +120,9 @@ class Snapshot:
 
     def _interest_changed(self) -> None:
         if self._account.has_interest(self._to):
-            if not self._next_seq:
+            if self._content is None:
                 self._engine.ready(self)
-        elif self._next_seq:
+        elif self._content is not None:
             self._end(408, "No Interest")
 
     def _on_ack(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
@@ -129,7 +131,7 @@ class Snapshot:
             self._engine.ready(self)
 
     def _too_late(self) -> None:
-        if not self._next_seq:
+        if self._content is None:
             self._end(408, "No Interest")
         elif self._unacked:
             self._end(408, "No Flow Response")
@@ -137,58 +139,54 @@ class Snapshot:
     # Turns
 
     def run(self, budget: int) -> int:
-        """Send what the window allows, reading up to `budget` messages."""
+        """Take one step, and send what the window allows."""
         if self._ended:
             return 0
         if self._stream.js.streams.get(self._stream.name) is not self._stream:
             self._end(500, "stream was deleted")
             return 0
         try:
-            return self._advance(min(budget, RUN_MESSAGES))
+            return self._advance()
         except StoreError as fault:
             self._end(500, str(fault))
             return 0
 
-    def _advance(self, budget: int) -> int:
-        if not self._next_seq:
-            self._begin()
+    def _advance(self) -> int:
+        if self._content is None:
+            self._alarm.cancel()
+            self._content = self._archive()
         self._send_chunks()
         if len(self._unacked) >= self._max_unacked:
             return 0
-        if self._whole:
+        content = next(self._content, None)
+        if content is None and len(self._ready) < self._chunk_bytes:
             self._finish()
             return 0
-        read = self._read(budget)
+        if content:
+            self._ready += self._frames.write(content)
         self._engine.ready(self)
-        return read
+        return READ_MESSAGES
 
-    def _begin(self) -> None:
-        """Put the head of the archive together."""
-        self._alarm.cancel()
+    def _archive(self) -> Iterator[bytes]:
+        """Yield the archive in pieces, b"" where a step ended without one."""
         stream = self._stream
-        head = ArchivedStream(stream.config, stream.created_ns, self._state)
-        self._ready += self._frames.write(self._writer.begin(head, self._consumers))
-        self._next_seq = max(stream.store.first_seq, 1)
-
-    def _read(self, budget: int) -> int:
-        """Turn the next messages into archive bytes, or end the archive; return how many were read."""
+        old = self._engine.options.archive_version == 1 and stream.config.storage is StorageType.FILE
+        writer: ArchiveWriter = WriterV1() if old else WriterV2()
+        yield writer.begin(ArchivedStream(stream.config, stream.created_ns, self._state), self._consumers)
         last_seq, last_ts_ns = self._last
-        count = size = 0
-        while count < budget and size < RUN_BYTES and not self._whole:
-            messages = self._stream.store.read_from(self._next_seq, max_msgs=READ_MESSAGES)
-            while messages and messages[-1].seq > last_seq:
-                messages.pop()
-            if messages:
-                self._next_seq = messages[-1].seq + 1
-                count += len(messages)
-                size += sum(len(message.payload) for message in messages)
-                content = self._writer.messages(messages)
-            else:
-                self._whole = True
-                content = self._writer.end(last_seq, last_ts_ns)
-            if content:
-                self._ready += self._frames.write(content)
-        return count
+        next_seq = max(stream.store.first_seq, 1)
+        while messages := self._read(next_seq, last_seq):
+            next_seq = messages[-1].seq + 1
+            yield from writer.messages(messages)
+            yield b""
+        yield from writer.end(last_seq, last_ts_ns)
+
+    def _read(self, next_seq: int, last_seq: int) -> list[StoredMessage]:
+        """Return the next messages, none after the last one that belongs to the snapshot."""
+        messages = self._stream.store.read_from(next_seq, max_msgs=READ_MESSAGES, max_bytes=READ_BYTES)
+        while messages and messages[-1].seq > last_seq:
+            messages.pop()
+        return messages
 
     def _send_chunks(self) -> None:
         """Send full chunks while the window has room."""
@@ -204,10 +202,7 @@ class Snapshot:
             self._account.publish(self._to, reply, b"", chunk)
 
     def _finish(self) -> None:
-        """Send what is left, once no full chunk is."""
-        if len(self._ready) >= self._chunk_bytes:
-            self._engine.ready(self)
-            return
+        """Send what is left, less than a chunk."""
         if self._ready:
             self._account.publish(self._to, b"", b"", bytes(self._ready))
         self._end(204, "")

@@ -6,6 +6,8 @@ archive leaves no trace.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from natsctl.api.codec import encode
@@ -21,7 +23,7 @@ from natsctl.jetstream.consumer_progress import state_of
 from natsctl.jetstream.dedupe import IN_USE
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timed_messages import is_timed
-from natsctl.store.errors import StoreError, StoreFull
+from natsctl.store.errors import StoreError
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
 
@@ -37,8 +39,13 @@ MAX_ENTRIES: Final = 5_000_000
 """Pending and redelivered messages of all of them together, for the same reason."""
 
 
+_SUBJECT: Final = re.compile(rb"[^\s\0]{1,%d}" % MAX_SUBJECT_BYTES).fullmatch
 _PLACEHOLDER: Final = b"_"
 """Subject of the message that is stored and removed again where the stream's last one is gone."""
+
+
+class OverLimit(StoreError):
+    """The account, or the server, may not store that much."""
 
 
 class Staging:
@@ -55,21 +62,22 @@ class Staging:
         self._lost: StoreError | None = None
         self._newest = self._first_seq = self._last_seq = self._last_ts_ns = 0
         self._expect(state)
-        self._room = js.usage[config.storage].room
+        self._usage = js.usage[config.storage]
+        self._counted_bytes = self._largest = 0
         self._consumers: dict[str, ArchivedConsumer] = {}
         self.store: StreamStore | None = None
 
     def take(self, item: Item) -> None:
         """Take one item in. Raises ArchiveFault or StoreError."""
         self._check_kept()
-        if isinstance(item, StoredMessage):
-            self._message(item)
-        elif isinstance(item, Gone):
+        if isinstance(item, Gone):
             self._gone(item)
         elif isinstance(item, ArchivedConsumer):
             self._consumer(item)
-        else:
+        elif isinstance(item, ArchivedStream):
             self._stream(item)
+        elif item:
+            self._messages(item)
 
     def _check_kept(self) -> None:
         """Raise StoreError when a commit could not keep what was taken in, perhaps some messages ago."""
@@ -83,6 +91,10 @@ class Staging:
         self._created_ns = head.created_ns
         if head.state is not None:
             self._expect(head.state)
+            # Version 2 is read like messages of clients, version 1 like what was on disk.
+            limits = self._js.engine.broker.options.limits
+            own = self._config.max_msg_size
+            self._largest = min(limits.max_payload, own if own >= 0 else limits.max_payload)
 
     def _expect(self, state: StreamState) -> None:
         self._first_seq, self._last_seq = state.first_seq, min(state.last_seq, MAX_SEQ)
@@ -91,20 +103,32 @@ class Staging:
         except ValueError as fault:
             raise ArchiveFault(f"the state has no valid time: {fault}") from fault
 
-    def _message(self, message: StoredMessage) -> None:
-        seq, ts_ns, subject, header, payload = message
-        if not self._newest < seq <= MAX_SEQ:
-            raise ArchiveFault(f"sequence {seq} is out of order")
-        self._newest = seq
-        if not subject or len(subject) > MAX_SUBJECT_BYTES or subject.split() != [subject] or ts_ns < 0:
-            raise ArchiveFault(f"message {seq} has no valid subject or time")
-        if header and not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
-            raise ArchiveFault(f"message {seq} has no valid header")
-        if seq >= self._first_seq:
-            store = self.store or self._open(seq)
-            if store.bytes > self._room:
-                raise StoreFull("the server's limit for this storage is reached")
-            store.append_at(seq, ts_ns, subject, header, payload, is_timed(header))
+    def _messages(self, messages: Sequence[StoredMessage]) -> None:
+        """Store messages. Raises OverLimit where the account or the server has no room for them."""
+        newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
+        for seq, ts_ns, subject, header, payload in messages:
+            if not newest < seq <= MAX_SEQ:
+                raise ArchiveFault(f"message sequence {seq} out of order")
+            newest = seq
+            if ts_ns < 0 or not _SUBJECT(subject):
+                raise ArchiveFault(f"message {seq} has no valid subject or time")
+            if header and not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
+                raise ArchiveFault(f"message {seq} has no valid header")
+            if largest and len(header) + len(payload) > largest:
+                raise ArchiveFault(f"message sequence {seq} exceeds maximum payload size")
+            if seq >= first_seq:
+                store = store or self._open(seq)
+                store.append_at(seq, ts_ns, subject, header, payload, bool(header) and is_timed(header))
+        self._newest = newest
+        if store is not None:
+            self._count(store.bytes)
+
+    def _count(self, size: int) -> None:
+        """Count what is stored as used. Raises OverLimit beyond a limit."""
+        self._usage.moved(size - self._counted_bytes)
+        self._counted_bytes = size
+        if self._usage.room < 0:
+            raise OverLimit("the limit for this storage is reached")
 
     def _gone(self, gone: Gone) -> None:
         """Remove a message that came before, or remember that the stream went on to there."""
@@ -172,13 +196,19 @@ class Staging:
         return self.store
 
     def handed_over(self) -> StreamStore:
-        """Return the store for good."""
+        """Return the store for good; what it uses is counted by its stream from here on."""
+        self._count_no_more()
         store, self.store = self.store, None
         assert store is not None
         return store
 
+    def _count_no_more(self) -> None:
+        self._usage.moved(-self._counted_bytes)
+        self._counted_bytes = 0
+
     def discard(self) -> None:
         """Delete what was taken in."""
+        self._count_no_more()
         store, self.store = self.store, None
         if store is not None and store.key in self._js.engine.store.streams:
             self._js.engine.store.delete(store.key)

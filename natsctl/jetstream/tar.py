@@ -12,14 +12,27 @@ _ZERO_BLOCK: Final = bytes(BLOCKSIZE)
 _PAX_TYPES: Final = (b"x", b"g")
 _FILE_TYPES: Final = (REGTYPE, b"\0")
 _MAX_PAX_BYTES: Final = 64 << 10
+_PIECE_BYTES: Final = 512 << 10
 END: Final = bytes(2 * BLOCKSIZE)
 
 
 def entry(name: str, content: bytes, mtime_s: int) -> bytes:
     """Return one whole file as it stands in a tar."""
+    return b"".join((_head(name, len(content), mtime_s), content, _padding(len(content))))
+
+
+def in_pieces(name: str, content: bytes, mtime_s: int) -> Iterator[bytes]:
+    """Yield a large file piece by piece, as it stands in a tar."""
+    yield _head(name, len(content), mtime_s)
+    for at in range(0, len(content), _PIECE_BYTES):
+        yield content[at : at + _PIECE_BYTES]
+    yield _padding(len(content))
+
+
+def _head(name: str, size: int, mtime_s: int) -> bytes:
     info = TarInfo(name)
-    info.size, info.mtime, info.mode = len(content), mtime_s, 0o600
-    return b"".join((info.tobuf(PAX_FORMAT), content, _padding(len(content))))
+    info.size, info.mtime, info.mode = size, mtime_s, 0o600
+    return info.tobuf(PAX_FORMAT)
 
 
 def _padding(size: int) -> bytes:
@@ -44,6 +57,15 @@ class TarFile:
         if data is not None:
             self.left -= size
         return data
+
+    def peek(self, feed: Feed, size: int) -> bytes | None:
+        """Return the next `size` bytes of the file, which has as many, and leave them; None until they are there."""
+        return feed.peek(size)
+
+    def skip(self, feed: Feed, size: int) -> None:
+        """Pass over bytes that were peeked at."""
+        feed.skip(size)
+        self.left -= size
 
 
 def read_tar(feed: Feed) -> Iterator[TarFile | None]:

@@ -20,7 +20,7 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.store.view import BULK_MESSAGES, live_run
+from natsctl.store.view import BULK_MESSAGES, fitting, live_run
 
 Blob = bytes
 """bytes, where the property of that name hides the type."""
@@ -254,7 +254,7 @@ class StreamStore(ABC):
             view = None if filters.everything else index.view(filters)
             positions = live_run(segment, view, start, stop, max_msgs - len(out))
             if max_bytes:
-                positions, max_bytes = _fitting(segment, positions, max_bytes, bool(out))
+                positions, max_bytes = fitting(segment, positions, max_bytes, bool(out))
                 if not positions:
                     break
             out.extend(self._messages_at(segment, positions))
@@ -472,13 +472,3 @@ class StreamStore(ABC):
     @abstractmethod
     def _skipped(self, last_seq: int) -> None:
         """Record that sequences up to `last_seq` hold nothing."""
-
-
-def _fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bool) -> tuple[Sequence[int], int]:
-    """Return the first positions whose messages fit, one at least unless there are `some`, and the room left, over 0."""
-    sizes = segment.sizes
-    for number, position in enumerate(positions):
-        max_bytes -= sizes[position]
-        if max_bytes <= 0 and (number or some):
-            return positions[:number], 1
-    return positions, max(max_bytes, 1)

@@ -166,3 +166,16 @@ def live_run(segment: Segment, view: View | None, start: int, stop: int, limit: 
             break
         found.append(start)
     return found
+
+
+def fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bool) -> tuple[Sequence[int], int]:
+    """Return the first positions whose messages fit, and the room left, which is over 0.
+
+    One fits always, unless there are `some` already.
+    """
+    sizes = segment.sizes
+    for number, position in enumerate(positions):
+        max_bytes -= sizes[position]
+        if max_bytes <= 0 and (number or some):
+            return positions[:number], 1
+    return positions, max(max_bytes, 1)

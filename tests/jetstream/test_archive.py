@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,9 @@ from natsctl.jetstream.archive import (
     zigzag,
 )
 from natsctl.jetstream.archive_reader import ArchiveReader
-from natsctl.jetstream.archive_v1 import BLOCK_BYTES, WriterV1
+from natsctl.jetstream.archive_v1 import WriterV1
 from natsctl.jetstream.archive_v2 import MAGIC, WriterV2
+from natsctl.jetstream.blocks import LARGE_BLOCK_BYTES, hasher_of
 from natsctl.jetstream.s2 import FrameWriter
 from natsctl.store.message import StoredMessage
 
@@ -57,16 +58,21 @@ def written(
     """Return a compressed archive."""
     consumers = list(consumers)
     end = last or ((messages[-1].seq, messages[-1].ts_ns) if messages else (0, 0))
-    state = StreamState(messages=len(messages), last_seq=end[0])
+    first_seq = messages[0].seq if messages else end[0] + 1 if end[0] else 0
+    state = StreamState(messages=len(messages), first_seq=first_seq, last_seq=end[0])
     head = ArchivedStream(StreamConfig(name="S", subjects=["a.>"]), 7 * SECOND, state)
     frames = FrameWriter()
-    parts = [writer.begin(head, consumers), *(writer.messages([m]) for m in messages), writer.end(*end)]
+    parts = [writer.begin(head, consumers), *(p for m in messages for p in writer.messages([m])), *writer.end(*end)]
     return b"".join(frames.write(part) for part in parts if part)
 
 
-def read(data: bytes, step: int = 1 << 20) -> list[Item]:
+def read(data: bytes, step: int = 1 << 20) -> list[Item | StoredMessage]:
+    """Return what an archive holds, each message by itself."""
     reader = ArchiveReader()
-    items = [item for at in range(0, len(data), step) for item in reader.read(data[at : at + step])]
+    items: list[Item | StoredMessage] = []
+    for at in range(0, len(data), step):
+        for item in reader.read(data[at : at + step]):
+            items.extend(item if isinstance(item, Sequence) else [item])
     reader.finish()
     return items
 
@@ -93,7 +99,7 @@ def test_version_one_keeps_configuration_and_creation() -> None:
 def test_version_two_keeps_the_state() -> None:
     (head, *_) = read(written(WriterV2(), MESSAGES, [CONSUMER]))
     assert isinstance(head, ArchivedStream)
-    assert head.state == StreamState(messages=3, last_seq=9, consumer_count=1)
+    assert head.state == StreamState(messages=3, first_seq=3, last_seq=9, consumer_count=1)
 
 
 @pytest.mark.parametrize("messages", [[], MESSAGES])
@@ -104,9 +110,11 @@ def test_version_one_tells_a_last_sequence_that_holds_nothing(messages: list[Sto
 def test_version_one_closes_blocks_and_holds_no_more() -> None:
     writer = WriterV1()
     writer.begin(ArchivedStream(StreamConfig(name="S")), [])
-    big = [StoredMessage(seq, seq, b"a", b"", bytes(BLOCK_BYTES // 4)) for seq in range(1, 10)]
-    sizes = [len(writer.messages([message])) for message in big]
-    assert [bool(size) for size in sizes] == [False, False, False, True] * 2 + [False]
+    big = [StoredMessage(seq, seq, b"a", b"", bytes(LARGE_BLOCK_BYTES // 32)) for seq in range(1, 35)]
+    sizes = [sum(map(len, writer.messages([message]))) for message in big]
+    assert [bool(size) for size in sizes] == [False] * 31 + [True, False, False]
+    small = [StoredMessage(seq, seq, b"a", b"", bytes(4000)) for seq in range(40, 240)]
+    assert [sum(map(len, writer.messages([message]))) > 0 for message in small].count(True) == 1
 
 
 MESSAGE = st.tuples(
@@ -192,9 +200,9 @@ def test_an_archive_cut_anywhere_is_refused(writer: Callable[[], ArchiveWriter])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_an_archive_whose_content_ends_early_is_refused(writer: Callable[[], ArchiveWriter]) -> None:
     content = bytearray()
-    head = ArchivedStream(StreamConfig(name="S"), 0, StreamState(last_seq=9))
+    head = ArchivedStream(StreamConfig(name="S"), 0, StreamState(first_seq=3, last_seq=9))
     made = writer()
-    content += made.begin(head, [CONSUMER]) + made.messages(MESSAGES)
+    content += made.begin(head, [CONSUMER]) + b"".join(made.messages(MESSAGES))
     with pytest.raises(ArchiveFault):
         read(plain(bytes(content)))
 
@@ -208,7 +216,7 @@ def record(name: bytes, seq: int, body: bytes = b"", sizes: tuple[int, int, int]
     return b"".join(map(uvarint, (names, 2, seq, headers, payloads))) + name + body
 
 
-STATE = record(b"state.json", 0, b'{"messages":1,"consumer_count":0}')
+STATE = record(b"state.json", 0, b'{"messages":1,"first_seq":1,"last_seq":1,"consumer_count":0}')
 END = bytes(5)
 
 
@@ -216,12 +224,16 @@ END = bytes(5)
     ("data", "text"),
     [
         (v2(END), "before its consumers"),
-        (v2(record(b"x", 1)), "begin with its state"),
+        (v2(record(b"x", 1), END), "expected state.json first"),
+        (v2(record(b"state.json", 0, b'{"consumer_count":-1}'), END), "negative consumer count"),
+        (v2(record(b"state.json", 0, b'{"messages":1}'), END), "inconsistent message count"),
+        (v2(record(b"state.json", 0, b'{"first_seq":9,"last_seq":7}'), END), "inconsistent message count"),
+        (v2(record(b"state.json", 0, b'{"messages":4,"first_seq":5,"last_seq":7}'), END), "exceeds sequence range"),
         (v2(record(b"state.json", 0, b"{")), "state.json can not be read"),
         (v2(record(b"state.json", 0, b'{"consumer_count":1}'), END), "before its consumers"),
         (v2(record(b"state.json", 0, b'{"consumer_count":1}'), record(b"x", 1)), "consumer of the state is missing"),
         (v2(record(b"state.json", 0, b'{"consumer_count":1}'), record(b"consumers/x", 0, b"[")), "x can not be read"),
-        (v2(STATE, record(b"x", 0), END), "no sequence"),
+        (v2(STATE, record(b"x", 0), END), "expected message sequence"),
         (v2(STATE, record(b"x", 1, sizes=(1, 0, 1 << 40))), "over the limit"),
         (v2(b"\xff" * 11), "longer than 64 bits"),
         (v2(b"\xff" * 9 + b"\x7f"), "longer than 64 bits"),
@@ -268,8 +280,11 @@ def test_a_damaged_block_is_refused_with_a_reason(block: bytes, text: str) -> No
 
 
 def test_erased_and_removed_records_are_told_as_gone() -> None:
+    hasher = hasher_of("S-1")
+
     def empty(seq: int) -> bytes:
-        return (30).to_bytes(4, "little") + seq.to_bytes(8, "little") + bytes(18)
+        hashed = seq.to_bytes(8, "little") + bytes(8)
+        return (30).to_bytes(4, "little") + hashed + bytes(2) + hasher.digest(hashed)
 
     items = read(v1(empty(5 | 1 << 63) + empty(7 | 1 << 62) + empty(0)))
     assert items[1:] == [Gone(5), Gone(7)]
