@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output, stream_backup, stream_config
+from natsctl.cli import output, stream_backup, stream_config, stream_template
 from natsctl.cli.group import AliasGroup
 from natsctl.cli.names import check_stream, confirmed, is_internal, pick_stream, suggesting
 from natsctl.cli.options import All, Force, Json, Names, Raw, StreamName, session_of
@@ -28,6 +28,7 @@ app.command("edit, update")(stream_config.edit)
 app.command("copy, cp")(stream_config.copy)
 app.command("backup, snapshot")(stream_backup.backup)
 app.command("restore")(stream_backup.restore)
+app.add_typer(stream_template.app, name="template, tmpl")
 
 
 @app.command("ls, list, l")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         StreamMsgDeleteAnswer,
         StreamMsgGetAnswer,
         StreamPurgeAnswer,
+        StreamTemplateCreateAnswer,
+        StreamTemplateDeleteAnswer,
+        StreamTemplateInfoAnswer,
         StreamUpdateAnswer,
     )
     from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
@@ -112,6 +115,24 @@ class Manager:
         """Remove one message; its bytes are overwritten unless `no_erase`."""
         body: dict[str, Any] = {"seq": seq, **({"no_erase": True} if no_erase else {})}
         return await self.requests.ask(endpoints.STREAM_MSG_DELETE, stream, body=body)
+
+    # -- stream templates
+
+    async def template_create(self, config: dict[str, Any]) -> Answer[StreamTemplateCreateAnswer]:
+        """Create the stream template that `config` names."""
+        return await self.requests.ask(endpoints.STREAM_TEMPLATE_CREATE, str(config["name"]), body=config)
+
+    async def template_names(self) -> Listing[str]:
+        """The names of all stream templates."""
+        return await self.requests.names(endpoints.STREAM_TEMPLATE_NAMES, "streams")
+
+    async def template_info(self, template: str) -> Answer[StreamTemplateInfoAnswer]:
+        """A template's configuration and the streams it has made."""
+        return await self.requests.ask(endpoints.STREAM_TEMPLATE_INFO, template)
+
+    async def template_delete(self, template: str) -> Answer[StreamTemplateDeleteAnswer]:
+        """Delete a template and every stream that it made."""
+        return await self.requests.ask(endpoints.STREAM_TEMPLATE_DELETE, template)
 
     # -- consumers
 

@@ -195,9 +195,7 @@ class Templates:
     def remove(self, template: Template) -> list[Settling]:
         """Take a template out, and its streams first; what is returned tells by `on_durable` when each is gone."""
         template.stop()
-        leaving: list[Settling] = []
-        for name in template.streams():
-            leaving.append(self._js.remove_and_tell(self._js.streams[name]))
+        leaving = [self._js.remove_and_tell(self._js.streams[name]) for name in template.streams()]
         del self._templates[template.config.name]
         self.made.pop(template.config.name, None)
         leaving.append(self._js.engine.store.delete(template.store.key))

@@ -28,7 +28,7 @@ from natsctl.cli.render.values import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
     from natsctl.api.stream import (
         ClusterInfo,
         StreamConfig,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     AnyStreamInfo = StreamInfo | StreamInfoAnswer
 
+NO_STREAMS = "No Streams have been defined by this template"
 RETENTION = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue"}
 
 
@@ -58,6 +59,22 @@ def render_stream(info: AnyStreamInfo) -> Page:
     for source in info.sources or ():
         _source_info(page.section("Source Information"), source)
     _state(page.section("State"), info)
+    return page
+
+
+def render_template(info: StreamTemplateInfo) -> Page:
+    """A stream template: how its streams are configured, and which ones it has made."""
+    config = info.config.config
+    page = Page(f"Information for Stream Template {safe(info.config.name)}")
+    section = page.section("Configuration")
+    _identity(section, config)
+    _options(page.section("Options"), config)
+    limits = page.section("Limits")
+    _limits(limits, config)
+    limits.row("Maximum Streams", limit(info.config.max_streams))
+    render_metadata(page, config.metadata)
+    managed = page.section("Managed Streams")
+    managed.many("Streams" if info.streams else "", [safe(name) for name in info.streams] or [NO_STREAMS])
     return page
 
 

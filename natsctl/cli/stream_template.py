@@ -1,0 +1,149 @@
+"""`natsctl stream template`: templates, which make a stream for each subject on its first message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
+from natsctl.cli import output
+from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
+from natsctl.cli.group import AliasGroup
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.render.values import safe
+from natsctl.cli.stream_flags import STREAM_ADD
+
+if TYPE_CHECKING:
+    from natsctl.cli.context import Session
+    from natsctl.client.answer import Answer
+
+NOT_FOUND = 10068
+NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
+
+TemplateName = Annotated[str | None, typer.Argument(metavar="TEMPLATE", help="the template", show_default=False)]
+
+_OF_ONE_STREAM = ("--mirror", "--source", "--first-sequence")
+TEMPLATE_ADD = (
+    *(flag for flag in STREAM_ADD if flag.name not in _OF_ONE_STREAM),
+    Flag("--max-streams", WHOLE, "max_streams", "most streams that the template makes"),
+)
+
+app = typer.Typer(cls=AliasGroup, help="Make, list, show and remove stream templates.", no_args_is_help=True)
+
+
+@app.command("add, create, new")
+@flagged(TEMPLATE_ADD)
+def add(ctx: typer.Context, given: Given, template: TemplateName = None, json: Json = False) -> None:
+    """Create a template: a stream for each subject, made on its first message."""
+    session = session_of(ctx)
+    wanted = _wanted(template, given)
+    with explaining(session, wanted["name"]):
+        answer = session.run(lambda manager: manager.template_create(wanted))
+    _show(answer, json, f"Stream Template {wanted['name']} was created")
+
+
+def _wanted(name: str | None, given: Given) -> Config:
+    if not name:
+        raise UsageError("a name for the template is needed: give TEMPLATE")
+    config: Config = {"allow_direct": True}
+    apply(config, TEMPLATE_ADD, given)
+    most = config.pop("max_streams", None)
+    if most is None:
+        raise UsageError("a limit of streams is needed: give --max-streams")
+    if not config.get("subjects"):
+        raise UsageError("subjects are needed: give --subjects")
+    return {"name": name, "config": {"name": "", **config}, "max_streams": most}
+
+
+@app.command("ls, list, l")
+def ls(ctx: typer.Context, json: Json = False) -> None:
+    """List the templates."""
+    session = session_of(ctx)
+    with explaining(session, ""):
+        found = list(session.run(lambda manager: manager.template_names()))
+    if json:
+        output.emit_json(found)
+    elif found:
+        output.emit_names(found)
+    else:
+        output.emit("No Stream Templates defined")
+
+
+@app.command("info, nfo, i")
+def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) -> None:
+    """Show a template's configuration and the streams it has made."""
+    session = session_of(ctx)
+    name = _pick(session, template)
+    with explaining(session, name):
+        answer = session.run(lambda manager: manager.template_info(name))
+    _show(answer, json)
+
+
+@app.command("rm, delete, del")
+def rm(ctx: typer.Context, template: TemplateName = None, force: Force = False, json: Json = False) -> None:
+    """Remove a template and every stream that it made."""
+    session = session_of(ctx)
+    name = _pick(session, template)
+    if not force:
+        with explaining(session, name):
+            session.run(lambda manager: manager.template_info(name))
+    if not confirmed(session, f"delete Stream Template {name} and its streams", force, needs_force=True):
+        return
+    with explaining(session, name):
+        answer = session.run(lambda manager: manager.template_delete(name))
+    output.emit_json(answer.raw) if json else output.note(f"Stream Template {safe(name)} was removed")
+
+
+def _pick(session: Session, given: str | None) -> str:
+    """The template that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    if given:
+        return given
+    if not session.interactive:
+        raise UsageError("a template is needed: give TEMPLATE")
+    from natsctl.cli.prompts.ask import prompt_name
+
+    with explaining(session, ""):
+        names = list(session.run(lambda manager: manager.template_names()))
+    if not names:
+        raise UsageError("no Stream Templates are defined")
+    return prompt_name("Select a Stream Template", names)
+
+
+def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
+    if json:
+        output.emit_json(answer.raw)
+        return
+    if done:
+        output.note(safe(done))
+    from natsctl.cli.render.stream import render_template
+    from natsctl.cli.screen import show_page
+
+    show_page(render_template(answer.value))
+
+
+@contextmanager
+def explaining(session: Session, template: str) -> Iterator[None]:
+    """Give an error the hint what may have been meant, or that this server may have no templates."""
+    try:
+        yield
+    except Unreachable as failure:
+        failure.hint = failure.hint or NOT_ON_SERVERS_OF_TODAY
+        raise
+    except ApiFailure as failure:
+        if failure.err_code == NOT_FOUND:
+            failure.hint = failure.hint or _hint(session, template)
+        raise
+
+
+def _hint(session: Session, word: str) -> str:
+    from natsctl.cli.suggest import did_you_mean
+
+    try:
+        names = list(session.run(lambda manager: manager.template_names()))
+    except NatsctlError:
+        return ""
+    return safe(did_you_mean(word, names)) or "natsctl str template ls shows those there are"

@@ -1,0 +1,67 @@
+"""Template commands as a script runs them: what the specification shows, exit codes, `-j`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def none_left(natsctl: Run) -> Iterator[None]:
+    """Remove the templates that a test made: the server goes on to the next one."""
+    yield
+    natsctl("str", "template", "rm", "CLIENTS", "-f")
+
+
+ADD = ("str", "template", "add", "CLIENTS", "--subjects", "CLIENT.*", "--max-streams", "1024")
+
+
+def test_a_template_is_made_as_the_specification_shows(natsctl: Run) -> None:
+    done = natsctl(
+        *ADD, "--ack", "--max-msgs=-1", "--max-bytes=-1", "--max-age=1y", "--storage", "file", "--retention", "limits",
+        "--max-msg-size", "2048", "--discard", "old",
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "Stream Template CLIENTS was created\n")
+    assert "Information for Stream Template CLIENTS" in done.out
+    assert "Maximum Streams: 1,024" in done.out
+    assert "No Streams have been defined by this template" in done.out
+    assert natsctl("pub", "CLIENT.acme", "hello").code == 0
+    assert natsctl("str", "ls", "-n").out == "CLIENTS_acme\n"
+    assert "CLIENTS_acme" in natsctl("str", "template", "info", "CLIENTS").out
+    assert natsctl("str", "template", "ls", "-j").json == ["CLIENTS"]
+    assert natsctl("str", "template", "rm", "CLIENTS", "-f").err == "Stream Template CLIENTS was removed\n"
+    assert natsctl("str", "ls", "-n").out == ""
+
+
+def test_a_template_that_is_missing_is_not_found_with_a_suggestion(natsctl: Run) -> None:
+    natsctl(*ADD)
+    done = natsctl("str", "template", "info", "CLIENT")
+    assert (done.code, done.out) == (3, "")
+    assert "CLIENTS" in done.err
+    assert natsctl("str", "template", "rm", "X", "-f", "-j").error["err_code"] == 10068
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("add",), "TEMPLATE"),
+        (("add", "T", "--subjects", "t.*"), "--max-streams"),
+        (("add", "T", "--max-streams", "5"), "--subjects"),
+        (("info",), "TEMPLATE"),
+        (("rm", "CLIENTS"), "--force"),
+    ],
+)
+def test_what_is_missing_is_a_usage_error_that_names_it(natsctl: Run, words: tuple[str, ...], named: str) -> None:
+    natsctl(*ADD)
+    done = natsctl("str", "template", *words)
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
+
+
+def test_no_templates_are_told_on_stdout(natsctl: Run) -> None:
+    assert natsctl("str", "template", "ls").out == "No Stream Templates defined\n"
+    assert natsctl("str", "template", "ls", "-j").json == []
