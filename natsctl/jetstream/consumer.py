@@ -207,6 +207,7 @@ class Consumer:
         self.log.reset(next_seq)
         self.retry.stop()
         self.undelivered.reset(next_seq)
+        self.stream.retention.rewound()
         self.schedule()
 
     # Turns
@@ -312,6 +313,7 @@ class Consumer:
         if self.log.acked:
             self.settle_acks()
         after_purge(self, purged)
+        self._forget_missing()
         self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
 

@@ -94,7 +94,7 @@ class ConsumerSet:
             self._last_number = number
             stream.store.request_sync()
         stream.consumers[name] = consumer
-        stream.retention.consumers_changed()
+        stream.retention.joined(consumer)
         consumer.start()
         consumer.events.action(ActionType.CREATE)
         return consumer
@@ -105,7 +105,7 @@ class ConsumerSet:
             self._append(records.encode(records.Updated(consumer.number, encode(config))))
             self._stream.store.request_sync()
         consumer.update(config)
-        self._stream.retention.consumers_changed()
+        self._stream.retention.updated(consumer)
 
     def delete(self, consumer: Consumer) -> None:
         """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
@@ -114,7 +114,7 @@ class ConsumerSet:
             self._stream.store.request_sync()
         del self._stream.consumers[consumer.name]
         consumer.stop(deleted=True)
-        self._stream.retention.consumers_changed()
+        self._stream.retention.left(consumer)
         consumer.events.action(ActionType.DELETE)
 
     def stop(self, deleted: bool) -> None:

@@ -29,15 +29,19 @@ from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from natsctl.broker.session import Session
+    from natsctl.jetstream.consumer import Consumer
     from natsctl.jetstream.limits import Limits
     from natsctl.jetstream.stream import Stream
     from natsctl.wire.ops import Op
 
 ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
 """How the header block begins that most publishers with headers send."""
+
+FEW_CONSUMERS: Final = 16
+"""Consumers that are all told of new messages; of more only those that take one of the subjects."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
@@ -339,7 +343,11 @@ class Intake:
         stream.count_bytes()
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in waiting if subject]
-            for consumer in tuple(stream.consumers.values()) if stored else ():
+            if len(stream.consumers) <= FEW_CONSUMERS:
+                takers: Iterable[Consumer] = tuple(stream.consumers.values()) if stored else ()
+            else:
+                takers = stream.retention.interest.takers_of_any(subject for _, subject in stored)
+            for consumer in takers:
                 consumer.on_messages(stored)
 
     def refused(self, durable_seq: int, fault: StoreError) -> None:

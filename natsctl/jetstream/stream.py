@@ -109,7 +109,7 @@ class Stream:
         before, self.config = self.config, config
         self._derive()
         if config.retention is not before.retention:
-            self.retention.consumers_changed()
+            self.retention.reconsider()
         self.limits.enforce()
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
@@ -143,9 +143,8 @@ class Stream:
         """Tell everyone that one message is gone."""
         if self.dedupe:
             self.dedupe.message_gone(gone.seq)
-        if self.consumers:
-            for consumer in tuple(self.consumers.values()):
-                consumer.on_removed(gone.seq, gone.subject, reason)
+        for consumer in self.retention.interest.takers(gone.subject) if self.consumers else ():
+            consumer.on_removed(gone.seq, gone.subject, reason)
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Take one message out and return whether it was there. Raises StoreError."""
