@@ -172,6 +172,7 @@ class Work:
         self.sizes: dict[str, int] = {}
         self.acked: set[str] = set()
         self.single = 0
+        self.commits = False
 
     def step(self) -> None:
         rng = self.rng
@@ -192,7 +193,9 @@ class Work:
 
     def send(self, name: str, place: int, commit: str) -> None:
         body = f"{name} {place} ".encode() + self.rng.randbytes(self.rng.randrange(300))
+        self.commits = bool(commit)
         answer = send(self.jet, name, place, commit, f"s.{self.rng.randrange(3)}", body, Nats_Msg_Id=f"{name}.{place}")
+        self.commits = False
         if commit and answer and "error" not in answer:
             self.acked.add(name)
 
@@ -216,15 +219,15 @@ def test_after_a_crash_a_batch_is_there_whole_or_not_at_all(seed: int, crash: An
     jet = Jet(Machine(seed=seed, store_options=options))
     jet.stream(allow_atomic=True)
     disk = jet.machine.disk
-    left = rng.randint(3, 150)
+    left = rng.randint(0, 50)
+    work = Work(jet, rng)
 
     def plan(call: str, path: str) -> Fault | None:
         nonlocal left
-        left -= call in ("pwrite", "sync", "rename", "fsync_dir")
+        left -= work.commits and call in ("pwrite", "sync", "rename", "fsync_dir")
         return Fault(crash=True) if left < 0 else None
 
     disk.plan = plan
-    work = Work(jet, rng)
     with pytest.raises(Crash):
         while True:
             work.step()
