@@ -2,7 +2,8 @@
 
 Present only while `allow_direct` is set, so that a stream without it is met with the broker's 503. A mirror with
 `mirror_direct` answers for its origin too, once it has nearly caught up; both are members of one queue group, so that
-a request is answered once. Source: server_api.md part 5.
+a request is answered once. An origin that is here and answers is preferred, because its mirror may lack the message
+that a client has just had acknowledged. Source: server_api.md part 5.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.requests import DirectGetRequest
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Subscription
+    from natsctl.broker.subscription import Handler, Subscription
     from natsctl.jetstream.stream import Stream
 
 GROUP: Final = b"_sys_"
@@ -54,7 +55,7 @@ class DirectGet:
         answered = bool(self._theirs)
         self.stop()
         if config.allow_direct:
-            self._own = self._subscribe(config.name)
+            self._own = self._subscribe(config.name, self._on_request, self._on_subject)
         if answered:
             self.caught_up(0)
 
@@ -62,7 +63,7 @@ class DirectGet:
         """Answer for the origin from now on, if the mirror lacks less than `CAUGHT_UP` of its messages."""
         config = self._stream.config
         if config.mirror is not None and config.mirror_direct and not self._theirs and pending < CAUGHT_UP:
-            self._theirs = self._subscribe(config.mirror.name)
+            self._theirs = self._subscribe(config.mirror.name, self._on_their_request, self._on_their_subject)
 
     def stop(self) -> None:
         """Serve no more."""
@@ -70,9 +71,35 @@ class DirectGet:
             self._stream.account.unsubscribe(subscription)
         self._own, self._theirs = [], []
 
-    def _subscribe(self, name: str) -> list[Subscription]:
-        subject, subscribe = _PREFIX + name.encode(), self._stream.account.subscribe
-        return [subscribe(subject, self._on_request, GROUP), subscribe(subject + b".>", self._on_subject, GROUP)]
+    def _subscribe(self, name: str, on_request: Handler, on_subject: Handler) -> list[Subscription]:
+        prefix, subscribe = _PREFIX + name.encode(), self._stream.account.subscribe
+        return [subscribe(prefix, on_request, GROUP), subscribe(prefix + b".>", on_subject, GROUP)]
+
+    def _on_their_request(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool:
+        """Serve `DIRECT.GET.<origin>`, unless the origin does."""
+        if self._stands_aside():
+            return False
+        self._on_request(subject, reply, header, payload, origin)
+        return True
+
+    def _on_their_subject(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool:
+        """Serve `DIRECT.GET.<origin>.<subject>`, unless the origin does."""
+        if self._stands_aside():
+            return False
+        self._on_subject(subject, reply, header, payload, origin)
+        return True
+
+    def _stands_aside(self) -> bool:
+        """Tell whether the origin is a stream of this account that answers itself."""
+        mirror = self._stream.config.mirror
+        if mirror is None or mirror.external is not None:
+            return False
+        origin = self._stream.js.streams.get(mirror.name)
+        return origin is not None and origin.config.allow_direct
 
     def _on_subject(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Serve `DIRECT.GET.<stream>.<subject>`: the last message of that subject."""

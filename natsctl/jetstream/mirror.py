@@ -58,7 +58,10 @@ class Mirror:
 
     def info(self) -> StreamSourceInfo:
         """Return what stream infos show."""
-        return self.upstream.info()
+        info = self.upstream.info()
+        if not self.upstream.asked:
+            info.filter_subject = ""  # the reference learns of it with its first request
+        return info
 
     # What the connection asks
 

@@ -398,6 +398,11 @@ class Upstream:
 
     # What it tells
 
+    @property
+    def asked(self) -> bool:
+        """Return whether the origin was ever asked for a consumer."""
+        return bool(self._awaits)
+
     def info(self) -> StreamSourceInfo:
         """Return how far the connection has come."""
         source, now_ns = self._taker.source, self._stream.engine.clock.monotonic_ns()

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.headers import get as header_of
 from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.machine import Message
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -236,3 +238,27 @@ def test_flow_control_is_answered_when_the_messages_are_durable(jet: Jet) -> Non
     jet.machine.settle()
     assert jet.heard(answered)
     assert stream.store.messages == 80
+
+
+def test_a_mirror_answers_direct_gets_where_its_origin_does_not(jet: Jet) -> None:
+    jet.stream("S", allow_direct=True)
+    mirror(jet, mirror_direct=True)
+    jet.publish("a")
+    for _ in range(20):
+        jet.publish("newer")
+        (answer,) = direct(jet, "S.s.a")
+        assert (answer.payload, header_of(answer.header, b"Nats-Stream")) == (b"newer", b"S")
+    ok(jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]}))
+    (answer,) = direct(jet, "S.s.a")
+    assert (answer.payload, header_of(answer.header, b"Nats-Stream")) == (b"newer", b"M")
+    ok(jet.api("STREAM.UPDATE.M", {"name": "M", "mirror": {"name": "S"}}))
+    assert [m.status for m in direct(jet, "S.s.a")] == [b"503"]
+
+
+def direct(jet: Jet, of: str) -> list[Message]:
+    """Return the answers to a direct get."""
+    sid = jet.listen("_INBOX.direct")
+    jet.wire.publish(f"$JS.API.DIRECT.GET.{of}", b"", "_INBOX.direct")
+    answers = jet.heard(sid)
+    jet.wire.unsubscribe(sid)
+    return answers
