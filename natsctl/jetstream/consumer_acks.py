@@ -1,8 +1,8 @@
 """Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
 
-An ack names its message by the stream sequence in the subject; how often it was delivered is taken from the state.
-The consumer sequence in the subject only goes into events. Whatever has a reply subject is answered, late and
-repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
+An ack names its message by the stream sequence in the subject; delivery count and consumer sequence there go into
+events; with ack policy all the consumer sequence is the new ack floor. Whatever has a reply subject is answered, late
+and repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
 next messages go, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash
 that lost the record of the delivery it will be delivered again, so nobody may be told that it is settled.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.acks import AckKind, AckPayload, parse_ack_payload
+from natsctl.api.acks import TERM, AckKind, AckPayload, parse_ack_payload
 from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.consumer_config import sample_percent
 from natsctl.jetstream.pull import PullDelivery
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 
-_PASSING: Final = (b"-NAK", b"+WPI")
-"""Acks that promise nothing for ever: they are answered whatever they name."""
+_UNREADABLE: Final = 1 << 64
+"""What a stream sequence that is no number counts as: above every other, so that nothing is done."""
 
 _SSEQ_TOKEN: Final = 5
 """`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
@@ -52,9 +52,7 @@ class Acks:
         if not _FEWEST_DOTS <= subject.count(b".") <= _MOST_DOTS:
             return False
         token = subject.split(b".", 6)[_SSEQ_TOKEN]
-        sseq = int(token) if token.isdigit() else 0
-        if not sseq:
-            return None
+        sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
         if payload in PLAIN:
             if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
@@ -64,7 +62,7 @@ class Acks:
                 self._ack(sseq, subject)
         elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
             return None
-        if reply and (sseq <= consumer.state.delivered_sseq or payload.startswith(_PASSING)):
+        if reply and (sseq <= consumer.state.delivered_sseq or (sseq and not payload.startswith(TERM) and payload)):
             consumer.answers.append(reply)
         if not consumer.scheduled:
             consumer.schedule()
@@ -75,10 +73,9 @@ class Acks:
         state = self._consumer.state
         if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
-        entry = state.pending.get(sseq)
-        if entry is not None and self._percent:
-            self._sample(sseq, _consumer_seq(subject, entry[0]))
-        self._settle(sseq, _consumer_seq(subject, 0))
+        if sseq in state.pending and self._percent:
+            self._sample(sseq, *_numbers(subject))
+        self._settle(sseq, _numbers(subject)[1])
 
     def through(self, sseq: int, cseq: int) -> None:
         """Acknowledge everything delivered up to `sseq`, which had the consumer sequence `cseq`."""
@@ -98,27 +95,26 @@ class Acks:
 
     def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
         """Do what a payload other than a plain ack asks; True when the reply subject is taken by what it asked for."""
-        entry = self._consumer.state.pending.get(sseq)
+        consumer, state = self._consumer, self._consumer.state
         if ack.kind is AckKind.NEXT:
             self._ack(sseq, subject)
-            delivery = self._consumer.delivery
-            if isinstance(delivery, PullDelivery):
-                delivery.request(reply, ack.request)
+            if isinstance(consumer.delivery, PullDelivery):
+                consumer.delivery.request(reply, ack.request)
                 reply = b""
-            if not self._consumer.scheduled:
-                self._consumer.schedule()
+            if not consumer.scheduled:
+                consumer.schedule()
             return not reply
-        if entry is None or self._policy is AckPolicy.NONE:
-            return False
-        cseq = _consumer_seq(subject, entry[0])
-        if ack.kind is AckKind.NAK:
-            self._consumer.retry.nak(sseq, cseq, ack.delay_ns)
-        elif ack.kind is AckKind.PROGRESS:
-            self._consumer.retry.delay(sseq, 0)
-        elif ack.kind is AckKind.TERM:
-            deliveries = self._consumer.state.deliveries(sseq)
-            self._consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
+        deliveries, cseq = _numbers(subject)
+        if ack.kind is AckKind.TERM:
+            consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
             self._settle(sseq, cseq)
+        elif sseq not in state.pending:
+            return False
+        elif ack.kind is AckKind.NAK:
+            if state.floor_cseq < cseq <= state.delivered_cseq + 1:
+                consumer.retry.nak(sseq, cseq, deliveries, ack.delay_ns)
+        elif ack.kind is AckKind.PROGRESS:
+            consumer.retry.delay(sseq, 0)
         return False
 
     def _settle(self, sseq: int, cseq: int) -> None:
@@ -136,14 +132,15 @@ class Acks:
             if consumer.stream.retention.removes:
                 consumer.stream.retention.acked((sseq,))
 
-    def _sample(self, sseq: int, cseq: int) -> None:
+    def _sample(self, sseq: int, deliveries: int, cseq: int) -> None:
         consumer = self._consumer
         if self._percent >= 100 or consumer.engine.rng.random() * 100 < self._percent:
             since = consumer.now_ns() - consumer.state.pending[sseq][1]
-            consumer.events.sample(sseq, cseq, consumer.state.deliveries(sseq), since)
+            consumer.events.sample(sseq, cseq, deliveries, since)
 
 
-def _consumer_seq(subject: bytes, otherwise: int) -> int:
-    """Return the consumer sequence that an ack subject names: that of the delivery it answers."""
-    tokens = subject.split(b".", _SSEQ_TOKEN + 2)[_SSEQ_TOKEN + 1 :]
-    return int(tokens[0]) if tokens and tokens[0].isdigit() else otherwise
+def _numbers(subject: bytes) -> tuple[int, int]:
+    """Return the delivery count and the consumer sequence that an ack subject names, 0 for what is no number."""
+    tokens = subject.split(b".", _SSEQ_TOKEN + 2)
+    deliveries, cseq = tokens[_SSEQ_TOKEN - 1], tokens[_SSEQ_TOKEN + 1]
+    return int(deliveries) if deliveries.isdigit() else 0, int(cseq) if cseq.isdigit() else 0

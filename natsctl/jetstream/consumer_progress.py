@@ -19,10 +19,11 @@ def archived(consumer: Consumer) -> ArchivedConsumer:
 def progress_of(state: ConsumerState) -> Progress:
     """Return how far a consumer is."""
     floor = state.floor()
+    below = min((cseq for cseq, _ in state.pending.values()), default=floor.consumer_seq + 1) - 1
     return Progress(
         state.delivered_cseq,
         state.delivered_sseq,
-        floor.consumer_seq,
+        min(floor.consumer_seq, below),
         floor.stream_seq,
         dict(state.pending),
         dict(state.redelivered),

@@ -38,9 +38,11 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> None:
                 if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
                     gone.add(seq)
                     floor_cseq = max(floor_cseq, cseq)
-        left = any(seq not in gone for seq in state.pending)
+        left = [cseq for seq, (cseq, _) in state.pending.items() if seq not in gone]
         position = max(consumer.undelivered.position, scope.first_seq - 1)
-        if not left:
+        if left:
+            floor_cseq = min(floor_cseq, left[0] - 1)
+        else:
             gone.update(state.redelivered)
             floor_cseq, floor_sseq = state.delivered_cseq, position
     for seq in gone:

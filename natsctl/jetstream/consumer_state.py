@@ -163,7 +163,10 @@ class ConsumerState:
         """Stand where a purge of the stream has put the consumer."""
         self.delivered_sseq = max(self.delivered_sseq, delivered_sseq)
         self.floor_cseq, self.floor_sseq = floor_cseq, floor_sseq
-        self.stuck = False
+        order, pending = self.order, self.pending
+        while order and order[0] not in pending:
+            order.popleft()
+        self.stuck = bool(order) and floor_cseq < pending[order[0]][0] - 1
 
     def reset(self, next_seq: int) -> None:
         """Start over at `next_seq` with nothing pending and consumer sequences from 1."""

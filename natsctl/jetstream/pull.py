@@ -347,6 +347,8 @@ class PullDelivery:
         for request in tuple(self.waiting):
             if request.expires_ns and request.expires_ns <= now_ns:
                 self._end(request, request.ended(b"408 Request Timeout"))
+            elif request.ends_without_messages() and not consumer.scheduled:
+                self._end(request, requests.NO_MESSAGES)
             elif request.heartbeat_ns and request.last_ns + request.heartbeat_ns <= now_ns:
                 request.last_ns = now_ns
                 beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)

@@ -30,6 +30,9 @@ MAX_PRIORITY: Final = 9
 UNRANKED: Final = 1 << 31
 """The priority of a request that can not say one: behind all others."""
 
+INT64: Final = 1 << 63
+"""Sizes at and above this are refused."""
+
 _EMBEDDED: Final = re.compile(r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )")
 """Fields that the reference keeps in a struct of its own, which its texts name."""
 
@@ -106,6 +109,8 @@ def parse(body: bytes) -> tuple[PullRequest, bool]:
     try:
         wish = _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        wish = _decode_exactly(text)
+    if not -INT64 <= min(wish.batch, wish.max_bytes) <= max(wish.batch, wish.max_bytes) < INT64:
         wish = _decode_exactly(text)
     if wish.idle_heartbeat > 0 and wish.idle_heartbeat * 2 > wish.expires:
         raise Refused(_BAD_REQUEST % b"heartbeat value too large")

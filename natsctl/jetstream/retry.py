@@ -74,6 +74,8 @@ class Retry:
         """Return the message to redeliver next and its ack subject; one that is gone is dropped: (None, b"")."""
         consumer = self._consumer
         sseq = self.redelivery.head()
+        while sseq and self._given_up(sseq):
+            sseq = self.redelivery.head()
         if not sseq:
             return None, b""
         message = consumer.stream.store.get(sseq)
@@ -110,13 +112,14 @@ class Retry:
         consumer.log.touched(sseq, ts_ns)
         self._watch((sseq,), self.redelivery.deadline(sseq))
 
-    def nak(self, sseq: int, cseq: int, delay_ns: int) -> None:
-        """Redeliver a pending message now or after the delay, or give it up after its last delivery."""
+    def nak(self, sseq: int, cseq: int, named: int, delay_ns: int) -> None:
+        """Redeliver a pending message now or after the delay; `named` is the delivery count that the ack named.
+
+        After its last delivery it is given up when its turn comes, which for pull takes a request.
+        """
         consumer = self._consumer
         deliveries = consumer.state.deliveries(sseq)
-        consumer.events.nak(sseq, cseq, deliveries)
-        if self._given_up(sseq):
-            return
+        consumer.events.nak(sseq, cseq, named)
         wait_ns = self.redelivery.wait_after(deliveries)
         if delay_ns:
             self.redelivery.forget(sseq)

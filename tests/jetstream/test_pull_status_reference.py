@@ -116,7 +116,7 @@ def one_shots_of_a_paused_consumer(t: Talk) -> None:
     t.jet.wire.publish(NEXT, b'{"no_wait":true}', "in.nobody")
     t.ask("CONSUMER.PAUSE.S.C", {})
     t.jet.publish("3")  # resuming by the verb alone wakes nobody at the reference before its next occasion
-    t.note(t.jet.heard(waits))
+    t.notes.append([m.payload for m in t.jet.heard(waits)])
     info(t)
 
 

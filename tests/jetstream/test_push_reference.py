@@ -151,7 +151,7 @@ def heartbeats_go_on_in_a_pause(t: Talk) -> None:
     info(t)
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2020-01-01T00:00:00Z"})
     t.jet.publish("2")  # resuming by the verb alone wakes nobody at the reference before its next occasion
-    t.note(t.jet.heard(sid))
+    t.notes.append([m.payload for m in t.jet.heard(sid)])
     info(t)
 
 
