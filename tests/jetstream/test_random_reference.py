@@ -1,0 +1,78 @@
+"""Random lives of a consumer on natsctl's engine and on the reference server: the same numbers after every step.
+
+Nothing here waits for time to pass, so that a life is the same however slow the machine is. Left out is what wakes the
+reference's deliveries only at their next occasion: a purge that makes room below max_ack_pending.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from natsctl.testing.differential import Scenario, Talk, assert_same, empty_stream
+from natsctl.testing.machine import Message
+from natsctl.testing.process import ServerProcess
+
+STEPS: Final = 70
+SUBJECTS: Final = ("s.a", "s.b", "s.c.1", "s.c.2")
+CONFIGS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"filter_subject": "s.c.*", "max_deliver": 2},
+    {"filter_subjects": ["s.a", "s.c.>"], "max_ack_pending": 4},
+    {"ack_policy": "all"},
+    {"ack_policy": "all", "filter_subject": "s.a", "max_ack_pending": 6},
+    {"ack_policy": "none"},
+    {"deliver_policy": "last_per_subject", "filter_subject": "s.>"},
+    {"deliver_policy": "by_start_sequence", "opt_start_seq": 5, "max_deliver": 1},
+)
+PAYLOADS: Final = (b"", b"", b"+ACK", b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+TERM bad", b"-NAK 60s", b"what")
+PURGES: Final[tuple[dict[str, Any], ...]] = ({}, {"filter": "s.a"}, {"keep": 3}, {"seq": 9}, {"filter": "s.c.>"})
+
+
+def life(t: Talk, seed: int) -> None:
+    """Do what chance says with one consumer."""
+    rng = random.Random(seed)
+    empty_stream(t)
+    for subject in SUBJECTS:
+        t.jet.publish("first", subject=subject)
+    config = CONFIGS[seed % len(CONFIGS)]
+    t.create(**config)
+    unacked: list[Message] = []
+    for _ in range(STEPS):
+        step(t, rng, unacked, config)
+        t.ask("CONSUMER.INFO.S.C")
+
+
+def step(t: Talk, rng: random.Random, unacked: list[Message], config: dict[str, Any]) -> None:
+    """Do one thing."""
+    action = rng.choice(("publish", "publish", "pull", "pull", "ack", "ack", "ack", "delete", "purge", "filter"))
+    if action == "publish":
+        for _ in range(rng.randint(1, 5)):
+            t.jet.publish("x", subject=rng.choice(SUBJECTS))
+    elif action == "pull":
+        unacked += t.pull({"batch": rng.randint(1, 6), "no_wait": True})
+    elif action == "ack" and unacked:
+        message = unacked.pop(rng.randrange(len(unacked)))
+        t.note(t.jet.double_ack(message, rng.choice(PAYLOADS)))
+    elif action == "delete":
+        t.jet.api("STREAM.MSG.DELETE.S", {"seq": rng.randint(1, 40)})
+    elif action == "purge" and rng.random() < 0.15 and "max_ack_pending" not in config:
+        t.ask("STREAM.PURGE.S", rng.choice(PURGES))
+    elif action == "filter" and "filter_subject" in config and rng.random() < 0.3:
+        t.jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": changed(rng, config)})
+
+
+def changed(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration with another filter."""
+    plain = {"durable_name": "C", "ack_policy": "explicit", **config}
+    return {**plain, "filter_subject": rng.choice((config["filter_subject"], "s.>", "s.a"))}
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("seed", range(16))
+def test_both_tell_the_same(seed: int, server: ServerProcess) -> None:
+    run: Scenario = partial(life, seed=seed)
+    assert_same(run, server.url)
