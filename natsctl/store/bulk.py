@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from natsctl.store.frame import FRAME_OVER_SIZE
+
 if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
     from natsctl.store.segment import Segment
@@ -68,23 +70,6 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
     return np.flatnonzero(found) + start
 
 
-def next_of(segment: Segment, sid: int, position: int) -> int:
-    """Return the first live position of a subject number from `position` on, or -1."""
-    start = max(position, segment.head)
-    for found in (np.flatnonzero(_u32(segment.sids)[start:] == sid) + start).tolist():
-        if segment.is_live(found):
-            return int(found)
-    return -1
-
-
-def prev_of(segment: Segment, sid: int, position: int) -> int:
-    """Return the last live position of a subject number up to and including `position`, or -1."""
-    for found in np.flatnonzero(_u32(segment.sids)[: position + 1] == sid)[::-1].tolist():
-        if segment.is_live(found):
-            return int(found)
-    return -1
-
-
 def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
     """Return the sequences at `positions`."""
     if segment.seqs is None:
@@ -125,6 +110,29 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
     index.messages -= len(positions)
     index.bytes -= size
     return size
+
+
+def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
+    """Take the live ones of these sequences out of the index, and count their bytes as dead in their files."""
+    seqs = np.unique(_u64(removed))
+    for segment, end in zip(list(index.segments), [*index.bases[1:], index.last_seq + 1], strict=True):
+        mine = seqs[np.searchsorted(seqs, segment.base) : np.searchsorted(seqs, end)]
+        if not len(mine) or not segment.live:
+            continue
+        if segment.seqs is None:
+            at = (mine - np.uint64(segment.base)).astype(np.intp)
+            at = at[at < len(segment.sids)]
+        else:
+            listed = _u64(segment.seqs)
+            at = np.searchsorted(listed, mine)
+            at = at[at < len(listed)]
+            at = at[np.isin(listed[at], mine)]
+        positions = np.intersect1d(at, live_positions(segment, None, 0, len(segment.sids)), assume_unique=False)
+        if len(positions):
+            size = remove(index, segment, positions)
+            if segment.body is not None:
+                segment.body.dead_bytes += size + len(positions) * FRAME_OVER_SIZE
+    index.advance(index.first_seq)
 
 
 def _count_out(

@@ -189,27 +189,11 @@ class StreamIndex:
         while at >= 0:
             segment = self.segments[at]
             if segment.live:
-                position = self.prev_of(segment, sid, segment.position_from(seq) - 1)
+                position = segment.prev_of(sid, segment.position_from(seq) - 1)
                 if position >= 0:
                     return segment.seq_at(position)
             at -= 1
         return 0
-
-    def next_of(self, segment: Segment, sid: int, position: int) -> int:
-        """Return the first live position of a subject number in `segment` from `position` on, or -1."""
-        if segment.keys is None or self.messages < BULK_MESSAGES:
-            return segment.next_of(sid, position)
-        from natsctl.store import bulk
-
-        return bulk.next_of(segment, sid, position) if segment.holds(sid) else -1
-
-    def prev_of(self, segment: Segment, sid: int, position: int) -> int:
-        """Return the last live position of a subject number in `segment` up to and including `position`, or -1."""
-        if segment.keys is None or self.messages < BULK_MESSAGES:
-            return segment.prev_of(sid, position)
-        from natsctl.store import bulk
-
-        return bulk.prev_of(segment, sid, position) if segment.holds(sid) else -1
 
     def first_of(self, sid: int) -> int:
         """Return the oldest live sequence of a subject number, 0 when none; the search starts at the last answer."""
@@ -222,7 +206,7 @@ class StreamIndex:
         position = self.segments[at].position_from(from_seq)
         while at < len(self.segments):
             segment = self.segments[at]
-            position = self.next_of(segment, sid, position) if segment.live else -1
+            position = segment.next_of(sid, position) if segment.live else -1
             if position >= 0:
                 table.first[sid] = segment.seq_at(position)
                 return table.first[sid]

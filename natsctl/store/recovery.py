@@ -18,6 +18,8 @@ from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.tally import tally_of
 
+BULK_REMOVALS = 100_000
+"""Removals on record from which on they are applied with numpy, which takes a moment to be imported."""
 TORN_COPY_BYTES = 1024 * 1024
 """How much of a cut tail is kept aside in a .torn file."""
 
@@ -108,9 +110,7 @@ def build_index(check: StreamCheck) -> StreamIndex:
     index.last_seq = check.last_seq
     index.first_seq = first
     index.advance(first)
-    for found in check.segments:
-        for record in found.scan.records:
-            _apply(index, found, record)
+    _apply_removals(index, check)
     if check.floor > index.first_seq:
         index.drop_below(check.floor)
     index.tidy_subjects()
@@ -147,17 +147,24 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     index.bases.append(segment.base)
 
 
-def _apply(index: StreamIndex, found: Found, record: frame.Record) -> None:
-    if record.kind == frame.DELETES:
-        seqs = frame.deletes_of(record)
-        for segment in index.segments:
-            if segment.base == int(found.name[:20]) and segment.body is not None:
+def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
+    """Take out what the records of all segments say was removed, and keep with each segment what it says."""
+    removed = array("Q")
+    for found, segment in zip(check.segments, index.segments, strict=True):
+        for record in found.scan.records:
+            if record.kind == frame.DELETES:
+                seqs = frame.deletes_of(record)
+                assert segment.body is not None
                 segment.body.tombs.extend(seqs)
-    elif record.kind == frame.ERASE:
-        seqs = array("Q", [frame.ERASE_BODY.unpack(record.payload)[0]])
-    else:
+                removed.extend(seqs)
+            elif record.kind == frame.ERASE:
+                removed.append(frame.ERASE_BODY.unpack(record.payload)[0])
+    if len(removed) >= BULK_REMOVALS:
+        from natsctl.store import bulk
+
+        bulk.remove_seqs(index, removed)
         return
-    for seq in seqs:
+    for seq in removed:
         place = index.locate(seq)
         if place is not None and place[0].body is not None:
             place[0].body.dead_bytes += place[0].sizes[place[1]] + frame.FRAME_OVER_SIZE

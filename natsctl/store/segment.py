@@ -23,10 +23,15 @@ _NONE: array[int] = array("I")
 _NO_SEQS: array[int] = array("Q")
 
 
+ASKS_BEFORE_ORDER = 16
+"""Searches for a subject in one sealed segment before its positions are sorted by subject, at 4 bytes a message."""
+
+
 class Segment:
     """Where the messages of one stretch of sequences are, and on which subjects."""
 
     __slots__ = (
+        "asked",
         "base",
         "body",
         "counts",
@@ -38,6 +43,7 @@ class Segment:
         "live",
         "messages",
         "offsets",
+        "order",
         "posted",
         "postings",
         "seqs",
@@ -63,6 +69,8 @@ class Segment:
         self.counts = _NONE
         self.postings: dict[int, array[int]] = {}
         self.posted = 0
+        self.order: array[int] | None = None
+        self.asked = 0
         self.body: SegmentFile | None = None
 
     def next_seq(self) -> int:
@@ -158,6 +166,7 @@ class Segment:
             tally = Counter(dict.fromkeys(tally, 0))
             tally.update(self.sids[p] for p in range(self.head, len(self.sids)) if self.is_live(p))
         tally.pop(GONE, None)
+        self.order, self.asked = None, 0
         self.keys = array("I", sorted(tally))
         self.counts = array("I", [tally[sid] for sid in self.keys])
         self.postings = {}
@@ -166,6 +175,7 @@ class Segment:
     def unseal(self) -> None:
         """Take appends again."""
         self.keys, self.counts = None, _NONE
+        self.order, self.asked = None, 0
 
     def truncate(self, length: int) -> None:
         """Forget positions from `length` on; the caller has counted them out."""
@@ -209,8 +219,13 @@ class Segment:
                 if self.is_live(found[at]):
                     return found[at]
             return -1
+        if position < len(self.sids) and self.sids[position] == sid and self.is_live(position):
+            return position
         if not self.holds(sid):
             return -1
+        return self._next_sorted(sid, position) if self._is_sorted() else self._next_searched(sid, position)
+
+    def _next_searched(self, sid: int, position: int) -> int:
         try:
             while True:
                 position = self.sids.index(sid, position)
@@ -220,6 +235,33 @@ class Segment:
         except ValueError:
             return -1
 
+    def _is_sorted(self) -> bool:
+        """Return whether positions are listed by subject, which they are in a sealed segment that is often asked."""
+        if self.order is None:
+            self.asked += 1
+            if self.asked <= ASKS_BEFORE_ORDER:
+                return False
+            self.order = array("I", sorted(range(len(self.sids)), key=self.sids.__getitem__))
+        return True
+
+    def _next_sorted(self, sid: int, position: int) -> int:
+        order, sids = self.order or _NONE, self.sids
+        at = bisect_left(order, (sid, position), key=lambda p: (sids[p], p))
+        while at < len(order) and sids[order[at]] == sid:
+            if self.is_live(order[at]):
+                return order[at]
+            at += 1
+        return -1
+
+    def _prev_sorted(self, sid: int, position: int) -> int:
+        order, sids = self.order or _NONE, self.sids
+        at = bisect_right(order, (sid, position), key=lambda p: (sids[p], p)) - 1
+        while at >= 0 and sids[order[at]] == sid:
+            if self.is_live(order[at]):
+                return order[at]
+            at -= 1
+        return -1
+
     def prev_of(self, sid: int, position: int) -> int:
         """Return the last live position of `sid` up to and including `position`, or -1."""
         if self.keys is None:
@@ -228,8 +270,13 @@ class Segment:
                 if self.is_live(found[at]):
                     return found[at]
             return -1
+        if not self.holds(sid):
+            return -1
+        return self._prev_sorted(sid, position) if self._is_sorted() else self._prev_searched(sid, position)
+
+    def _prev_searched(self, sid: int, position: int) -> int:
         stop = position + 1
-        while self.holds(sid) and stop > self.head:
+        while stop > self.head:
             start = max(self.head, stop - 1024)
             window = self.sids[start:stop]
             if sid in window:

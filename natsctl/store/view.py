@@ -105,7 +105,7 @@ class View:
         if position + PROBE >= len(sids):
             return -1
         if self.only >= 0:
-            return self._index.next_of(segment, self.only, position + PROBE)
+            return segment.next_of(self.only, position + PROBE)
         places = self.places(segment)
         for at in range(bisect_left(places, position + PROBE), len(places)):
             if segment.is_live(places[at]):
@@ -126,7 +126,7 @@ class View:
         if position < segment.head:
             return -1
         if self.only >= 0:
-            return self._index.prev_of(segment, self.only, position)
+            return segment.prev_of(self.only, position)
         places = self.places(segment)
         for at in range(bisect_right(places, position) - 1, -1, -1):
             if segment.is_live(places[at]):

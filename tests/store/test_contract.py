@@ -7,10 +7,12 @@ from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
 
-@pytest.fixture(params=["file", "memory"])
-def stream(request: pytest.FixtureRequest, lab) -> StreamStore:
+@pytest.fixture(params=["file", "memory", "file, as if very long", "memory, as if very long"])
+def stream(request: pytest.FixtureRequest, lab, as_if_very_long) -> StreamStore:
+    if "long" in request.param:
+        as_if_very_long()
     store = lab.store = lab.open()
-    made = store.create("$G/ORDERS", b"{}", request.param)
+    made = store.create("$G/ORDERS", b"{}", request.param.partition(",")[0])
     lab.pump(store)
     return made
 
