@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
@@ -633,6 +634,113 @@ def fast_batches_end_with_their_permission(t: Talk) -> None:
     stored(t, "C")
     make(t, "N", "n.>", allow_batched=True, no_ack=True)
     Fast(t, "n", flow="1", subject="n.a").send(1, START).send(2).send(4).send(5, COMMIT)
+
+
+# Features together
+
+
+@scenario
+def counters_of_sources_add_up(t: Talk) -> None:
+    make(t, "A", "a.>", allow_msg_counter=True)
+    make(t, "B", "b.>", allow_msg_counter=True)
+    sources = [{"name": "A"}, {"name": "B", "subject_transforms": [{"src": "b.>", "dest": "a.>"}]}]
+    ok(t.jet.api("STREAM.CREATE.S", {"name": "S", "sources": sources, "allow_msg_counter": True}))
+    t.jet.advance(1)
+    for subject, increment in (("a.x", "5"), ("b.x", "10"), ("a.x", "-7"), ("b.y", "1"), ("b.x", "0")):
+        pub(t, "", subject=subject, Nats_Incr=increment)
+        t.jet.advance(0.5)
+    source_headers(t, "S")
+    plain = {"name": "P", "sources": [{"name": "A"}]}
+    ok(t.jet.api("STREAM.CREATE.P", plain))
+    t.jet.advance(1)
+    source_headers(t, "P")
+
+
+def source_headers(t: Talk, stream: str) -> None:
+    """Note messages that came from sources without what tells the origin's identity."""
+    for seq in range(1, t.jet.api(f"STREAM.INFO.{stream}")["state"]["last_seq"] + 1):
+        message = t.jet.api(f"STREAM.MSG.GET.{stream}", {"seq": seq})["message"]
+        block = base64.b64decode(message.get("hdrs", ""))
+        block = re.sub(rb"(Nats-Stream-Source: \S+ \S+ \S+ \S+ \S+)[^\r]*", rb"\1", block)
+        t.notes.append((message["subject"], block, message.get("data")))
+
+
+@scenario
+def ids_and_their_window(t: Talk) -> None:
+    make(t, duplicate_window=1_000_000_000)
+    for name in ("a", "a", "A", "x" * 5000, "x" * 5000, "with blank", "with blank", "ä", "ä", "a b ", "a b"):
+        pub(t, Nats_Msg_Id=name)
+    t.jet.advance(1.6)
+    pub(t, Nats_Msg_Id="a")
+    ok(t.jet.api("STREAM.PURGE.S"))
+    pub(t, Nats_Msg_Id="a")
+    make(t, "M", "m.>", storage="memory")
+    pub(t, subject="m.a", Nats_Msg_Id="a")
+    pub(t, subject="m.b", Nats_Msg_Id="a")
+    pub(t, subject="m.b", Nats_Msg_Id="a", Nats_Expected_Last_Sequence="1")
+    pub(t, subject="m.b", Nats_Msg_Id="a", Nats_Rollup="sub")
+    stored(t, "M")
+
+
+@scenario
+def a_stream_changes_what_it_does(t: Talk) -> None:
+    make(t)
+    sids = listen(t, "r.>")
+    pub(t)
+    config = {"name": "S", "subjects": ["s.>"]}
+    ok(t.jet.api("STREAM.UPDATE.S", {**config, "subject_transform": {"src": "s.*", "dest": "x.$1"}}))
+    pub(t)
+    ok(t.jet.api("STREAM.UPDATE.S", {**config, "republish": {"src": "s.*", "dest": "r.$1"}}))
+    pub(t)
+    ok(t.jet.api("STREAM.UPDATE.S", {**config, "republish": {"src": "s.*", "dest": "r.x.$1", "headers_only": True}}))
+    pub(t)
+    ok(t.jet.api("STREAM.UPDATE.S", {**config, "allow_rollup_hdrs": True, "no_ack": True}))
+    pub(t, Nats_Rollup="all")
+    heard(t, sids)
+    stored(t)
+
+
+@scenario
+def times_of_their_own_in_batches(t: Talk) -> None:
+    make(t, allow_atomic=True, allow_batched=True, allow_msg_ttl=True, allow_msg_schedules=True)
+    for ttl in ("1h", "never", "0", "x", "500ms", "60"):
+        batch(t, f"t{ttl}", "s.a", "s.b", commit="1", Nats_TTL=ttl)
+        Fast(t, f"f{ttl}").send(1, START, Nats_TTL=ttl).send(2, COMMIT)
+    schedule = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "s.target"}
+    batch(t, "one", "s.plan", commit="1", **schedule)
+    batch(t, "same", "s.plan", "s.plan", commit="1", **schedule)
+    batch(t, "wrong", "s.plan", commit="1", **{**schedule, "Nats-Schedule": "@every x"})
+    batch(t, "target", "s.target", commit="1", **schedule)
+    batch(t, "end", "s.c", commit="1", **{"Nats-Scheduler": "s.plan", "Nats-Schedule-Next": "purge"})
+    stored(t)
+
+
+@scenario
+def batches_through_a_mapping(t: Talk) -> None:
+    make(t, allow_atomic=True, allow_batched=True, subject_transform={"src": "s.*", "dest": "m.$1"},
+         republish={"src": "m.>", "dest": "r.>"}, allow_rollup_hdrs=True)  # fmt: skip
+    sids = listen(t, "r.>")
+    batch(t, "a", "s.a", "s.b", "s.a", "s.c.d", commit="1")
+    batch(t, "b", "s.a", commit="1", Nats_Expected_Last_Subject_Sequence="3")
+    batch(t, "c", "s.a", commit="1", Nats_Expected_Last_Subject_Sequence="5", **{
+        "Nats-Expected-Last-Subject-Sequence-Subject": "m.a"})  # fmt: skip
+    batch(t, "d", "s.b", "s.a", commit="eob", Nats_Rollup="sub")
+    Fast(t, "f").send(1, START).send(2, Nats_Expected_Last_Subject_Sequence="9").send(3).send(4, COMMIT)
+    heard(t, sids)
+    stored(t)
+
+
+@scenario
+def nobody_waits_for_an_answer(t: Talk) -> None:
+    make(t, allow_atomic=True)
+    t.jet.publish("a")
+    t.jet.wire.publish("s.a", b"b", header=block({"Nats-Expected-Stream": "x"}))
+    for place in (1, 2):
+        header = block({"Nats-Batch-Id": "b", "Nats-Batch-Sequence": str(place)})
+        t.jet.wire.publish("s.a", b"c", header=header)
+    batch_end = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
+    pub(t, **batch_end)
+    stored(t)
 
 
 @pytest.mark.reference
