@@ -34,15 +34,15 @@ def state_of(progress: Progress) -> ConsumerState:
     """Return the state of a consumer that continues there. Raises ArchiveFault for what can not be."""
     state = ConsumerState(progress.delivered_sseq + 1)
     state.delivered_cseq = progress.delivered_cseq
-    last_cseq = 0
+    below = progress.delivered_cseq
     for sseq, (cseq, ts_ns) in sorted(progress.pending.items()):
-        if not last_cseq < cseq <= progress.delivered_cseq or not 0 < sseq <= progress.delivered_sseq:
+        # Servers before 2.10 note the latest delivery, so consumer sequences need not ascend.
+        if not 0 < cseq <= progress.delivered_cseq or not 0 < sseq <= progress.delivered_sseq:
             raise ArchiveFault(f"message {sseq} is pending, but was never delivered")
-        last_cseq = cseq
+        below = min(below, cseq - 1)
         state.pending[sseq] = (cseq, max(ts_ns, 0))
         state.order.append(sseq)
     oldest = state.order[0] if state.order else state.delivered_sseq + 1
-    below = state.pending[oldest][0] - 1 if state.order else state.delivered_cseq
     state.floor_cseq = min(max(progress.floor_cseq, 0), below)
     state.floor_sseq = min(max(progress.floor_sseq, 0), oldest - 1)
     state.stuck = state.floor_cseq < below

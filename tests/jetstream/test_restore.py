@@ -307,7 +307,7 @@ def consumer(name: str = "C", **progress: Any) -> ArchivedConsumer:
             "message 5 is pending, but was never delivered",
         ),
         (
-            forged(consumers=[consumer(delivered_cseq=2, delivered_sseq=9, pending={5: (2, 1), 6: (1, 1)})]),
+            forged(consumers=[consumer(delivered_cseq=2, delivered_sseq=9, pending={5: (2, 1), 6: (3, 1)})]),
             "message 6 is pending, but was never delivered",
         ),
     ],
