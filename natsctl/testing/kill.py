@@ -6,7 +6,8 @@ their messages must be there exactly once; the other half goes on with new messa
 there or not, but never twice.  A worker double-acks messages of a durable consumer and journals the confirmations.
 
 After each kill the server is started again and everything stored since the last check is read; the end reads everything
-once more.  `python -m natsctl.testing.kill --kills 100` prints a summary and exits 1 when a promise was broken.
+once more.  `python -m natsctl.testing.kill --kills 100` prints a summary and exits 1 when a promise was broken;
+with `--flows` it does the same to streams that feed each other (killflows.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any, Final
 import orjson
 
 from natsctl.testing.killclients import Publisher, Worker
+from natsctl.testing.killflowjudge import FlowSummary
+from natsctl.testing.killflows import FlowLoop
 from natsctl.testing.killjournal import Journal
 from natsctl.testing.killjudge import Judge, Summary
 from natsctl.testing.process import ServerProcess
@@ -204,12 +207,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=None, help="chooses the moments of the kills")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
+    parser.add_argument("--flows", action="store_true", help="streams that feed each other, see killflows.py")
     options = parser.parse_args(argv)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     print(f"{options.kills} kills, seed {seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="natsctl-kill-") as temporary:
         folder = options.keep or Path(temporary)
-        summary = asyncio.run(KillLoop(folder, options.kills, seed).run())
+        summary: Summary | FlowSummary
+        if options.flows:
+            summary = asyncio.run(FlowLoop(folder, options.kills, seed).run())
+        else:
+            summary = asyncio.run(KillLoop(folder, options.kills, seed).run())
     print(summary.render())
     return 1 if summary.broken else 0
 

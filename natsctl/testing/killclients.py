@@ -22,10 +22,11 @@ FETCH: Final = 200
 class Publisher:
     """Publishes numbered messages over one connection after another and journals their acks."""
 
-    def __init__(self, number: int, journal: Journal) -> None:
+    def __init__(self, number: int, journal: Journal, subject: bytes = b"", repeats: bool | None = None) -> None:
         """Prepare publisher `number`; the odd ones send with message ids and repeat what was not acked."""
         self.number = number
-        self.repeats = number % 2 == 1
+        self.subject = subject or b"%s.%d" % (STREAM, number)
+        self.repeats = number % 2 == 1 if repeats is None else repeats
         self.next_number = 0
         self.errors: list[bytes] = []
         self._journal = journal
@@ -60,8 +61,8 @@ class Publisher:
     def _send(self, number: int) -> None:
         assert self._client is not None
         header = b"NATS/1.0\r\nNats-Msg-Id: %d-%d\r\n\r\n" % (self.number, number) if self.repeats else b""
-        subject, reply = b"%s.%d" % (STREAM, self.number), b"_INBOX.kill.%d.%d" % (self.number, number)
-        self._client.publish(subject, expected_payload(self.number, number), reply, header)
+        reply = b"_INBOX.kill.%d.%d" % (self.number, number)
+        self._client.publish(self.subject, expected_payload(self.number, number), reply, header)
 
     def _acked(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         number = int(subject.rpartition(b".")[2])
@@ -78,9 +79,13 @@ class Publisher:
 class Worker:
     """Takes messages from a durable pull consumer, double-acks each, and watches for the return of confirmed ones."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, stream: bytes = STREAM, consumer: bytes = WORKER) -> None:
         """Prepare; `returned` gathers confirmed sequences that were delivered again."""
         self.returned: list[int] = []
+        self.delivered: dict[int, bytes] = {}
+        """Payload by sequence of everything that came; an ack was sent for each."""
+        self._next = b"$JS.API.CONSUMER.MSG.NEXT.%s.%s" % (stream, consumer)
+        self._inbox = b"_INBOX.work.%s.%s" % (stream, consumer)
         self._journal = journal
         self._client: RawClient | None = None
         self._missing = 0
@@ -88,15 +93,15 @@ class Worker:
     def start(self, client: RawClient) -> None:
         """Go on over a new connection."""
         self._client = client
-        client.subscribe(b"_INBOX.work.next", self._delivered)
-        client.subscribe(b"_INBOX.work.ack.*", self._confirmed)
+        client.subscribe(self._inbox + b".next", self._delivered)
+        client.subscribe(self._inbox + b".ack.*", self._confirmed)
         self._fetch()
 
     def _fetch(self) -> None:
         assert self._client is not None
         self._missing = FETCH
         body = orjson.dumps({"batch": FETCH, "expires": 500_000_000})
-        self._client.publish(b"$JS.API.CONSUMER.MSG.NEXT.%s.%s" % (STREAM, WORKER), body, b"_INBOX.work.next")
+        self._client.publish(self._next, body, self._inbox + b".next")
 
     def _delivered(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         assert self._client is not None
@@ -106,7 +111,8 @@ class Worker:
         seq = int(reply.split(b".")[5])
         if seq in self._journal.confirmed:
             self.returned.append(seq)
-        self._client.publish(reply, b"+ACK", b"_INBOX.work.ack.%d" % seq)
+        self.delivered[seq] = payload
+        self._client.publish(reply, b"+ACK", b"%s.ack.%d" % (self._inbox, seq))
         self._missing -= 1
         if not self._missing:
             self._fetch()
