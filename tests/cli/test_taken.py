@@ -14,20 +14,27 @@ from natsctl.cli.taken import part_of
 Run = Callable[..., Any]
 
 
-def test_a_flag_that_the_server_leaves_out_is_told(natsctl: Run) -> None:
-    made = natsctl("str", "add", "T", "--subjects", "t", "--allow-msg-ttl", "--max-msgs", "5")
+@pytest.fixture
+def origin(natsctl: Run) -> Run:
+    """Return natsctl with a stream O that answers no direct gets; its mirrors do as it does, whatever they ask for."""
+    assert natsctl("str", "add", "O", "--subjects", "o", "--no-allow-direct").code == 0
+    return natsctl
+
+
+def test_a_flag_that_the_server_leaves_out_is_told(origin: Run) -> None:
+    made = origin("str", "add", "T", "--mirror", "O", "--allow-mirror-direct", "--max-msgs", "5")
     assert made.code == 0
-    assert "warning: the server did not take: allow_msg_ttl true (it has false)" in made.err
+    assert "warning: the server did not take: mirror_direct true (it has false)" in made.err
     assert "warning" not in made.out
-    told = natsctl("str", "cp", "T", "U", "--subjects", "u", "--allow-msg-ttl").err
-    assert "did not take: allow_msg_ttl true" in told
-    edited = natsctl("str", "edit", "T", "--allow-msg-ttl", "--max-msgs", "6", "-f").err
-    assert "did not take: allow_msg_ttl true (it has false)" in edited
+    told = origin("str", "cp", "T", "U", "--allow-mirror-direct").err
+    assert "did not take: mirror_direct true" in told
+    edited = origin("str", "edit", "T", "--allow-mirror-direct", "--max-msgs", "6", "-f").err
+    assert "did not take: mirror_direct true (it has false)" in edited
 
 
-def test_a_program_sees_it_in_the_answer(natsctl: Run) -> None:
-    made = natsctl("str", "add", "T", "--subjects", "t", "--allow-msg-ttl", "-j")
-    assert (made.err, made.json["config"].get("allow_msg_ttl")) == ("", False)
+def test_a_program_sees_it_in_the_answer(origin: Run) -> None:
+    made = origin("str", "add", "T", "--mirror", "O", "--allow-mirror-direct", "-j")
+    assert (made.err, made.json["config"].get("mirror_direct")) == ("", False)
 
 
 @pytest.mark.both

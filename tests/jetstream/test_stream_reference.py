@@ -24,8 +24,6 @@ from natsctl.wire.server_parser import ServerParser
 REQUESTS: Final = Path(__file__).with_name("requests")
 VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "time", "api", "last_active"}
 """Keys whose values differ from run to run."""
-NEWER: Final = {"persist_mode"}
-"""Keys that the reference has in versions later than the one we speak for."""
 QUIET_S: Final = 0.02
 """How long to listen for an answer more than the engine gave; longer where it gave none."""
 SILENT_S: Final = 0.3
@@ -77,19 +75,12 @@ class OverTcp:
 
 
 def comparable(value: Any) -> Any:
-    """Return JSON without what differs from run to run and what later versions added."""
+    """Return JSON without what differs from run to run."""
     if isinstance(value, list):
         return [comparable(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {}
-    for key, item in value.items():
-        if key == "metadata":
-            item = {k: v for k, v in item.items() if not k.startswith("_nats.")}
-        if key in NEWER or (key == "metadata" and not item):
-            continue
-        kept[key] = "varies" if key in VARYING else comparable(item)
-    return kept
+    return {key: "varies" if key in VARYING else comparable(item) for key, item in value.items()}
 
 
 def shown(answers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
