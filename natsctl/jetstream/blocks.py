@@ -35,6 +35,7 @@ _ERASED: Final = 1 << 63
 _TOMBSTONE: Final = 1 << 62
 _SEQ: Final = _TOMBSTONE - 1
 _COMPRESSED_BLOCK: Final = b"cmp"
+_new: Final = tuple.__new__
 _PARTS: Final = 5
 """Pieces of one record in BlockWriter._parts: head, subject, header with its length, payload, hash."""
 
@@ -44,15 +45,15 @@ def hasher_of(key: str) -> HighwayHash64:
     return HighwayHash64(sha256(key.encode()).digest())
 
 
-def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return the hash of each, and yield between pieces of long work."""
+def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
+    """Return the hash of each, one after the other, and yield between pieces of long work."""
     from natsctl.jetstream.hash_lanes import digests
 
     found: list[bytes] = []
     for at in range(0, len(hashed), LANES_AT_ONCE):
-        found += yield from digests(hasher, hashed[at : at + LANES_AT_ONCE])
+        found.append((yield from digests(hasher, hashed[at : at + LANES_AT_ONCE])))
         yield
-    return found
+    return b"".join(found)
 
 
 class BlockWriter:
@@ -101,7 +102,8 @@ class BlockWriter:
         """Return the file and begin the next one; yield between pieces of long work."""
         parts, hashed = self._parts, self._hashed
         self._parts, self._hashed, self._bytes = [], [], 0
-        parts[_PARTS - 1 :: _PARTS] = yield from hashes_of(hasher_of(f"{self._stream}-{self.index}"), hashed)
+        hashes = yield from hashes_of(hasher_of(f"{self._stream}-{self.index}"), hashed)
+        parts[_PARTS - 1 :: _PARTS] = [hashes[at : at + _HASH_BYTES] for at in range(0, len(hashes), _HASH_BYTES)]
         self.index += 1
         return b"".join(parts)
 
@@ -173,18 +175,17 @@ def _parsed(data: bytes, name: str) -> _Records:
             header, payload = b"", data[body:stop]
         hashes.append(data[stop:end])
         if 0 < seq <= _SEQ:
-            items.append(StoredMessage(seq, ts_ns, data[start:body], header, payload))
+            items.append(_new(StoredMessage, (seq, ts_ns, data[start:body], header, payload)))
         elif seq & _SEQ:
             items.append(Gone(seq & _SEQ, ts_ns))
         at = end
     return _Records(items, hashed, hashes, at, least)
 
 
-def _compare(records: _Records, hashes: list[bytes], name: str) -> None:
+def _compare(records: _Records, hashes: bytes, name: str) -> None:
     """Raise ArchiveFault where a record is not what was hashed."""
-    if hashes != records.hashes:
-        at = next(at for at, pair in enumerate(zip(hashes, records.hashes, strict=True)) if pair[0] != pair[1])
-        raise ArchiveFault(f"record {at + 1} of a part of {name} does not match its hash")
+    if hashes != b"".join(records.hashes):
+        raise ArchiveFault(f"a record of {name} does not match its hash")
 
 
 def _batches(items: list[StoredMessage | Gone]) -> Iterator[Item]:

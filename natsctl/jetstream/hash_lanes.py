@@ -38,8 +38,8 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-def digests(hasher: HighwayHash64, records: Sequence[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return the hash of each record, as `hasher` would give it; yields after every 2 ms of work."""
+def digests(hasher: HighwayHash64, records: Sequence[bytes]) -> Generator[None, None, bytes]:
+    """Return the hashes of records, 8 bytes each, as `hasher` would give them; yields after every 2 ms of work."""
     found: dict[int, bytes] = {}
     lengths = np.fromiter(map(len, records), np.int64, len(records))
     order = np.argsort(-(lengths // PACKET), kind="stable")
@@ -52,8 +52,8 @@ def digests(hasher: HighwayHash64, records: Sequence[bytes]) -> Generator[None, 
         hashes = yield from _Lanes(hasher, chosen).run()
         if not alone:
             return hashes
-        found.update(zip(np.sort(order).tolist(), hashes, strict=True))
-    return [found[at] for at in range(len(records))]
+        found.update((int(at), hashes[n * 8 : n * 8 + 8]) for n, at in enumerate(np.sort(order)))
+    return b"".join(found[at] for at in range(len(records)))
 
 
 def _without_company(lengths: Numbers) -> int:
@@ -82,7 +82,7 @@ class _Lanes:
         self._state = [np.tile(np.array(four, "<u8"), (len(records), 1)) for four in (v0, v1, MUL0, MUL1)]
         self._spent_ns = 0
 
-    def run(self) -> Generator[None, None, list[bytes]]:
+    def run(self) -> Generator[None, None, bytes]:
         """Return the hashes in the order the records were given in."""
         yield from self._whole_packets()
         self._last_packets()
@@ -92,8 +92,7 @@ class _Lanes:
         v0, v1, mul0, mul1 = (lanes[:, 0] for lanes in self._state)
         hashes = np.empty(len(self._order), "<u8")
         hashes[self._order] = v0 + v1 + mul0 + mul1
-        raw = hashes.tobytes()
-        return [raw[at : at + 8] for at in range(0, len(raw), 8)]
+        return hashes.tobytes()
 
     def _whole_packets(self) -> Generator[None]:
         """Take the packets in that are complete, those of all records together."""
@@ -124,7 +123,8 @@ class _Lanes:
         rests = self._rests[rows]
         rest = self._places[self._at[rows] + self._packets[rows] * PACKET].view(np.uint8).reshape(-1, PACKET)
         rest = np.concatenate((rest, np.zeros((len(rows), 1), np.uint8)), axis=1)
-        packet = np.take_along_axis(rest, _LAST[rests], 1).view("<u8")
+        same = int(rests[0]) if (rests == rests[0]).all() else 0
+        packet = (rest.take(_LAST[same], 1) if same else np.take_along_axis(rest, _LAST[rests], 1)).view("<u8")
         parts = [lanes[rows] for lanes in self._state]
         _tell_sizes(parts, rests.astype("<u4")[:, None])
         _Round(parts, len(rows)).take(packet)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from natsctl.api.codec import encode
+from natsctl.api.headers import LEGACY_MSG_ID
 from natsctl.api.stream import StorageType, StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import parse_time
@@ -37,8 +38,8 @@ MAX_CONSUMERS: Final = 100_000
 """Consumers one archive may hold; they are kept in memory until its end."""
 MAX_ENTRIES: Final = 5_000_000
 """Pending and redelivered messages of all of them together, for the same reason."""
-
-
+MAX_KNOWN: Final = 4096
+"""Subjects that need no second look."""
 _SUBJECT: Final = re.compile(rb"[^\s\0]{1,%d}" % MAX_SUBJECT_BYTES).fullmatch
 _PLACEHOLDER: Final = b"_"
 """Subject of the message that is stored and removed again where the stream's last one is gone."""
@@ -64,6 +65,8 @@ class Staging:
         self._expect(state)
         self._usage = js.usage[config.storage]
         self._counted_bytes = self._largest = 0
+        self._ids = False
+        self._known: set[bytes] = set()
         self._consumers: dict[str, ArchivedConsumer] = {}
         self.store: StreamStore | None = None
 
@@ -106,22 +109,36 @@ class Staging:
     def _messages(self, messages: Sequence[StoredMessage]) -> None:
         """Store messages. Raises OverLimit where the account or the server has no room for them."""
         newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
+        known = self._known
         for seq, ts_ns, subject, header, payload in messages:
             if not newest < seq <= MAX_SEQ:
                 raise ArchiveFault(f"message sequence {seq} out of order")
             newest = seq
-            if ts_ns < 0 or not _SUBJECT(subject):
+            if ts_ns < 0 or (subject not in known and not self._is_subject(subject)):
                 raise ArchiveFault(f"message {seq} has no valid subject or time")
-            if header and not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
-                raise ArchiveFault(f"message {seq} has no valid header")
+            timed = False
+            if header:
+                if not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
+                    raise ArchiveFault(f"message {seq} has no valid header")
+                timed = is_timed(header)
+                self._ids = self._ids or LEGACY_MSG_ID in header
             if largest and len(header) + len(payload) > largest:
                 raise ArchiveFault(f"message sequence {seq} exceeds maximum payload size")
             if seq >= first_seq:
                 store = store or self._open(seq)
-                store.append_at(seq, ts_ns, subject, header, payload, bool(header) and is_timed(header))
+                store.append_at(seq, ts_ns, subject, header, payload, timed)
         self._newest = newest
         if store is not None:
             self._count(store.bytes)
+
+    def _is_subject(self, subject: bytes) -> bool:
+        """Tell whether a message may have that subject, and remember it if so."""
+        if _SUBJECT(subject) is None:
+            return False
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known.add(subject)
+        return True
 
     def _count(self, size: int) -> None:
         """Count what is stored as used. Raises OverLimit beyond a limit."""
@@ -169,7 +186,8 @@ class Staging:
         """Put what belongs to the end into the store and return it. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
-        store.append_record(IN_USE, b"")
+        if self._ids:
+            store.append_record(IN_USE, b"")
         for number, consumer in enumerate(self._consumers.values(), 1):
             state = state_of(consumer.progress).encode()
             created_ns = consumer.created_ns or self._js.engine.clock.now_ns()
