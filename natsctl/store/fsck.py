@@ -92,8 +92,9 @@ def check_stream(
     `clean_stop` this holds for the last segment too. Without, every byte is.
     """
     check = StreamCheck(folder)
-    segments, journals = _list(disk, check)
-    if "meta" not in disk.listdir(folder):
+    names = disk.listdir(folder)
+    segments, journals = _sort(names, check)
+    if "meta" not in names:
         check.damage.append(f"{folder}/meta is missing")
     else:
         check.envelope = parse_envelope(_read(disk, f"{folder}/meta"))
@@ -147,11 +148,11 @@ def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> 
             check.segments[at] = found._replace(scan=_scan(disk, check, found.name, max_frame_bytes))
 
 
-def _list(disk: Disk, check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
+def _sort(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
     """Return the newest generation of each segment and all journals, in order; note what is left over."""
     segments: dict[int, tuple[int, int, str]] = {}
     journals: list[tuple[int, str]] = []
-    for name in disk.listdir(check.folder):
+    for name in names:
         if found := _SEGMENT.fullmatch(name):
             base, generation = int(found[1]), int(found[2])
             older = segments.get(base)

@@ -7,13 +7,14 @@ Searches skip every segment that cannot hold a match; inside one they look at po
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import chain
 
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.segment import Segment
+from natsctl.store.segment_list import Place, SegmentList
 from natsctl.store.subject_table import SubjectTable
 from natsctl.store.view import BULK_MESSAGES, View
 
@@ -22,28 +23,20 @@ VIEWS = 1024
 VIEW_SUBJECTS = 4_000_000
 """Subject numbers that they may hold together."""
 
-Place = tuple[Segment, int]
 
-
-class StreamIndex:
+class StreamIndex(SegmentList):
     """Where every live message of a stream is."""
 
-    __slots__ = ("_views", "bases", "bytes", "first_seq", "last_seq", "messages", "segments", "table")
+    __slots__ = ("_views", "bytes", "first_seq", "last_seq", "messages", "table")
 
     def __init__(self, first_seq: int) -> None:
-        self.segments: list[Segment] = [Segment(first_seq)]
-        self.bases: list[int] = [first_seq]
+        super().__init__(first_seq)
         self.table = SubjectTable()
         self.messages = 0
         self.bytes = 0
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self._views: dict[Filters, View] = {}
-
-    @property
-    def active(self) -> Segment:
-        """Return the segment that takes appends."""
-        return self.segments[-1]
 
     def view(self, filters: Filters) -> View:
         """Return the up-to-date view of `filters`."""
@@ -57,13 +50,6 @@ class StreamIndex:
         else:
             view.refresh()
         return view
-
-    def open_segment(self, base: int) -> Segment:
-        """Start the next segment at `base` and return it."""
-        segment = Segment(base)
-        self.segments.append(segment)
-        self.bases.append(base)
-        return segment
 
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
         """Enter the next message; `seq` must be above last_seq. `offset` is where its bytes are, if in a file."""
@@ -121,15 +107,6 @@ class StreamIndex:
         self.messages += more
         self.bytes += sum(sizes) - sizes[0]
         self.last_seq = table.last[sid] = first_seq + more
-
-    def locate(self, seq: int) -> Place | None:
-        """Return where the live message `seq` is."""
-        at = bisect_right(self.bases, seq) - 1
-        if at < 0:
-            return None
-        segment = self.segments[at]
-        position = segment.position_of(seq)
-        return (segment, position) if position >= 0 else None
 
     def next_place(self, filters: Filters, from_seq: int) -> Place | None:
         """Return where the first live match at or above `from_seq` is."""
@@ -338,16 +315,6 @@ class StreamIndex:
         if not self.messages:
             self.first_seq = self.last_seq + 1
 
-    def drop_leading(self) -> list[Segment]:
-        """Take the segments without live messages off the front, never the active one; return them."""
-        gone: list[Segment] = []
-        while len(self.segments) - len(gone) > 1 and not self.segments[len(gone)].live:
-            gone.append(self.segments[len(gone)])
-        if gone:
-            del self.segments[: len(gone)]
-            del self.bases[: len(gone)]
-        return gone
-
     def tidy_subjects(self) -> None:
         """Forget subjects without messages once they crowd the table."""
         if self.table.crowded():
@@ -385,26 +352,6 @@ class StreamIndex:
             found: list[int] = bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
             return found
         return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
-
-    def place_of(self, segment: Segment) -> int:
-        """Return which of the segments this one is, -1 when it is none of them any more."""
-        at = bisect_left(self.bases, segment.base)
-        return at if at < len(self.segments) and self.segments[at] is segment else -1
-
-    def replace(self, old: Segment, new: Segment) -> None:
-        """Put `new` where `old` was."""
-        self.segments[self.place_of(old)] = new
-
-    def physical(self, seq: int) -> Place | None:
-        """Return where message `seq` lies, live or dead; None when its bytes are gone."""
-        at = bisect_right(self.bases, seq) - 1
-        if at < 0:
-            return None
-        segment = self.segments[at]
-        position = segment.position_from(seq)
-        if position < len(segment.sids) and segment.seq_at(position) == seq:
-            return segment, position
-        return None
 
     def deleted(self) -> list[int]:
         """Return the sequences missing between the first and the last, in order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Literal
 
 from natsctl.store import frame
@@ -26,6 +26,7 @@ from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
 from natsctl.store.recovery import build_index, repair
+from natsctl.store.report import RecoveryReport, refusal
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Trash, remove_tree
@@ -34,21 +35,6 @@ from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
 _FOLDER = re.compile(r"s(\d{6,})")
-
-
-def _refusal(key: str, reason: str) -> str:
-    return f"stream {key} is damaged and refused: {reason}"
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What `Store.open` found: notes for the log, and why streams (by key, or folder) were refused."""
-
-    streams: int = 0
-    messages: int = 0
-    clean_stop: bool = False
-    notes: list[str] = field(default_factory=list)
-    damaged: dict[str, str] = field(default_factory=dict)
 
 
 class Store:
@@ -80,6 +66,8 @@ class Store:
         self._refused_ids: dict[str, list[int]] = {}
         self._leaving: dict[str, int] = {}
         self._unsynced: dict[FileStreamStore, int] = {}
+        """Streams with bytes that a sync was postponed for, and since when: the oldest first."""
+        self._patience_ns = options.sync if isinstance(options.sync, int) else options.journal_sync_ns
         self._open: dict[FileStreamStore, None] = {}
         self._witness_due_ns = 0
 
@@ -129,7 +117,7 @@ class Store:
         for line in report.notes:
             self._log(line)
         for key, reason in report.damaged.items():
-            self.report_fault(_refusal(key, reason))
+            self.report_fault(refusal(key, reason))
         return report
 
     def _witness_start(self, testimony: Testimony, report: RecoveryReport) -> None:
@@ -229,7 +217,7 @@ class Store:
             except OSError as caught:
                 error = caught
             task.finish_commit(commit, error)
-        if self.healthy or self.faults == [_refusal(key, reason) for key, reason in self.damaged.items()]:
+        if self.healthy or self.faults == [refusal(key, reason) for key, reason in self.damaged.items()]:
             for stream in self.streams.values():
                 if isinstance(stream, FileStreamStore):
                     stream.write_indexes(tail=True)
@@ -288,7 +276,7 @@ class Store:
 
         def gone() -> None:
             reason = self.damaged.pop(key, "")
-            self.faults[:] = [text for text in self.faults if text != _refusal(key, reason)]
+            self.faults[:] = [text for text in self.faults if text != refusal(key, reason)]
             for stream_id in ids:
                 self._refused.pop(stream_id, None)
                 self._witness.gone[stream_id] = None
@@ -347,22 +335,18 @@ class Store:
 
     def next_deadline_ns(self) -> int | None:
         """Return the monotonic time of the next `run_timers`, None when nothing waits."""
-        due = [since + self._patience(stream) for stream, since in self._unsynced.items()]
+        due = [since + self._patience_ns for since in islice(self._unsynced.values(), 1)]
         if self._witness.pending:
             due.append(self._witness_due_ns)
         return min(due, default=None)
 
-    def _patience(self, stream: FileStreamStore) -> int:
-        policy = self.options.sync
-        return policy if isinstance(policy, int) else self.options.journal_sync_ns
-
     def run_timers(self) -> None:
         """Queue what is due (witness, postponed syncs) in `dirty`."""
         now = self._monotonic_ns()
-        for stream, since in list(self._unsynced.items()):
-            if since + self._patience(stream) <= now:
-                del self._unsynced[stream]
-                stream.request_sync()
+        due = list(takewhile(lambda stream: self._unsynced[stream] + self._patience_ns <= now, self._unsynced))
+        for stream in due:
+            del self._unsynced[stream]
+            stream.request_sync()
         self._witness_when_due()
 
     def _witness_when_due(self) -> None:

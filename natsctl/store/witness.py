@@ -22,7 +22,7 @@ from natsctl.store.subject_table import SubjectTable
 PATH = "WITNESS"
 ENTRY = struct.Struct("<QQQQQQQ")
 COMPACT_BYTES = 1024 * 1024
-"""The file is written anew when it has grown this much beyond its last rewrite."""
+"""The file is written anew when it has grown this much beyond its last rewrite, and to twice its size at least."""
 
 
 class Testimony(NamedTuple):
@@ -187,7 +187,7 @@ class Witness:
         if commit.anew:
             self.close()
             self._size = len(commit.data)
-            self._compact_at = self._size + COMPACT_BYTES
+            self._compact_at = self._size + max(COMPACT_BYTES, self._size)
         else:
             self._file = commit.file
             self._size += len(commit.data)

@@ -85,7 +85,13 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return what makes every stream one that is worked on by whole columns."""
 
     def act() -> None:
-        for name in ("stream.BULK_MESSAGES", "stream.BULK_SUBJECTS", "index.BULK_MESSAGES", "view.BULK_MESSAGES"):
+        for name in (
+            "stream.BULK_MESSAGES",
+            "appended.BULK_MESSAGES",
+            "appended.BULK_SUBJECTS",
+            "index.BULK_MESSAGES",
+            "view.BULK_MESSAGES",
+        ):
             monkeypatch.setattr(f"natsctl.store.{name}", 0)
         monkeypatch.setattr("natsctl.store.view.PROBE", 1)
         monkeypatch.setattr("natsctl.store.recovery.BULK_REMOVALS", 0)

@@ -20,7 +20,13 @@ def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
 
 
 def test_no_promise_is_broken_where_streams_are_worked_on_by_whole_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("stream.BULK_MESSAGES", "stream.BULK_SUBJECTS", "index.BULK_MESSAGES", "view.BULK_MESSAGES"):
+    for name in (
+        "stream.BULK_MESSAGES",
+        "appended.BULK_MESSAGES",
+        "appended.BULK_SUBJECTS",
+        "index.BULK_MESSAGES",
+        "view.BULK_MESSAGES",
+    ):
         monkeypatch.setattr(f"natsctl.store.{name}", 0)
     monkeypatch.setattr("natsctl.store.recovery.BULK_REMOVALS", 0)
     for seed in range(1000, 1060):

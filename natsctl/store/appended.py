@@ -1,0 +1,164 @@
+"""What a stream holds by its appended view: counters and ends, and questions about subjects and times.
+
+It changes at once with every append and removal, whatever is durable; the index alone answers, and no message is read
+but for its time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
+
+from natsctl.store.filters import ALL, Filters
+from natsctl.store.index import StreamIndex
+from natsctl.store.segment import Segment
+from natsctl.store.view import BULK_MESSAGES
+
+Blob = bytes
+"""bytes, where the property of that name hides the type."""
+MAX_TS_NS = 1 << 64
+"""Stands for the time of a segment without messages."""
+BULK_SUBJECTS = 4096
+"""Subjects in an answer from which on whole columns are looked at."""
+
+
+class AppendedView(ABC):
+    """The answers of one stream's index."""
+
+    durable_seq: int
+    _index: StreamIndex
+
+    @abstractmethod
+    def _ts_at(self, segment: Segment, position: int) -> int:
+        """Return a message's time, live or not."""
+
+    @property
+    def last_seq(self) -> int:
+        """Return the newest sequence given out."""
+        return self._index.last_seq
+
+    @property
+    def first_seq(self) -> int:
+        """Return the oldest live sequence; last_seq + 1 when empty, 0 when the stream was never used."""
+        return self._index.first_seq if self._index.messages or self._index.last_seq else 0
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages are live."""
+        return self._index.messages
+
+    @property
+    def bytes(self) -> int:
+        """Return the live messages' accounted size."""
+        return self._index.bytes
+
+    @property
+    def num_deleted(self) -> int:
+        """Return how many sequences are missing between the first and the last."""
+        index = self._index
+        return index.last_seq - index.first_seq + 1 - index.messages if index.messages else 0
+
+    @property
+    def num_subjects(self) -> int:
+        """Return how many subjects have a live message."""
+        return self._index.table.live
+
+    @property
+    def first_ts_ns(self) -> int:
+        """Return the time of the oldest live message, 0 when empty."""
+        place = self._index.locate(self._index.first_seq) if self._index.messages else None
+        return self._ts_at(*place) if place else 0
+
+    def deleted(self) -> list[int]:
+        """Return the sequences missing between the first and the last, in order."""
+        return self._index.deleted()
+
+    def timed_seqs(self) -> Iterator[int]:
+        """Yield the live messages that were appended as timed, in order (appended view); costs by their number."""
+        for segment in self._index.segments:
+            yield from segment.live_timed()
+
+    def holds(self, seq: int) -> bool:
+        """Return whether message `seq` is live (appended view)."""
+        return self._index.locate(seq) is not None
+
+    def subject_of(self, seq: int) -> Blob | None:
+        """Return the subject of message `seq` without reading it, None when it is gone (appended view)."""
+        place = self._index.locate(seq)
+        return self._index.table.names[place[0].sids[place[1]]] if place else None
+
+    def size_of(self, seq: int) -> int:
+        """Return the accounted size of message `seq`, 0 when it is gone (appended view)."""
+        place = self._index.locate(seq)
+        return place[0].sizes[place[1]] if place else 0
+
+    def ts_of(self, seq: int) -> int:
+        """Return the time of message `seq`, 0 when it is gone (appended view)."""
+        place = self._index.locate(seq)
+        return self._ts_at(*place) if place else 0
+
+    # -- questions about subjects
+
+    def last_seq_of(self, subject: Blob) -> int:
+        """Return the newest live sequence on a literal subject, 0 when none (appended view)."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.last_of(sid)
+
+    def first_seq_of(self, subject: Blob) -> int:
+        """Return the oldest live sequence on a literal subject, 0 when none (appended view)."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.first_of(sid)
+
+    def count_of(self, subject: Blob) -> int:
+        """Return how many live messages a literal subject has (appended view); one look-up."""
+        sid = self._index.table.ids.get(subject)
+        return 0 if sid is None else self._index.table.count[sid]
+
+    def last_match(self, filters: Filters) -> int:
+        """Return the newest live sequence that matches, 0 when none (appended view)."""
+        place = self._index.prev_place(filters, self._index.last_seq)
+        return place[0].seq_at(place[1]) if place else 0
+
+    def last_per_subject(self, filters: Filters, up_to_seq: int = 0) -> list[int]:
+        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted."""
+        index = self._index
+        limit = min(up_to_seq or self.durable_seq, self.durable_seq)
+        count = index.table.count
+        view = None if filters.everything else index.view(filters)
+        sids = range(len(index.table.names)) if view is None else view.sids
+        if index.messages >= BULK_MESSAGES and len(sids) >= (BULK_SUBJECTS if limit >= index.last_seq else 256):
+            from natsctl.store import bulk
+
+            return bulk.newest_up_to(index, view, limit)
+        found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
+        return sorted(seq for seq in found if seq)
+
+    def count(self, filters: Filters, from_seq: int = 0, to_seq: int | None = None) -> int:
+        """Return how many live messages match in [from_seq, to_seq], both included (appended view)."""
+        return self._index.count(filters, from_seq, self._index.last_seq if to_seq is None else to_seq)
+
+    def subjects(self, filters: Filters = ALL) -> dict[Blob, int]:
+        """Return live message counts by matching subject, in no promised order (appended view)."""
+        table = self._index.table
+        sids = range(len(table.names)) if filters.everything else self._index.view(filters).sids
+        return {table.names[sid]: table.count[sid] for sid in sids if table.count[sid]}
+
+    def first_seq_at(self, ts_ns: int) -> int:
+        """Return the oldest live sequence stored at or after `ts_ns`; last_seq + 1 when none (appended view)."""
+        index = self._index
+        first = bisect_left(index.segments, ts_ns, key=lambda segment: segment.last_ts or MAX_TS_NS)
+        for segment in islice(index.segments, first, None):
+            if segment.live and segment.last_ts >= ts_ns:
+                low, high = segment.head, len(segment.sids)
+                while low < high:
+                    middle = (low + high) // 2
+                    if self._ts_at(segment, middle) < ts_ns:
+                        low = middle + 1
+                    else:
+                        high = middle
+                position = segment.next_live(low)
+                if position >= 0:
+                    return segment.seq_at(position)
+        return index.last_seq + 1

@@ -1,0 +1,21 @@
+"""What the start of a store found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+def refusal(key: str, reason: str) -> str:
+    """Return what is said of a stream that was refused."""
+    return f"stream {key} is damaged and refused: {reason}"
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What `Store.open` found: notes for the log, and why streams (by key, or folder) were refused."""
+
+    streams: int = 0
+    messages: int = 0
+    clean_stop: bool = False
+    notes: list[str] = field(default_factory=list)
+    damaged: dict[str, str] = field(default_factory=dict)
