@@ -14,6 +14,7 @@ from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
+from natsctl.jetstream.consumer_desk import ConsumerDesk
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.dispatcher import Dispatcher
 from natsctl.jetstream.offline import Offline
@@ -48,6 +49,7 @@ class JetStreamAccount:
         self.offline = Offline(engine, account.name)
         self.templates = Templates(self)
         self.dispatcher = Dispatcher(self)
+        self.desk = ConsumerDesk(account)
 
     def adopt(self, stored: StreamStore) -> Stream:
         """Take over a stream that the store recovered."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api import acks as ack_subjects
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
-from natsctl.api.subjects import API_PREFIX, FC_PREFIX, LEGACY_NEXT_PREFIX
+from natsctl.api.subjects import FC_PREFIX
 from natsctl.api.times import format_time
 from natsctl.jetstream import consumer_config as rules
 from natsctl.jetstream.consumer_acks import Acks
@@ -39,7 +39,7 @@ from natsctl.store.filters import ALL, Filters
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.subscription import Handler, Subscription
+    from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.stream import Stream
     from natsctl.store.errors import StoreError
@@ -67,8 +67,8 @@ class Consumer:
     """One consumer of one stream."""
 
     __slots__ = (
+        "_flow_answers",
         "_offset_ns",
-        "_subscriptions",
         "account",
         "ack_form",
         "acks",
@@ -124,7 +124,7 @@ class Consumer:
         self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
         self.needs_ack = rules.needs_ack(config)
         self.scheduled = self.stopped = self.held = False
-        self._subscriptions: list[Subscription] = []
+        self._flow_answers: Subscription | None = None
         self.retry = Retry(self, self._offset_ns)
         self.redelivery = self.retry.redelivery
         filters = self._filters()
@@ -142,17 +142,11 @@ class Consumer:
 
     def start(self) -> None:
         """Take acks and requests, continue the timers of what is pending, and deliver."""
-        names = f"{self.stream.name}.{self.name}"
-        handlers: list[tuple[bytes, Handler]] = [
-            (f"{API_PREFIX}.CONSUMER.MSG.NEXT.{names}".encode(), self._on_request),
-            (f"{LEGACY_NEXT_PREFIX}.{names}".encode(), self._on_request),
-        ]
-        if self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL:
-            prefix = ack_subjects.prefix(self.stream.name.encode(), self.name.encode())
-            handlers.append((prefix + b">", self.acks.handle))
+        takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
+        self.stream.js.desk.enter(self._address(), self._on_request, self.acks.handle if takes_acks else None)
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
-            handlers.append((f"{FC_PREFIX}.{names}.*".encode(), self._on_flow_answer))
-        self._subscriptions = [self.account.subscribe(subject, handler) for subject, handler in handlers]
+            answers = b"%b.%b.*" % (FC_PREFIX.encode(), self._address())
+            self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)
         self._forget_missing()
         self.retry.configure()
         self.delivery.start()
@@ -171,9 +165,13 @@ class Consumer:
         self.retry.stop()
         self.lifetime.stop()
         self.supply.stop()
-        for subscription in self._subscriptions:
-            self.account.unsubscribe(subscription)
-        self._subscriptions.clear()
+        self.stream.js.desk.leave(self._address())
+        if self._flow_answers is not None:
+            self.account.unsubscribe(self._flow_answers)
+            self._flow_answers = None
+
+    def _address(self) -> bytes:
+        return f"{self.stream.name}.{self.name}".encode()
 
     def update(self, config: ConsumerConfig) -> None:
         """Take a configuration that was checked against the present one."""

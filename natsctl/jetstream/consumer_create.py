@@ -145,9 +145,7 @@ def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Con
     consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config)
 
     def failed() -> None:
-        if stream.consumers.get(consumer.name) is consumer:
-            del stream.consumers[consumer.name]
-            consumer.stop(deleted=True)
+        stream.consumer_set.undo(consumer)
 
     answer = _answer(consumer)
     if not consumer.number:

@@ -27,21 +27,25 @@ if TYPE_CHECKING:
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_LENGTH: Final = 22
 
+_NAK: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED"
+_TERMINATED: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED"
+_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES"
+_LEGACY_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.MAX_DELIVERIES"
+_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER.ACK"
+_LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
+
 
 class ConsumerEvents:
     """What one consumer tells the world."""
 
-    __slots__ = ("_consumer", "_legacy_max_deliver", "_legacy_metric", "_max_deliver", "_metric", "_nak", "_terminated")
+    __slots__ = ("_consumer",)
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        names = f"{consumer.stream.name}.{consumer.name}"
-        self._nak = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED.{names}".encode()
-        self._terminated = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED.{names}".encode()
-        self._max_deliver = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES.{names}".encode()
-        self._legacy_max_deliver = f"{ADVISORY_PREFIX}.MAX_DELIVERIES.{names}".encode()
-        self._metric = f"{METRIC_PREFIX}.CONSUMER.ACK.{names}".encode()
-        self._legacy_metric = f"{METRIC_PREFIX}.CONSUMER_ACK.{names}".encode()
+
+    def _at(self, prefix: str) -> bytes:
+        """Return the subject below `prefix` that names the consumer."""
+        return f"{prefix}.{self._consumer.stream.name}.{self._consumer.name}".encode()
 
     def action(self, action: ActionType) -> None:
         """Tell that the consumer was created or deleted."""
@@ -59,19 +63,19 @@ class ConsumerEvents:
         event = MaxDeliver(
             stream=self._consumer.stream.name, consumer=self._consumer.name, stream_seq=sseq, deliveries=deliveries
         )
-        self._publish(event, self._max_deliver, self._legacy_max_deliver)
+        self._publish(event, self._at(_MAX_DELIVER), self._at(_LEGACY_MAX_DELIVER))
 
     def nak(self, sseq: int, cseq: int, deliveries: int) -> None:
         """Tell that a message was refused for now."""
         event = Nak(stream=self._consumer.stream.name, consumer=self._consumer.name)
         event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
-        self._publish(event, self._nak)
+        self._publish(event, self._at(_NAK))
 
     def terminated(self, sseq: int, cseq: int, deliveries: int, reason: str) -> None:
         """Tell that a message will not be delivered again."""
         event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
         event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
-        self._publish(event, self._terminated)
+        self._publish(event, self._at(_TERMINATED))
 
     def pinned(self, group: str, pin_id: str) -> None:
         """Tell that a client was pinned in a priority group."""
@@ -90,7 +94,7 @@ class ConsumerEvents:
         event = ConsumerAckMetric(stream=self._consumer.stream.name, consumer=self._consumer.name)
         event.stream_seq, event.consumer_seq = sseq, cseq
         event.deliveries, event.ack_time = deliveries, ack_time_ns
-        self._publish(event, self._metric, self._legacy_metric)
+        self._publish(event, self._at(_METRIC), self._at(_LEGACY_METRIC))
 
     def _publish(self, event: Advised, *subjects: bytes) -> None:
         """Publish `event` on those of `subjects` that have a subscriber."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from natsctl.jetstream.archive import ArchivedConsumer, ArchiveFault, Progress
@@ -41,7 +42,7 @@ def state_of(progress: Progress) -> ConsumerState:
             raise ArchiveFault(f"message {sseq} is pending, but was never delivered")
         below = min(below, cseq - 1)
         state.pending[sseq] = (cseq, max(ts_ns, 0))
-        state.order.append(sseq)
+    state.order = deque(state.pending)
     oldest = state.order[0] if state.order else state.delivered_sseq + 1
     state.floor_cseq = min(max(progress.floor_cseq, 0), below)
     state.floor_sseq = min(max(progress.floor_sseq, 0), oldest - 1)

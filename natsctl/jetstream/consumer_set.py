@@ -46,10 +46,11 @@ _decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
 class ConsumerSet:
     """Makes, keeps and journals the consumers of one stream."""
 
-    __slots__ = ("_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
+    __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._hidden: set[str] = set()
         self._last_number = 0
         self._rewritten_bytes = 0
         self._rewriting = False
@@ -64,6 +65,11 @@ class ConsumerSet:
         """Return the consumers that lists and counts show, by name."""
         consumers = self._stream.consumers
         return [consumers[name] for name in sorted(consumers) if not consumers[name].config.direct]
+
+    @property
+    def count(self) -> int:
+        """Return how many consumers lists and counts show."""
+        return len(self._stream.consumers) - len(self._hidden)
 
     # Life of consumers
 
@@ -93,7 +99,7 @@ class ConsumerSet:
             self._append(_created(consumer))
             self._last_number = number
             stream.store.request_sync()
-        stream.consumers[name] = consumer
+        self._add(consumer)
         stream.retention.joined(consumer)
         consumer.start()
         consumer.events.action(ActionType.CREATE)
@@ -112,10 +118,24 @@ class ConsumerSet:
         if consumer.number:
             self._append(records.encode(records.Deleted(consumer.number)))
             self._stream.store.request_sync()
+        self._drop(consumer)
+        consumer.events.action(ActionType.DELETE)
+
+    def undo(self, consumer: Consumer) -> None:
+        """Take back a creation that could not be made durable."""
+        if self._stream.consumers.get(consumer.name) is consumer:
+            self._drop(consumer)
+
+    def _add(self, consumer: Consumer) -> None:
+        self._stream.consumers[consumer.name] = consumer
+        if consumer.config.direct:
+            self._hidden.add(consumer.name)
+
+    def _drop(self, consumer: Consumer) -> None:
         del self._stream.consumers[consumer.name]
+        self._hidden.discard(consumer.name)
         consumer.stop(deleted=True)
         self._stream.retention.left(consumer)
-        consumer.events.action(ActionType.DELETE)
 
     def stop(self, deleted: bool) -> None:
         """Stop all consumers: with the server, or (deleted) with the stream."""
@@ -175,7 +195,7 @@ class ConsumerSet:
                     records.apply(state, record.ops)
         for number, (created, config, state) in found.items():
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
-            self._stream.consumers[created.name] = consumer
+            self._add(consumer)
             consumer.start()
 
     def rewrite(self) -> None:

@@ -32,6 +32,10 @@ class Floor(NamedTuple):
     stream_seq: int
 
 
+_NO_ORDER: deque[int] = deque()
+"""What a consumer that has delivered nothing has in place of its own queue; it stays empty."""
+
+
 class ConsumerState:
     """The durable part of a consumer."""
 
@@ -59,7 +63,7 @@ class ConsumerState:
         self.last_delivered_ns = 0
         self.last_ack_ns = 0
         self.pending: dict[int, tuple[int, int]] = {}
-        self.order: deque[int] = deque()
+        self.order: deque[int] = _NO_ORDER
         self.redelivered: dict[int, int] = {}
         self.snapshot: tuple[int, ...] = tuple(snapshot)
         self.snapshot_end = snapshot_end
@@ -94,6 +98,8 @@ class ConsumerState:
         """Book first deliveries of `sseqs` (ascending, all above what was delivered) that wait for acks."""
         cseq = self.delivered_cseq
         self.pending.update(zip(sseqs, zip(count(cseq + 1), repeat(now_ns)), strict=False))
+        if self.order is _NO_ORDER:
+            self.order = deque()
         self.order.extend(sseqs)
         self.delivered_cseq = cseq + len(sseqs)
         self.delivered_sseq = sseqs[-1]
@@ -199,7 +205,8 @@ class ConsumerState:
         state.delivered_cseq, state.delivered_sseq, state.last_delivered_ns, state.last_ack_ns = wire.head
         for sseq, cseq, ts_ns in sorted(wire.pending):
             state.pending[sseq] = (cseq, ts_ns)
-            state.order.append(sseq)
+        if state.pending:
+            state.order = deque(state.pending)
         state.redelivered.update(wire.redelivered)
         if wire.floor is not None:
             state.floor_cseq, state.floor_sseq, state.stuck = wire.floor

@@ -2,7 +2,7 @@
 
 Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only
 passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
-`Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `store` appends and
+`Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `place` appends and
 tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
 prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
 async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
@@ -29,19 +29,15 @@ from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from natsctl.broker.session import Session
-    from natsctl.jetstream.consumer import Consumer
     from natsctl.jetstream.limits import Limits
     from natsctl.jetstream.stream import Stream
     from natsctl.wire.ops import Op
 
 ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
 """How the header block begins that most publishers with headers send."""
-
-FEW_CONSUMERS: Final = 16
-"""Consumers that are all told of new messages; of more only those that take one of the subjects."""
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
@@ -51,8 +47,8 @@ class Intake:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_plain", "_stream",
-        "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
+        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_picky", "_plain",
+        "_stream", "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
     )  # fmt: skip
 
     def __init__(self, stream: Stream) -> None:
@@ -64,6 +60,7 @@ class Intake:
         self._after_store: list[Callable[[int, Incoming], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
+        self._picky = False
         self._plain = False
         self._trim = False
         self._max_payload = _UNLIMITED
@@ -89,9 +86,9 @@ class Intake:
             self._max_payload = min(config.max_msg_size, self._max_payload)
         interest = config.retention is RetentionPolicy.INTEREST
         picky = config.discard is DiscardPolicy.NEW and self._trim
-        asked = self._stream.usage.full or self._stream.usage.limited
+        self._picky = picky or self._stream.usage.limited
         rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
-        self._direct = not (config.sealed or interest or asked or picky or rewrites)
+        self._direct = not (config.sealed or interest or self._stream.usage.full or self._picky or rewrites)
         obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
         self._after_store = self._stream.timed.listeners()
         self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
@@ -194,7 +191,7 @@ class Intake:
 
     def _settle(self, message: Incoming) -> bool:
         """Judge a message, do what follows from it, and return whether the stream has it now."""
-        outcome = self.judge(message)
+        outcome = checks.judge(self._stream, message)
         if outcome and not isinstance(outcome, ApiError):
             self.acks.known(message.reply, outcome)
             return True
@@ -236,32 +233,18 @@ class Intake:
         if self._trim:
             self._limits.trim(subject)
 
-    def judge(self, message: Incoming) -> ApiError | int:
-        """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
-        stream = self._stream
-        for check in checks.BEFORE_DEDUPE:
-            refusal = check(stream, message)
-            if refusal is not None:
-                return refusal
-        if message.msg_id:
-            known = stream.dedupe.find(message.msg_id)
-            if known:
-                return known
-        for check in checks.AFTER_DEDUPE:
-            refusal = check(stream, message)
-            if refusal is not None:
-                return refusal
-        return 0
-
     def place(self, message: Incoming) -> ApiError | int:
         """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""
         try:
             if self._stream.retention.refuses(message.subject):
                 return self._skip(message)
-            refusal = checks.check_account(self._stream, message) or self._limits.refuse(
-                message.subject, message.header, message.payload
-            )
-            return refusal or self._store(message)
+            if self._picky:
+                refusal = checks.check_account(self._stream, message) or self._limits.refuse(
+                    message.subject, message.header, message.payload
+                )
+                if refusal is not None:
+                    return refusal
+            return self._store(message)
         except StoreError as fault:
             return storage_fault(fault)
 
@@ -343,12 +326,8 @@ class Intake:
         stream.count_bytes()
         if stream.consumers and waiting:
             stored = [(seq, subject) for seq, subject, _ in waiting if subject]
-            if len(stream.consumers) <= FEW_CONSUMERS:
-                takers: Iterable[Consumer] = tuple(stream.consumers.values()) if stored else ()
-            else:
-                takers = stream.retention.interest.takers_of_any(subject for _, subject in stored)
-            for consumer in takers:
-                consumer.on_messages(stored)
+            if stored:
+                stream.retention.interest.announce(stored)
 
     def refused(self, durable_seq: int, fault: StoreError) -> None:
         """Tell the publishers of everything above `durable_seq` that it was not kept."""

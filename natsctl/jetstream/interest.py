@@ -1,9 +1,11 @@
 """Which consumers of a stream take which subjects, found without asking every consumer.
 
-Theory of operation. A consumer stands under each of its filters: literal ones in a dictionary, wildcards grouped by
-their text, no filter at all apart. Who takes a subject is put together once and remembered until a consumer comes,
-goes or changes its filters; what is remembered has a limit. A consumer's own filters do not overlap, so that nobody is
-found twice.
+Theory of operation. Consumers without filters stand apart: they take everything. The others stand in a trie of subject
+tokens, with `*` and `>` as ordinary children, so that a subject costs by its tokens and not by how many consumers there
+are. Who takes a subject is remembered until a consumer comes, goes or changes its filters; what is remembered has a
+limit. A consumer's own filters do not overlap, so that nobody is found twice.
+
+A commit tells each consumer only of the messages that it takes: one that is not concerned costs nothing.
 """
 
 from __future__ import annotations
@@ -11,95 +13,145 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.jetstream.consumer_config import filters_of
-from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from natsctl.jetstream.consumer import Consumer
 
 MAX_KNOWN: Final = 16_384
 """Consumers that stand in remembered answers, plus one per answer; all are forgotten when there are more."""
 
+FEW: Final = 16
+"""Consumers that are all told of all messages: to look for the right ones would cost more."""
+
+_ANY: Final = b"*"
+_REST: Final = b">"
+
 Takers = tuple["Consumer", ...]
+Stored = tuple[int, bytes]
+"""(sequence, subject)"""
+
+
+class _Node:
+    """The consumers with a filter that ends here, and the tokens that lead on."""
+
+    __slots__ = ("children", "takers")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Node] = {}
+        self.takers: dict[Consumer, None] = {}
 
 
 class Interest:
     """The consumers of one stream by what they take."""
 
-    __slots__ = ("_all", "_everyone", "_known", "_known_size", "_literals", "_patterns", "_subjects")
+    __slots__ = ("_everyone", "_everyone_listed", "_filters", "_known", "_known_size", "_root")
 
     def __init__(self) -> None:
-        self._all: dict[Consumer, None] = {}
-        self._everyone: Takers | None = None
-        self._literals: dict[bytes, dict[Consumer, None]] = {}
-        self._patterns: dict[bytes, tuple[Filters, dict[Consumer, None]]] = {}
-        self._subjects: dict[Consumer, tuple[bytes, ...]] = {}
+        self._everyone: dict[Consumer, None] = {}
+        self._everyone_listed: Takers | None = None
+        self._filters: dict[Consumer, tuple[bytes, ...]] = {}
+        self._root = _Node()
         self._known: dict[bytes, Takers] = {}
         self._known_size = 0
 
     def __len__(self) -> int:
         """Return how many consumers there are."""
-        return len(self._subjects)
+        return len(self._filters)
 
     def enter(self, consumer: Consumer) -> bool:
         """Take note of a consumer, or of what it takes from now on; tell whether that is new."""
-        filters = Filters([subject.encode() for subject in filters_of(consumer.config)])
-        if self._subjects.get(consumer) == filters.subjects:
+        filters = tuple(subject.encode() for subject in filters_of(consumer.config))
+        if _REST in filters:
+            filters = ()
+        if self._filters.get(consumer) == filters:
             return False
         self.leave(consumer)
-        self._subjects[consumer] = filters.subjects
-        if filters.everything:
-            self._all[consumer] = None
-        for subject in filters.literals:
-            self._literals.setdefault(subject, {})[consumer] = None
-        for subject in filters.wildcards:
-            group = self._patterns.get(subject)
-            if group is None:
-                group = self._patterns[subject] = (Filters((subject,)), {})
-            group[1][consumer] = None
+        self._filters[consumer] = filters
+        if not filters:
+            self._everyone[consumer] = None
+        for subject in filters:
+            node = self._root
+            for token in subject.split(b"."):
+                child = node.children.get(token)
+                if child is None:
+                    child = node.children[token] = _Node()
+                node = child
+            node.takers[consumer] = None
         return True
 
     def leave(self, consumer: Consumer) -> None:
         """Forget a consumer."""
         self._known.clear()
-        self._known_size, self._everyone = 0, None
-        for subject in self._subjects.pop(consumer, ()):
-            if (group := self._literals.get(subject)) is not None:
-                group.pop(consumer, None)
-                if not group:
-                    del self._literals[subject]
-            elif (found := self._patterns.get(subject)) is not None:
-                found[1].pop(consumer, None)
-                if not found[1]:
-                    del self._patterns[subject]
-        self._all.pop(consumer, None)
+        self._known_size, self._everyone_listed = 0, None
+        self._everyone.pop(consumer, None)
+        for subject in self._filters.pop(consumer, ()):
+            path, node = [], self._root
+            for token in subject.split(b"."):
+                path.append((node, token))
+                node = node.children[token]
+            node.takers.pop(consumer, None)
+            for parent, token in reversed(path):
+                if node.children or node.takers:
+                    break
+                del parent.children[token]
+                node = parent
 
     def takers(self, subject: bytes) -> Takers:
         """Return the consumers that take a subject."""
+        choosers = self._choosers(subject)
+        if not self._everyone:
+            return choosers
+        if self._everyone_listed is None:
+            self._everyone_listed = tuple(self._everyone)
+        return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
+
+    def _choosers(self, subject: bytes) -> Takers:
+        """Return the consumers that take a subject by a filter."""
         known = self._known.get(subject)
         if known is None:
-            found = dict(self._literals.get(subject, {}))
-            for filters, group in self._patterns.values():
-                if filters.matches_wildcard(subject):
-                    found.update(group)
             if self._known_size > MAX_KNOWN:
                 self._known.clear()
                 self._known_size = 0
-            if self._everyone is None:
-                self._everyone = tuple(self._all)
-            known = self._known[subject] = (*self._everyone, *found) if found else self._everyone
-            self._known_size += len(known) + 1 if found else 1
+            known = self._known[subject] = tuple(self._match(subject))
+            self._known_size += len(known) + 1
         return known
 
-    def takers_of_any(self, subjects: Iterable[bytes]) -> Iterable[Consumer]:
-        """Return the consumers that take one of some subjects, each once."""
-        different = set(subjects)
-        if len(different) == 1:
-            return self.takers(different.pop())
+    def _match(self, subject: bytes) -> dict[Consumer, None]:
         found: dict[Consumer, None] = {}
-        for subject in different:
-            if len(found) == len(self._subjects):
+        level = [self._root]
+        for token in subject.split(b"."):
+            reached: list[_Node] = []
+            for node in level:
+                children = node.children
+                if (rest := children.get(_REST)) is not None:
+                    found.update(rest.takers)
+                if (child := children.get(_ANY)) is not None:
+                    reached.append(child)
+                if (child := children.get(token)) is not None:
+                    reached.append(child)
+            level = reached
+            if not level:
                 break
-            found.update(dict.fromkeys(self.takers(subject)))
+        for node in level:
+            found.update(node.takers)
         return found
+
+    def announce(self, stored: Sequence[Stored]) -> None:
+        """Tell the consumers of messages that became durable, ascending; there must be one."""
+        if len(self._filters) <= FEW:
+            for consumer in tuple(self._filters):
+                consumer.on_messages(stored)
+            return
+        choosers: dict[Consumer, list[Stored]] = {}
+        for message in stored:
+            for consumer in self._choosers(message[1]):
+                if (wanted := choosers.get(consumer)) is None:
+                    choosers[consumer] = [message]
+                else:
+                    wanted.append(message)
+        for consumer in tuple(self._everyone):
+            consumer.on_messages(stored)
+        for consumer, messages in choosers.items():
+            consumer.on_messages(messages)

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 
+_NO_SNAPSHOT: deque[int] = deque()
+_NO_MEMBERS: set[int] = set()
+"""What a consumer without a snapshot has in place of its own; they stay empty."""
+
+
 class Undelivered:
     """Read position and num_pending of one consumer."""
 
@@ -46,8 +51,10 @@ class Undelivered:
         self._store = store
         self._doubtful_seq = 0
         self._looked_seq = 0
-        self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
-        self._members = set(self.snapshot)
+        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
+        if state.snapshot:
+            self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
+            self._members = set(self.snapshot)
         self.snapshot_end = state.snapshot_end
         self.next_seq = state.delivered_sseq + 1
         self.seen_seq = 0
@@ -74,8 +81,12 @@ class Undelivered:
             waiting = len(self.snapshot)
         if self.snapshot_end:
             after = max(after, self.snapshot_end + 1)
-        if after <= self.seen_seq:
-            waiting += store.count(self._filters, after, self.seen_seq)
+        if after <= self.seen_seq and store.messages:
+            literals = self._filters.literals
+            if len(literals) == len(self._filters.subjects) > 0 and after <= store.first_seq and not self._doubtful_seq:
+                waiting += sum(map(store.count_of, literals))
+            else:
+                waiting += store.count(self._filters, after, self.seen_seq)
         self.count = waiting
 
     def take(self, limit: int) -> Sequence[StoredMessage]:
@@ -156,8 +167,7 @@ class Undelivered:
 
     def reset(self, next_seq: int) -> None:
         """Start over at `next_seq`, without a snapshot."""
-        self.snapshot.clear()
-        self._members.clear()
+        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
         self.snapshot_end = self._looked_seq = 0
         self.next_seq = next_seq
         self.recount()

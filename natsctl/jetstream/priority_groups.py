@@ -9,7 +9,6 @@ nextWaiting and insertAtPosition.
 from __future__ import annotations
 
 import re
-from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +69,7 @@ class Priority:
             return Verdict.SERVE
         return Verdict.WRONG_PIN if request.pin_id else Verdict.PASS
 
-    def enqueue(self, waiting: deque[OpenRequest], request: OpenRequest) -> None:
+    def enqueue(self, waiting: list[OpenRequest], request: OpenRequest) -> None:
         """Put a request where it belongs: behind all others, or behind those of its priority."""
         if self.policy is PriorityPolicy.PRIORITIZED:
             for place, other in enumerate(waiting):

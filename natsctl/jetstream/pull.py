@@ -11,7 +11,6 @@ max_waiting bounds.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from natsctl.jetstream import pull_request as requests
@@ -40,7 +39,7 @@ class PullDelivery:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
-        self.waiting: deque[OpenRequest] = deque()
+        self.waiting: list[OpenRequest] = []
         self.wanted = 0
         self.priority: Priority | None = priority_of(consumer)
         self._available = self._unacked = 0
@@ -56,7 +55,7 @@ class PullDelivery:
         self._alarm.cancel()
         if self.priority is not None:
             self.priority.stop()
-        waiting, self.waiting, self.wanted = self.waiting, deque(), 0
+        waiting, self.waiting, self.wanted = self.waiting, [], 0
         if deleted:
             for request in waiting:
                 self._status(request.reply, requests.CONSUMER_DELETED)
@@ -219,7 +218,7 @@ class PullDelivery:
         for _ in range(len(self.waiting)):
             if not congested(self.waiting[0].reply):
                 return True
-            self.waiting.rotate(-1)
+            self.waiting.append(self.waiting.pop(0))
         return False
 
     def _deliver(self, budget: int) -> int:
@@ -254,7 +253,7 @@ class PullDelivery:
         if done < len(deliveries):
             self._close(request)
         elif request.left <= 0:
-            self.waiting.popleft()
+            self.waiting.pop(0)
         return done
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
@@ -285,7 +284,7 @@ class PullDelivery:
                     self._end(request, request.ended(WRONG_PIN))
                     continue
                 if verdict is Verdict.PASS:
-                    waiting.rotate(-1)
+                    waiting.append(waiting.pop(0))
                     passed += 1
                     if passed >= len(waiting):
                         return None
@@ -315,14 +314,14 @@ class PullDelivery:
         request.last_ns = self.idle_since_ns = now_ns
         self.wanted -= 1
         if request.left <= 0:
-            self.waiting.popleft()
+            self.waiting.pop(0)
             if request.bytes_left > 0:
                 self._status(request.reply, request.ended(b"409 Batch Completed"))
         elif len(self.waiting) > 1:
             if self.priority is None:
-                self.waiting.rotate(-1)
+                self.waiting.append(self.waiting.pop(0))
             else:
-                self.priority.enqueue(self.waiting, self.waiting.popleft())
+                self.priority.enqueue(self.waiting, self.waiting.pop(0))
 
     # Ends
 

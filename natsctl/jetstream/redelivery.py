@@ -21,6 +21,10 @@ from natsctl.jetstream.consumer_state import ConsumerState
 EXPIRED_PER_CALL = 4096
 """Sequences looked at per timer call, so that a mass expiry does not hold up the loop."""
 
+_NO_QUEUE: deque[int] = deque()
+_NOTHING_QUEUED: set[int] = set()
+"""What a consumer without redeliveries has in place of its own; they stay empty."""
+
 _STALE_FACTOR = 4
 _STALE_SLACK = 4096
 
@@ -35,8 +39,8 @@ class Redelivery:
         self.wait_ns = wait_ns
         self.backoff = tuple(backoff)
         self.due: list[tuple[int, int, Sequence[int]]] = []
-        self.queue: deque[int] = deque()
-        self.queued: set[int] = set()
+        self.queue: deque[int] = _NO_QUEUE
+        self.queued: set[int] = _NOTHING_QUEUED
         self._tie = 0
         self._watched = 0
 
@@ -84,6 +88,8 @@ class Redelivery:
     def enqueue(self, sseq: int) -> None:
         """Put a pending message at the tail of the redelivery queue, once."""
         if sseq not in self.queued:
+            if self.queue is _NO_QUEUE:
+                self.queue, self.queued = deque(), set()
             self.queued.add(sseq)
             self.queue.append(sseq)
 
@@ -105,6 +111,5 @@ class Redelivery:
     def clear(self) -> None:
         """Forget every deadline and the queue."""
         self.due.clear()
-        self.queue.clear()
-        self.queued.clear()
+        self.queue, self.queued = _NO_QUEUE, _NOTHING_QUEUED
         self._watched = 0

@@ -85,10 +85,10 @@ class Stream:
         records = self.store.records()
         self.dedupe.recover(records)
         self.timed.recover(records)
+        self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
-        self.upstreams.recover(records)
 
     def stop(self, deleted: bool) -> None:
         """Capture nothing more; with `deleted`, consumers end for good."""
@@ -109,7 +109,7 @@ class Stream:
         before, self.config = self.config, config
         self._derive()
         if config.retention is not before.retention:
-            self.retention.reconsider()
+            self.retention.became()
         self.limits.enforce()
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
@@ -180,7 +180,7 @@ class Stream:
     @property
     def consumer_count(self) -> int:
         """Return how many consumers lists show."""
-        return len(self.consumer_set.visible())
+        return self.consumer_set.count
 
     def state(self) -> StreamState:
         """Return counters and ends of the appended view."""

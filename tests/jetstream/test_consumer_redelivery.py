@@ -92,13 +92,16 @@ def test_max_deliver_of_one_counts_no_redeliveries(jet: Jet) -> None:
     assert jet.counts() | {"ack_pending": 0, "redelivered": 0} == jet.counts()
 
 
-def test_nak_of_the_last_delivery_gives_up(jet: Jet) -> None:
+def test_nak_of_the_last_delivery_gives_up_with_the_next_request(jet: Jet) -> None:
     jet.consumer(max_deliver=1)
     heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
     jet.publish("1")
     jet.ack(jet.pull()[0], b"-NAK")
-    assert len(jet.heard(heard)) == 1
+    assert jet.heard(heard) == []
+    assert jet.counts()["ack_pending"] == 1
     assert delivered_now(jet) == []
+    assert len(jet.heard(heard)) == 1
+    assert jet.counts()["ack_pending"] == 0
 
 
 def test_giving_up_makes_room_under_max_ack_pending(jet: Jet) -> None:
