@@ -142,6 +142,12 @@ def _sync(item: Item) -> str | int:
         raise item.fault(f"expected always, never or a duration such as 1s, not {text!r}") from None
 
 
+def _archive_version(item: Item) -> int:
+    if item.value not in (1, 2):
+        raise item.fault(f"expected 1 or 2, not {item.value!r}")
+    return int(item.value)
+
+
 def _unserved(name: str) -> Setter:
     return lambda options, item: replace(options, unserved=(*options.unserved, name))
 
@@ -226,6 +232,7 @@ _JETSTREAM: Final[dict[str, Setter]] = {
     "max_file": _set("max_storage", _number),
     "sync": _set("sync", _sync),
     "sync_interval": _set("sync", _sync),
+    "archive_version": _set("archive_version", _archive_version),
 }
 
 _LIMITS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] = {

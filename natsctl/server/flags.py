@@ -17,6 +17,7 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("jetstream", "bool", ("js", "jetstream")),
     ("store_dir", "text", ("sd", "store_dir")),
     ("sync", "text", ("sync",)),
+    ("archive_version", "int", ("archive_version",)),
     ("user", "text", ("user",)),
     ("password", "text", ("pass",)),
     ("token", "text", ("auth",)),
@@ -89,6 +90,8 @@ JetStream Options:
         --js_domain <domain>         Serve the API under $JS.<domain>.API too
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
+        --archive_version <1|2>      Format of stream snapshots: 1, which every nats-server restores (default),
+                                     or 2, which those from 2.15 on do; both are understood always
 
 Logging Options:
     -l, --log <file>                 File to redirect log output
@@ -217,6 +220,13 @@ def _sync(given: Given, setting: str) -> SyncPolicy:
     return interval_ns
 
 
+def _archive_version(given: Given, setting: str) -> int:
+    version = given.number(setting, 1)
+    if version not in (1, 2):
+        raise FlagError(f"{given.spelled[setting]}: expected 1 or 2, got {version}")
+    return version
+
+
 def _tls(given: Given) -> TlsOptions | None:
     named = [s for s in ("tls_cert", "tls_key", "tls_ca", "tls_verify") if given.values.get(s)]
     if not given.flag("tls") and not given.flag("tls_verify"):
@@ -243,6 +253,7 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "store_dir": _path,
     "domain": Given.text,
     "sync": _sync,
+    "archive_version": _archive_version,
     "user": Given.text,
     "password": Given.text,
     "token": Given.text,

@@ -162,6 +162,7 @@ class ServerInstance:
             max_memory=self.options.max_memory or default_max_memory(),
             max_storage=self.options.max_storage or default_max_storage(path),
             domain=self.options.domain,
+            archive_version=self.options.archive_version,
             accounts=_account_limits(self.options),
         )
         engine = Engine(self.store, broker, clock, rng, limits, self.log.warn)

@@ -65,6 +65,7 @@ class ServerOptions:
     max_memory: int = 0
     max_storage: int = 0
     domain: str = ""
+    archive_version: int = 1
     user: str = ""
     password: str = ""
     token: str = ""

@@ -44,6 +44,11 @@ def test_sync_policies(text: str, policy: str | int) -> None:
     assert options("--sync", text).sync == policy
 
 
+def test_the_format_of_snapshots() -> None:
+    assert options().archive_version == 1
+    assert options("--archive_version", "2").archive_version == 2
+
+
 def test_tls_files() -> None:
     assert options("--tls", "--tlscert", "c", "--tlskey", "k").tls == TlsOptions(Path("c"), Path("k"))
     verified = options("--tlsverify", "--tlscert", "c", "--tlskey", "k", "--tlscacert", "ca").tls
@@ -55,6 +60,7 @@ def test_tls_files() -> None:
     [
         (["-ms", "8222"], "-ms: the monitoring port is not available"),
         (["-m", "70000"], "-m: invalid port 70000"),
+        (["--archive_version", "3"], "--archive_version: expected 1 or 2, got 3"),
         (["--cluster", "nats://0.0.0.0:6222"], "run a cluster with nats-server"),
         (["-routes=nats://h:6222"], "run a cluster with nats-server"),
         (["--cluster_name", "C"], "run a cluster with nats-server"),
