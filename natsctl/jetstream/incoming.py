@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.catalogue import ApiError
+from natsctl.api.headers import SCHEDULE_TIME_ZONE
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -53,7 +54,10 @@ Check = Callable[["Stream", Incoming], ApiError | None]
 
 
 def read_headers(block: bytes) -> Wish:
-    """Return the headers of a block that a stream looks at, first value each; one without a value counts as absent."""
+    """Return the headers of a block that a stream looks at, first value each.
+
+    One without a value counts as absent, but for the time zone of a schedule, which is wrong then.
+    """
     if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
         return NO_WISH
     wish: Wish = {}
@@ -62,5 +66,5 @@ def read_headers(block: bytes) -> Wish:
             key, _, value = line.partition(b":")
             wish.setdefault(key, value.lstrip(b" "))
     if b"" in wish.values():
-        wish = {key: value for key, value in wish.items() if value}
+        wish = {key: value for key, value in wish.items() if value or key == SCHEDULE_TIME_ZONE}
     return wish

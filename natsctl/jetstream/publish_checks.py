@@ -31,6 +31,19 @@ MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 """Largest message that a stream on disk takes, with what its record needs besides. Source: reference, filestore.go."""
 
 
+def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse what no file can hold, everything once the stream is sealed, and what is too large, in this order."""
+    size = len(message.header) + len(message.payload)
+    if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
+        return refusal
+    config = stream.config
+    if config.sealed:
+        return error(10109)
+    if 0 <= config.max_msg_size < size:
+        return error(10054)
+    return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
+
+
 def check_record(stream: Stream, message: Incoming) -> ApiError | None:
     """Refuse a message that no file of a stream can hold."""
     size = file_size(len(message.subject), len(message.header), len(message.payload))
@@ -139,9 +152,7 @@ SCHEDULE_CHECKS: Final[tuple[Check, ...]] = (check_schedule, check_scheduler)
 """What is looked at of a schedule."""
 
 BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
-    check_record,
-    check_sealed,
-    check_size,
+    check_bounds,
     counters.check_increment,
     check_expected_stream,
     *TTL_CHECKS,
@@ -162,6 +173,48 @@ AFTER_DEDUPE: Final[tuple[Check, ...]] = (
     read_ttl,
 )
 """What is looked at once it is known that the message is no duplicate; the size once more, as it may have grown."""
+
+COMMON: Final = frozenset(
+    {
+        headers.MSG_ID,
+        headers.LEGACY_MSG_ID,
+        headers.EXPECTED_LAST_SEQ,
+        headers.EXPECTED_LAST_SUBJECT_SEQ,
+        headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
+    }
+)
+"""Headers of messages that are asked a few of the checks alone, because the others have nothing to look at."""
+
+_BEFORE_OF_COMMON: Final[tuple[Check, ...]] = (
+    check_bounds,
+    check_expected_subject_seq,
+    check_expected_seq,
+    read_message_id,
+)
+_BEFORE_OF_PLAIN: Final[tuple[Check, ...]] = (check_bounds,)
+_AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
+
+
+def judge(stream: Stream, message: Incoming) -> ApiError | int:
+    """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
+    before, after, wish = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.wish
+    if wish:
+        before = _BEFORE_OF_COMMON
+        if not wish.keys() <= COMMON:
+            before, after = BEFORE_DEDUPE, AFTER_DEDUPE
+    for check in before:
+        refusal = check(stream, message)
+        if refusal is not None:
+            return refusal
+    if message.msg_id:
+        known = stream.dedupe.find(message.msg_id)
+        if known:
+            return known
+    for check in after:
+        refusal = check(stream, message)
+        if refusal is not None:
+            return refusal
+    return 0
 
 
 def read_seq(text: bytes) -> int:

@@ -23,23 +23,20 @@ Waiting = tuple[int, bytes, bytes, bytes]
 class Republish:
     """What one stream publishes again."""
 
-    __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting")
+    __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._mapping: SubjectMapping | None = None
         self._headers_only = False
         self._waiting: list[Waiting] = []
-
-    @property
-    def active(self) -> bool:
+        self.active = False
         """Whether the stream republishes at all."""
-        return self._mapping is not None
 
     def configure(self) -> None:
         """Take subjects and form from the configuration."""
         wanted = self._stream.config.republish
-        self._mapping = None
+        self._mapping, self.active = None, wanted is not None and bool(wanted.dest)
         if wanted is not None and wanted.dest:
             self._mapping = SubjectMapping.compile(wanted.src, wanted.dest, draw=self._stream.engine.rng.getrandbits)
             self._headers_only = wanted.headers_only
