@@ -62,6 +62,19 @@ def decode(raw: bytes, wanted: type[T], strict: bool = False) -> T:
     return value
 
 
+def decode_plain(raw: bytes, wanted: type[M]) -> M:
+    """Return the model of one JSON value, with unknown keys ignored; faults are told as Go's Unmarshal tells them.
+
+    Raises InvalidJSON.
+    """
+    from natsctl.api.strict import Fault, read_plain
+
+    try:
+        return msgspec.convert(read_plain(raw, wanted), wanted)
+    except (Fault, msgspec.MsgspecError) as error:
+        raise InvalidJSON(str(error)) from error
+
+
 def load(document: Any, wanted: type[M], origin: str) -> M:
     """Return the model that a document (parsed JSON or YAML) describes. Raises UsageError `ORIGIN: $.path: expected …`.
 

@@ -20,6 +20,10 @@ class BodyRule(WireEnum):
     """Strict JSON; empty is refused with 10003."""
     OPTIONAL = "optional"
     """Empty, strict JSON, or something that is no JSON object, which is ignored."""
+    LATE = "late"
+    """Like REQUIRED, but read only once what the subject names was found."""
+    PLAIN = "plain"
+    """One JSON value, unknown keys ignored; empty is a fault."""
     EMPTY = "empty"
     """Empty or an empty object; anything else is refused with 10038."""
     RAW = "raw"
@@ -130,7 +134,7 @@ STREAM_SNAPSHOT: Final = _e(
     args=_S,
     request=_r.StreamSnapshotRequest,
     answer=_a.StreamSnapshotAnswer,
-    body=BodyRule.REQUIRED,
+    body=BodyRule.LATE,
 )
 STREAM_RESTORE: Final = _e(
     "STREAM.RESTORE",
@@ -212,12 +216,19 @@ CONSUMER_PAUSE: Final = _e(
     answer=_a.ConsumerPauseAnswer,
     error_body=_NO_PAUSE,
 )
-CONSUMER_UNPIN: Final = _e("CONSUMER.UNPIN", args=_SC, request=_r.ConsumerUnpinRequest, answer=_a.ConsumerUnpinAnswer)
+CONSUMER_UNPIN: Final = _e(
+    "CONSUMER.UNPIN",
+    args=_SC,
+    request=_r.ConsumerUnpinRequest,
+    answer=_a.ConsumerUnpinAnswer,
+    body=BodyRule.PLAIN,
+)
 CONSUMER_RESET: Final = _e(
     "CONSUMER.RESET",
     args=_SC,
     request=_r.ConsumerResetRequest,
     answer=_a.ConsumerResetAnswer,
+    body=BodyRule.RAW,
     error_body={"reset_seq": 0},
     told=Told.NEVER,
 )

@@ -10,7 +10,7 @@ from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model
 from natsctl.api.requests import ConsumerAction
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import DiscardPolicy, PersistMode, StoreCompression
-from natsctl.api.syntax import SyntaxFault, go_quote, split_values
+from natsctl.api.syntax import SyntaxFault, go_quote, quote_char, split_values
 from natsctl.api.times import canonical_time, parse_time
 
 _RANGES: Final = {
@@ -21,6 +21,7 @@ _RANGES: Final = {
     "time.Duration": (INT64_MIN, INT64_MAX),
 }
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+_NOTHING: Final = "unexpected end of JSON input"
 _ABSENT: Final = object()
 _SURROGATES: Final = re.compile(
     r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -62,6 +63,23 @@ def read_strict(raw: bytes, model: type[Model], unknown: bool = False) -> dict[s
         if canonical is not _ABSENT:
             result.update(canonical)
     return result
+
+
+def read_plain(raw: bytes, model: type[Model]) -> dict[str, Any]:
+    """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises Fault.
+
+    That is Go's Unmarshal, whose texts tell no offsets, and for which nothing and two values are faults.
+    """
+    try:
+        first, *others = split_values(raw)
+    except ValueError:
+        raise Fault(_NOTHING) from None
+    except SyntaxFault as fault:
+        text = str(fault).partition(" at offset ")[0]
+        raise Fault(_NOTHING if text == "unexpected EOF" else text) from fault
+    if others:
+        raise Fault(f"invalid character {quote_char(others[0][0])} after top-level value")
+    return read_strict(first, model, unknown=True)
 
 
 def _values(raw: bytes) -> list[Any]:

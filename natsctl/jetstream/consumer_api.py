@@ -18,6 +18,7 @@ from natsctl.api.requests import (
 from natsctl.api.times import format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
 from natsctl.jetstream import consumer_config as rules
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumer import Consumer
 from natsctl.jetstream.consumer_create import create, durable_create
 from natsctl.jetstream.origin import identity
@@ -116,8 +117,6 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 def unpin(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """CONSUMER.UNPIN: let the next request of a priority group have the pin."""
     group = request.value.group if isinstance(request.value, ConsumerUnpinRequest) else ""
-    if not request.body.strip():
-        return error(10025, err="unexpected end of JSON input")
     if not group:
         return error(10025, err="consumer group not specified")
     if not is_group_name(group):
@@ -138,7 +137,12 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     consumer = _find(js, request)
     if isinstance(consumer, ApiError) or not request.reply:
         return PENDING
-    seq = request.value.seq if isinstance(request.value, ConsumerResetRequest) else 0
+    if is_refused(request.header):
+        return error(10185)
+    wish = request.read(ConsumerResetRequest, plain=True) if request.body else ConsumerResetRequest()
+    if isinstance(wish, ApiError):
+        return wish
+    seq = wish.seq
     refusal = _refuse_reset(consumer, seq) if seq else ""
     if refusal:
         return error(10204, err=refusal)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import endpoints
 from natsctl.api.answers import as_error
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.codec import encode
 from natsctl.api.endpoints import BodyRule, Endpoint, Told
 from natsctl.api.model import Model
 from natsctl.jetstream import handlers
@@ -29,6 +29,7 @@ from natsctl.jetstream.requests import (
     Uncounted,
     is_absent,
     is_structured,
+    read_body,
     storage_error,
 )
 from natsctl.store.errors import StoreError
@@ -118,6 +119,8 @@ def _check(request: ApiRequest) -> ApiError | None:
     endpoint = request.endpoint
     if endpoint.cluster:
         return error(10010)
+    if endpoint.body is BodyRule.RAW:
+        return None
     if request.header and is_refused(request.header):
         return error(10185)
     return _decode(endpoint, request)
@@ -127,14 +130,12 @@ def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
         return None if is_absent(body) else error(10038)
-    if rule is BodyRule.REQUIRED and is_absent(body):
+    if rule in (BodyRule.REQUIRED, BodyRule.LATE) and is_absent(body):
         return error(10003)
-    if endpoint.request is None or rule is BodyRule.RAW:
+    if endpoint.request is None or rule is BodyRule.LATE:
         return None
-    if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
+    plain = rule is BodyRule.PLAIN
+    if not plain and (not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body))):
         body = b"{}"
-    try:
-        request.value = decode(body, endpoint.request, strict=True)
-    except InvalidJSON as fault:
-        return error(10025, err=fault.text)
-    return None
+    request.value = read_body(body, endpoint.request, plain=plain)
+    return request.value if isinstance(request.value, ApiError) else None

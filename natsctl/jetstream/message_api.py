@@ -57,7 +57,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10109)
     if stream.config.deny_delete:
         return error(10057, err="message delete not permitted")
-    if not wish.seq:
+    if wish.seq < stream.store.first_seq or not wish.seq:
         return Uncounted(error(10057, err="no message found"))
     if wish.seq > stream.store.last_seq:
         return Uncounted(error(10057, err="stream store EOF"))

@@ -104,8 +104,13 @@ def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
 
 
 def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int) -> list[int]:
-    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, sorted."""
-    return store.last_per_subject(_filters(*request.multi_last), up_to) if up_to else []
+    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, sorted.
+
+    On disk nothing is found above the last sequence, in memory everything is: so it is at the reference.
+    """
+    if not up_to or (up_to > store.last_seq and store.storage == "file"):
+        return []
+    return store.last_per_subject(_filters(*request.multi_last), up_to)
 
 
 def _filters(*subjects: str) -> Filters:

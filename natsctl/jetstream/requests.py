@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import InvalidJSON, decode, decode_plain
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFull
@@ -80,6 +81,10 @@ class ApiRequest:
         assert isinstance(self.value, wanted), self.value
         return self.value
 
+    def read(self, wanted: type[T], *, plain: bool = False) -> T | ApiError:
+        """Return what the body says, strictly read or (`plain`) as one value, or the error that it can not be read."""
+        return read_body(self.body, wanted, plain=plain)
+
     def answer(self, outcome: Model | ApiError | Uncounted) -> None:
         """Send the answer now."""
         self._complete(self, outcome)
@@ -143,6 +148,14 @@ class ApiRequest:
 
         store.on_durable(settled)
         return PENDING
+
+
+def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiError:
+    """Return the model that a body holds, or the error that it can not be read."""
+    try:
+        return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
+    except InvalidJSON as fault:
+        return error(10025, err=fault.text)
 
 
 def storage_error(fault: StoreError) -> ApiError:

@@ -58,10 +58,12 @@ READ_BYTES: Final = 512 << 10
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.SNAPSHOT."""
-    wish = request.decoded(StreamSnapshotRequest)
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
+    wish = request.read(StreamSnapshotRequest)
+    if isinstance(wish, ApiError):
+        return wish
     if not is_valid_subject(wish.deliver_subject) or not is_literal(wish.deliver_subject):
         return error(10015)
     return request.when_durable(stream.store, lambda: _begin(stream, request, wish))

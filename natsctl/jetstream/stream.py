@@ -111,6 +111,7 @@ class Stream:
         if config.retention is not before.retention:
             self.retention.became()
         self.limits.enforce()
+        self.count_bytes()
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
         """Go back from `config` to what was before it: the store could not keep the change."""

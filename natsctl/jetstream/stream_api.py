@@ -175,7 +175,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if wish.subjects_filter:
         counts = stream.store.subjects(Filters((wish.subjects_filter.encode(),)))
         if counts:
-            page = Paged(total=len(counts), offset=wish.offset, limit=SUBJECTS_PAGE)
+            page = Paged(total=len(counts), offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
         shown = sorted(counts)[page.offset : page.offset + SUBJECTS_PAGE]
         found.state.subjects = {subject.decode("utf-8", "replace"): counts[subject] for subject in shown}
     return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))
