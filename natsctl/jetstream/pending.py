@@ -76,7 +76,7 @@ class Undelivered:
         after = self.next_seq
         waiting = 0
         if self.snapshot:
-            self.snapshot = deque(seq for seq in self.snapshot if store.get(seq) is not None)
+            self.snapshot = deque(seq for seq in self.snapshot if store.has(seq))
             self._members = set(self.snapshot)
             waiting = len(self.snapshot)
         if self.snapshot_end:

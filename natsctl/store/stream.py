@@ -19,8 +19,10 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.store.view import BULK_MESSAGES, fitting, live_run
+from natsctl.store.view import fitting, live_run
 
+BULK_PURGE = 50_000
+"""Messages of a stream from which on a filtered purge works on whole columns (see bulk.py)."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
 """One message of a batch: subject, header, payload, whether it is timed."""
 
@@ -107,6 +109,10 @@ class StreamStore(AppendedView):
         place = self._index.locate(seq) if seq <= self.durable_seq else None
         return self._message_at(*place) if place else None
 
+    def has(self, seq: int) -> bool:
+        """Return whether `get` would find message `seq`, without reading it."""
+        return seq <= self.durable_seq and self._index.locate(seq) is not None
+
     def next_match(self, filters: Filters, from_seq: int) -> StoredMessage | None:
         """Return the first durable message at or above `from_seq` that matches. Raises StoreDamaged."""
         place = self._index.next_place(filters, from_seq)
@@ -188,7 +194,7 @@ class StreamStore(AppendedView):
                 self._mark()
             return before - self._index.messages
         spare = max(self._index.count(filters, 0, self.last_seq) - keep, 0) if keep else before
-        if before >= BULK_MESSAGES:
+        if before >= BULK_PURGE:
             return self._purge_bulk(filters, below, spare)
         for segment, position in self._index.places(filters, self._index.first_seq, below):
             if not spare:

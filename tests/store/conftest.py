@@ -86,7 +86,7 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def act() -> None:
         for name in (
-            "stream.BULK_MESSAGES",
+            "stream.BULK_PURGE",
             "appended.BULK_MESSAGES",
             "appended.BULK_SUBJECTS",
             "index.BULK_MESSAGES",

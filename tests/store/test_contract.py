@@ -28,6 +28,7 @@ def test_nothing_is_shown_before_its_commit_ends(lab, stream):
     assert stream.begin_commit() is None, "one commit in flight"
     commit.run()
     stream.finish_commit(commit)
+    assert stream.has(1) and not stream.has(2) and not stream.has(0)
     assert seen == [1] and stream.get(1).payload == b"1" and stream.get(2) is None
     lab.pump(lab.store)
     assert seen == [1, 2]
