@@ -8,7 +8,8 @@ of messages that were lost with the crash, reads the headers of the messages beh
 found before anything is asked of an origin; so that a position is never ahead of what is stored, and never behind.
 
 A source whose position no record tells (the stream was restored from a snapshot, or comes from another server) looks
-for its newest header from the end of the stream, some messages per turn, before it connects.
+for its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
+once, because a crash right after the first commit leaves messages without a record.
 """
 
 from __future__ import annotations
@@ -58,9 +59,13 @@ class SourceSet:
 
     def configure(self) -> None:
         """Take the sources from the configuration: new ones begin, those that are no longer there end."""
-        wanted = {origin.source_index(source): source for source in self._stream.config.sources}
+        sources = self._stream.config.sources
+        wanted = {origin.source_index(source): source for source in sources}
+        names = {(source.name, origin.source_consumer(self._stream, source, sources)) for source in sources}
         for index in [index for index in self.sources if index not in wanted]:
             gone = self.sources.pop(index)
+            if (gone.source.name, gone.upstream.consumer_name) not in names:
+                gone.upstream.delete_consumer()
             self._searching.pop(index, None)
             self._remember(index, gone.position)
             gone.upstream.stop()
@@ -133,6 +138,8 @@ class SourceSet:
         self.stop()
         self._known, through = self._read_journal(store.records(), store.last_seq)
         self._read_headers(through)
+        for kind, body in self.records():  # over those of messages that are gone, whose sequences come again
+            store.append_record(kind, body)
         for source in self.sources.values():
             source.position = self._known.get(source.index, NOWHERE)
             source.upstream.stopped = False
@@ -144,8 +151,8 @@ class SourceSet:
         """Find out how far each source has come, and write that down; `start` follows when it is durable."""
         store = self._stream.store
         self._known, through = self._read_journal(journal, store.last_seq)
-        if self._known:
-            self._read_headers(through)
+        if self._known or self.sources:
+            self._read_headers(through or max(store.last_seq - READ_BATCH, 0))
         if self._known and store.storage == "file" and store.healthy:
             for kind, body in self.records():
                 store.append_record(kind, body)
@@ -217,5 +224,6 @@ class SourceSet:
 
     def _settle(self, source: Source, position: Position) -> None:
         del self._searching[source.index]
-        source.position = self._known[source.index] = position
+        source.position = position
+        self.moved(source)
         source.upstream.start()

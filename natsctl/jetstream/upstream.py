@@ -123,7 +123,7 @@ class Upstream:
 
     __slots__ = (
         "_alarm", "_answers", "_asked", "_awaits", "_beats", "_consumer", "_deliver", "_fails", "_level", "_messages",
-        "_prefix", "_stream", "_taker", "_watch", "dseq", "error", "lag", "last_ns", "sseq", "stopped",
+        "_prefix", "_stream", "_taker", "_watch", "consumer_name", "dseq", "error", "lag", "last_ns", "sseq", "stopped",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, taker: Taker) -> None:
@@ -143,6 +143,7 @@ class Upstream:
         self._fails = 0
         self._asked = b""
         self._beats = 0
+        self.consumer_name = ""
         self.sseq = 0
         self.dseq = 0
         self.lag = 0
@@ -169,8 +170,8 @@ class Upstream:
 
     def delete_consumer(self) -> None:
         """Ask the origin to forget a consumer that it keeps for this stream; nobody waits for an answer."""
-        if self._taker.source.consumer is None:
-            verb = f"CONSUMER.DELETE.{self._taker.source.name}.{self._taker.request().name}"
+        if self._taker.source.consumer is None and self.consumer_name:
+            verb = f"CONSUMER.DELETE.{self._taker.source.name}.{self.consumer_name}"
             self._stream.account.publish_from(origin.api_subject(self._taker.source, verb), b"", b"", b"")
 
     def _cancel(self) -> None:
@@ -228,6 +229,7 @@ class Upstream:
         """Return subject and body that make a consumer."""
         stream, source, config = self._stream, self._taker.source, self._taker.request()
         rng = stream.engine.rng
+        self.consumer_name = config.name
         config.deliver_subject = origin.deliver_subject(source, self._taker.letter, nuid(rng, _RANDOM))
         self._deliver = config.deliver_subject.encode()
         config.ack_policy, config.ack_wait, config.max_deliver = AckPolicy.NONE, ACK_WAIT_NS, 1

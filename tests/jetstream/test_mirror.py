@@ -262,3 +262,17 @@ def direct(jet: Jet, of: str) -> list[Message]:
     answers = jet.heard(sid)
     jet.wire.unsubscribe(sid)
     return answers
+
+
+def test_a_mirror_that_was_restored_goes_on(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a", "b", "c")
+    ok(jet.api("STREAM.MSG.DELETE.M", {"seq": 2}))
+    kept, archive = jet.backup("M")
+    ok(jet.api("STREAM.DELETE.M"))
+    to = ok(jet.api("STREAM.RESTORE.M", kept))["deliver_subject"]
+    jet.publish("d")
+    jet.wire.request(to, archive)
+    ok(jet.wire.request(to, b""))
+    assert [(m[0], m[4]) for m in contents(jet)] == [(1, b"a"), (3, b"c"), (4, b"d")]

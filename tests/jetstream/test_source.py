@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.headers import get as header_of
+from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.machine import Machine
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -317,3 +320,73 @@ def test_a_restored_stream_finds_its_place_by_reading_backwards(jet: Jet) -> Non
     jet.publish("c")
     jet.advance(3)
     assert texts(jet) == ["a", "b", "own", "own", "own", "c"]
+
+
+def test_a_source_that_goes_takes_its_consumer_off_a_work_queue(jet: Jet) -> None:
+    jet.stream("S", retention="workqueue")
+    sourcing(jet, "S", subjects=["x"])
+    assert ok(jet.api("CONSUMER.NAMES.S"))["total"] == 1
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"]}))
+    assert ok(jet.api("CONSUMER.NAMES.S"))["total"] == 0
+    jet.publish("a")
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"], "sources": [{"name": "S"}]}))
+    assert texts(jet) == ["a"]
+    ok(jet.api("STREAM.DELETE.X"))
+    assert ok(jet.api("CONSUMER.NAMES.S"))["total"] == 0
+
+
+def test_an_origin_can_be_reached_by_the_prefix_of_its_domain() -> None:
+    jet = Jet(Machine(options=JetStreamOptions(domain="D")))
+    jet.stream("S")
+    external = {"api": "$JS.D.API", "deliver": "over.there"}
+    sourcing(jet, {"name": "S", "external": external})
+    ok(jet.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S", "external": external}}))
+    jet.publish("a", "b")
+    assert texts(jet) == texts(jet, "M") == ["a", "b"]
+    assert info(jet)["sources"][0]["external"] == external
+    consumers = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    assert sorted(c.config.deliver_subject[:13] for c in consumers) == ["over.there.M.", "over.there.S."]
+
+
+def test_an_older_server_is_asked_for_less(jet: Jet) -> None:
+    jet.stream("S")
+    asked = []
+
+    def refuse(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        asked.append((header, json.loads(payload)["config"]))
+        jet.machine.engine.accounts["$G"].account.publish(reply, b"", b"", b'{"error":{"code":412,"err_code":10185}}')
+
+    jet.machine.engine.accounts["$G"].account.subscribe(b"$JS.OLD.API.CONSUMER.CREATE.S", refuse)
+    sourcing(jet, {"name": "S", "external": {"api": "$JS.OLD.API", "deliver": ""}})
+    assert [header_of(header, b"Nats-Required-Api-Level") for header, _ in asked] == [b"5", b"4", None]
+    assert [config.get("sourcing", False) for _, config in asked] == [True, True, False]
+    assert len({config["name"] for _, config in asked}) == 2
+
+
+def test_an_answer_that_does_not_reach_the_origin_is_an_error(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    stream = jet.machine.engine.accounts["$G"].streams["X"]
+    (source,) = stream.upstreams.sources.sources.values()
+    (consumer,) = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    to = consumer.config.deliver_subject
+    beat = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: $JS.FC.gone\r\n\r\n"
+    answered = jet.listen("$JS.FC.gone")
+    for _ in range(3):
+        jet.wire.publish(to, b"", header=beat)
+    assert len(jet.heard(answered)) == 3
+    assert info(jet)["sources"][0]["error"]["err_code"] == 10228
+    jet.publish("a")
+    assert "error" not in info(jet)["sources"][0]
+    assert source.position.seq == 1
+
+
+def test_what_clients_send_to_a_deliver_subject_is_left_out(jet: Jet) -> None:
+    jet.stream("S")
+    sourcing(jet, "S")
+    jet.publish("a")
+    (consumer,) = jet.machine.engine.accounts["$G"].streams["S"].consumers.values()
+    for reply in ("", "x", "$JS.ACK.S", "$JS.ACK.S.other.1.9.9.9.0", f"$JS.ACK.S.{consumer.name}.1.x.2.3.0"):
+        jet.wire.publish(consumer.config.deliver_subject, b"forged", reply)
+    jet.publish("b")
+    assert texts(jet) == ["a", "b"]
