@@ -6,6 +6,8 @@ positions also go into the journal, with the commit that holds the messages: a r
 sources were such when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out those
 of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes what it
 found before anything is asked of an origin; so that a position is never ahead of what is stored, and never behind.
+(The journal is written right after the messages: only a crash between the two can forget the newest message of a source
+that a limit pushed out, or someone deleted, within the very commit that brought it.)
 
 A source whose position no record tells (the stream was restored from a snapshot, or comes from another server) looks
 for its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
