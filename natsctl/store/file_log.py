@@ -78,6 +78,8 @@ class FileLog(StreamStore):
 
     def append_run(self, subject: bytes, payloads: Sequence[bytes], ts_ns: int) -> int:
         """Buffer messages without headers on one subject and return the first one's sequence."""
+        if len(payloads) == 1:
+            return self._append(self._index.last_seq + 1, ts_ns, subject, b"", payloads[0], 0)
         if self.fault is not None:
             raise StorePoisoned(self.fault)
         self.last_ts_ns = ts_ns = max(ts_ns, self.last_ts_ns)
