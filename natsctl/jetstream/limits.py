@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.retry import GONE_BY_LIMITS
@@ -35,17 +36,15 @@ class Limits:
         if config.discard is not DiscardPolicy.NEW or not self.any:
             return None
         replaces = 0 < config.max_msgs_per_subject <= store.count_of(subject)
-        if replaces and config.discard_new_per_subject:
+        rolls_up = headers.get(header, headers.ROLLUP)
+        if replaces and config.discard_new_per_subject and not rolls_up:
             return error(10077, err="maximum messages per subject exceeded")
         if 0 < config.max_msgs <= store.messages and not replaces:
             return error(10077, err="maximum messages exceeded")
         if config.max_bytes > 0:
             size = self._size(len(subject), len(header), len(payload))
-            if replaces:
-                oldest = store.get(store.first_seq_of(subject))
-                if oldest is not None:
-                    size -= self._size(len(oldest.subject), len(oldest.header), len(oldest.payload))
-            if store.bytes + size > config.max_bytes:
+            fits = replaces and store.size_of(store.first_seq_of(subject)) >= size
+            if store.bytes + size > config.max_bytes and not fits:
                 return error(10077, err="maximum bytes exceeded")
         return None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
@@ -33,10 +34,17 @@ BATCH: Final = 256
 """Messages that one turn removes."""
 STALE_SLACK: Final = 65_536
 """Entries without a message that are kept before they are swept; so many are not worth the work."""
+SWEEP_STEPS: Final = 4
+"""Steps of a sweep that one turn makes."""
+KNOWN_TEXTS: Final = 1024
+"""Spellings that are remembered; publishers use the same ones again and again."""
 MAX_TEXT: Final = 64
 """Characters of a TTL that are read; no duration is longer."""
+_NOT_IN_GO: Final = b"dwMyY"
+"""Units that durations have here, and not in Go."""
 
 
+@lru_cache(KNOWN_TEXTS)
 def parse_ttl(text: bytes) -> int | None:
     """Return the nanoseconds of a TTL, whole seconds as the reference counts them; 0: none, -1: never, None: invalid.
 
@@ -56,7 +64,7 @@ def parse_ttl(text: bytes) -> int | None:
 
 def parse_go_duration(text: bytes) -> int | None:
     """Return the nanoseconds of a duration in Go's spelling, None for anything else."""
-    if len(text) > MAX_TEXT or text.strip() != text or any(unit in text for unit in (b"d", b"w", b"M", b"y", b"Y")):
+    if len(text) > MAX_TEXT or text.strip() != text or text.translate(None, _NOT_IN_GO) != text:
         return None
     try:
         return parse_duration(text.decode())
@@ -139,6 +147,8 @@ class MessageTtl:
             insort(self._never, seq)
         elif ttl_ns > 0 and self.active:
             self._deadlines.add(ts_ns + ttl_ns, seq)
+            if len(self._deadlines) > STALE_SLACK and self._prevails():
+                self._stream.engine.ready(self)
 
     def arm(self) -> None:
         """Look again when the earliest deadline has come."""
@@ -152,9 +162,11 @@ class MessageTtl:
         """Drop some entries of messages that are gone, if those prevail; return whether more of that is to do."""
         if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
             self._never = array("Q", filter(self._stream.store.holds, self._never))
-        if len(self._deadlines) <= 2 * self._stream.store.messages + STALE_SLACK:
-            return False
-        return self._deadlines.sweep(self._stream.store.holds)
+        return self._prevails() and any(self._deadlines.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
+
+    def _prevails(self) -> bool:
+        """Tell whether most entries are of messages that are gone."""
+        return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
 
     # What never goes
 

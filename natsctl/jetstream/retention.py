@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.consumer import Consumer
     from natsctl.jetstream.stream import Stream
 
+AT_ONCE: Final = 100_000
+"""Messages that are looked at in one go when a stream becomes one of interest."""
+
 SWEEP_BATCH: Final = 256
 """Messages looked at in one turn."""
 
@@ -70,18 +73,34 @@ class Retention:
     def updated(self, consumer: Consumer) -> None:
         """Take note of a consumer's new configuration: it may want other messages now."""
         if self.interest.enter(consumer):
-            self.reconsider(consumer.state.floor().stream_seq + 1)
+            self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def left(self, consumer: Consumer) -> None:
         """Take note that a consumer is gone for good."""
         self.interest.leave(consumer)
-        self.reconsider(consumer.state.floor().stream_seq + 1)
+        self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def rewound(self) -> None:
         """Take note that a consumer wants messages again."""
         self._asked.clear()
 
-    def reconsider(self, from_seq: int = 1) -> None:
+    def became(self) -> None:
+        """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
+
+        What no consumer takes stays, as with the reference, unless there are no consumers at all.
+        """
+        store = self._stream.store
+        if not self.by_interest or not len(self.interest) or store.last_seq - store.first_seq > AT_ONCE:
+            self._reconsider(1)
+            return
+        seq = store.next_seq(ALL, 1)
+        while seq:
+            takers = self.interest.takers(store.subject_of(seq) or b"")
+            if takers and not self._is_wanted(seq, takers):
+                self._remove(seq)
+            seq = store.next_seq(ALL, seq + 1)
+
+    def _reconsider(self, from_seq: int) -> None:
         """Let go what nobody wants any more from `from_seq` on; what is before that had not been waited for."""
         self._asked.clear()
         if not self.by_interest:

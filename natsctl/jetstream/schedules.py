@@ -25,6 +25,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.deadlines import Deadlines
 from natsctl.jetstream.incoming import Incoming
 from natsctl.jetstream.message_ttl import GRANULARITY_NS, SECOND_NS, STALE_SLACK
+from natsctl.jetstream.publish_checks import judge
 from natsctl.jetstream.schedule_checks import PURGE
 from natsctl.jetstream.schedule_pattern import BadSchedule, Firing, first_firing, next_firing
 from natsctl.store.filters import Filters
@@ -133,6 +134,12 @@ class Schedules:
         if self.active:
             self._deadlines.add(due_ns, seq)
             self.arm()
+            if self._is_stale():
+                self._look()
+
+    def _is_stale(self) -> bool:
+        """Tell whether most deadlines are of schedules that are gone."""
+        return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
 
     def _counts(self, seq: int, subject: bytes) -> bool:
         """Tell whether nothing has taken the place of a schedule; what schedules produce does not."""
@@ -172,8 +179,7 @@ class Schedules:
                 self._deadlines.add(now_ns + SOON_NS, seq)
             else:
                 self._fire(seq, due_ns, now_ns)
-        stale = len(self._deadlines) > 2 * store.messages + STALE_SLACK
-        if len(due) == limit or (stale and self._deadlines.sweep(store.holds)):
+        if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
             engine.ready(self)
         else:
             self.arm()
@@ -215,7 +221,7 @@ class Schedules:
         intake.map_subject(message)
         self.produces = True
         try:
-            outcome = intake.judge(message) or intake.place(message)
+            outcome = judge(self._stream, message) or intake.place(message)
         finally:
             self.produces = False
         return outcome if isinstance(outcome, int) else 0

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from natsctl.jetstream import retention as policy
+from natsctl.jetstream.consumer import Consumer
+from natsctl.jetstream.retention import _wants as wants
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.simdisk import SimDisk
 
@@ -101,13 +104,15 @@ def test_a_consumer_that_goes_takes_its_interest_with_it(jet: Jet) -> None:
     assert left(jet) == []
 
 
-def test_changing_limits_to_interest_drops_what_nobody_wants(jet: Jet) -> None:
+def test_changing_limits_to_interest_drops_what_is_acknowledged_before_the_answer(jet: Jet) -> None:
     config = ok(jet.stream())["config"]
     jet.consumer(filter_subject="s.a")
-    jet.publish("1", subject="s.a")
-    jet.publish("2", subject="s.b")
-    ok(jet.api("STREAM.UPDATE.S", {**config, "retention": "interest"}))
-    assert left(jet) == [1]
+    jet.publish("1", "2", subject="s.a")
+    jet.publish("3", subject="s.b")
+    jet.ack(pull(jet, 1)[0])
+    answer = ok(jet.api("STREAM.UPDATE.S", {**config, "retention": "interest"}))
+    assert answer["state"]["messages"] == 2
+    assert left(jet) == [2, 3]  # what no consumer takes stays, as with the reference
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
@@ -153,3 +158,57 @@ def test_a_sweep_waits_for_what_is_not_durable_yet(jet: Jet) -> None:
     jet.machine.hold_commits = False
     jet.machine.settle()
     assert left(jet) == []
+
+
+def test_what_one_consumer_gave_up_stays_when_others_acknowledge_it(jet: Jet) -> None:
+    jet.stream(retention="interest")
+    jet.consumer("A", max_deliver=1, ack_wait=1_000_000_000)
+    jet.consumer("B")
+    jet.publish("1", "2")
+    jet.double_ack(pull(jet, 2, "A")[1])
+    jet.advance(3)
+    for message in pull(jet, 2, "B"):
+        jet.double_ack(message)
+    assert left(jet) == [1]
+    jet = Jet(jet.machine.restarted())
+    jet.advance(1)
+    assert left(jet) == [1]
+
+
+def test_a_reset_consumer_is_asked_again(jet: Jet) -> None:
+    jet.stream(retention="interest")
+    for name in ("A", "B", "C"):
+        jet.consumer(name)
+    jet.publish("1", "2", "3")
+    for name in ("A", "B"):
+        for message in pull(jet, 3, name):
+            jet.ack(message)
+    ok(jet.api("CONSUMER.RESET.S.A", {"seq": 2}))
+    for message in pull(jet, 3, "C"):
+        jet.ack(message)
+    assert left(jet) == [2, 3]
+
+
+def test_an_ack_costs_by_those_who_take_the_subject(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.stream(retention="interest")
+    for number in range(60):
+        jet.consumer(f"O{number}", filter_subject=f"s.{number}")
+    for number in range(40):
+        jet.consumer(f"A{number}", filter_subject="s.all.>")
+    asked: list[int] = []
+
+    def count(consumer: Consumer, seq: int) -> bool:
+        asked.append(seq)
+        return wants(consumer, seq)
+
+    monkeypatch.setattr(policy, "_wants", count)
+    jet.publish("1", subject="s.7")
+    jet.ack(pull(jet, 1, "O7")[0])
+    assert len(asked) == 1
+    asked.clear()
+    jet.publish("2", subject="s.all.x")
+    for number in range(40):
+        assert left(jet) == [2]
+        jet.ack(pull(jet, 1, f"A{number}")[0])
+    assert left(jet) == []
+    assert len(asked) <= 2 * 40
