@@ -130,6 +130,8 @@ class JetStreamAccount:
 
     def remove(self, stream: Stream) -> StreamStore:
         """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""
+        for consumer in stream.consumer_set.visible():
+            consumer.events.action(ActionType.DELETE)
         self.release(stream)
         return self.engine.store.delete(stream.store.key)
 

@@ -27,13 +27,16 @@ class Quota:
         self._js = js
         self.limits = limits
 
-    def refuse_new(self, config: StreamConfig) -> ApiError | None:
+    def refuse_new(self, config: StreamConfig, sized: bool = True) -> ApiError | None:
         """Return why there is no room for one more stream, or None; the configuration may not be checked yet.
 
-        A stream of that name that exists is not counted.
+        A stream of that name that exists is not counted. Without `sized` nothing is said of bytes: the reference does
+        not know yet which storage a request means that does not name it.
         """
         others = len(self._js.streams) - (config.name in self._js.streams)
-        return error(10027) if 0 < self.limits.max_streams <= others else self.refuse_reservation(config)
+        if 0 < self.limits.max_streams <= others:
+            return error(10027)
+        return self.refuse_reservation(config) if sized else None
 
     def refuse_bytes(self, config: StreamConfig) -> ApiError | None:
         """Return why the account does not allow a stream to be that large, or None."""

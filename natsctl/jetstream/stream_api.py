@@ -58,7 +58,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wish = request.decoded(StreamCreateRequest)
     config = recast(wish, StreamConfig)
     api_level.stamp(config)
-    refusal = _check_new(js, config, request.tokens[0], wish.pedantic)
+    refusal = _check_new(js, config, request, wish.pedantic)
     if refusal is not None:
         return refusal
     if config.template_owner:
@@ -81,8 +81,9 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
 
 
-def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: bool) -> ApiError | None:
+def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, pedantic: bool) -> ApiError | None:
     """Return why a configuration is refused for a new stream; it is normalised on the way."""
+    name = request.tokens[0]
     if config.name != name:
         return error(10056)
     if "/" in name or "\\" in name:
@@ -91,7 +92,8 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, name: str, pedantic: 
         return invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
-    refusal = js.quota.refuse_new(config) or rules.settle(rules.draft_of(js, config, pedantic))
+    refusal = js.quota.refuse_new(config, sized=b'"storage"' in request.body)
+    refusal = refusal or rules.settle(rules.draft_of(js, config, pedantic))
     if refusal is not None:
         return refusal
     return error(10074) if config.num_replicas > 1 else None
