@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.api.headers import LEGACY_MSG_ID, MSG_ID
-from natsctl.api.headers import get as header_of
 from natsctl.jetstream.alarm import Alarm
 
 if TYPE_CHECKING:
@@ -207,9 +205,19 @@ class Dedupe:
             if not messages:
                 return
             for message in messages:
-                header = message.header
-                if header:
-                    msg_id = header_of(header, MSG_ID) or header_of(header, LEGACY_MSG_ID)
-                    if msg_id:
-                        yield message.seq, message.ts_ns, msg_id
+                msg_id = _id_in(message.header) if message.header else b""
+                if msg_id:
+                    yield message.seq, message.ts_ns, msg_id
             seq = messages[-1].seq + 1
+
+
+def _id_in(header: bytes) -> bytes:
+    """Return the id of a message as the intake read it: blanks behind it belong to it."""
+    for key in (b"\r\nNats-Msg-Id:", b"\r\nMsg-Id:"):
+        at = header.find(key)
+        if at >= 0:
+            start = at + len(key)
+            msg_id = header[start : header.find(b"\r\n", start)].lstrip(b" ")
+            if msg_id:
+                return msg_id
+    return b""

@@ -17,6 +17,7 @@ from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.units import parse_duration
 from natsctl.broker.auth import User
 from natsctl.server.conf_syntax import Block, ConfError, Item, load_file
+from natsctl.server.jetstream_limits import read_limits
 from natsctl.server.options import AccountOptions, ServerOptions, TlsOptions, WebSocketOptions
 
 Setter = Callable[[ServerOptions, Item], ServerOptions]
@@ -230,6 +231,7 @@ _JETSTREAM: Final[dict[str, Setter]] = {
     "max_mem": _set("max_memory", _number),
     "max_file_store": _set("max_storage", _number),
     "max_file": _set("max_storage", _number),
+    "limits": _set("jetstream_limits", read_limits),
     "sync": _set("sync", _sync),
     "sync_interval": _set("sync", _sync),
     "archive_version": _set("archive_version", _archive_version),

@@ -158,14 +158,21 @@ class ServerInstance:
         entries()  # read now: once descriptors are short, it could not be
         path = self.options.store_path
         self.store = self._open_store(path, rng)
-        limits = JetStreamOptions(
+        limits = self.options.jetstream_limits
+        options = JetStreamOptions(
             max_memory=self.options.max_memory or default_max_memory(),
             max_storage=self.options.max_storage or default_max_storage(path),
             domain=self.options.domain,
             archive_version=self.options.archive_version,
             accounts=_account_limits(self.options),
+            max_duplicate_window_ns=limits.max_duplicate_window_ns,
+            max_ack_pending=limits.max_ack_pending,
+            max_request_batch=limits.max_request_batch,
+            batches=limits.batches,
         )
-        engine = Engine(self.store, broker, clock, rng, limits, self.log.warn)
+        if limits.default_max_consumers:
+            options.default_max_consumers = limits.default_max_consumers
+        engine = Engine(self.store, broker, clock, rng, options, self.log.warn)
         engine.recover()
         return engine
 

@@ -1,12 +1,13 @@
 """What one server run is told: every flag of `natsctl server run` as a typed value."""
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from natsctl.api.account import AccountLimits
 from natsctl.broker.auth import User
+from natsctl.server.jetstream_limits import JetStreamLimits
 
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
@@ -65,6 +66,7 @@ class ServerOptions:
     max_memory: int = 0
     max_storage: int = 0
     domain: str = ""
+    jetstream_limits: JetStreamLimits = field(default_factory=JetStreamLimits)
     archive_version: int = 1
     user: str = ""
     password: str = ""

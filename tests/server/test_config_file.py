@@ -33,6 +33,19 @@ def test_jetstream_takes_its_folder_domain_limits_and_sync_policy() -> None:
     assert (given.max_memory, given.max_storage, given.sync) == (1 << 30, 2 << 40, 1_000_000_000)
 
 
+def test_limits_of_consumers_and_batches_are_read() -> None:
+    given = options("""
+        jetstream { limits { max_ack_pending: 7, max_request_batch: 8, default_max_consumers: 9, duplicate_window: "1m",
+                             max_ha_assets: 3, batch { max_inflight_per_stream: 2, max_inflight_total: 4, max_msgs: 5,
+                                                       timeout: "2s" } } }
+    """).jetstream_limits
+    assert (given.max_ack_pending, given.max_request_batch, given.default_max_consumers) == (7, 8, 9)
+    assert given.max_duplicate_window_ns == 60_000_000_000
+    batches = given.batches
+    assert (batches.atomic_of_stream, batches.fast_of_stream, batches.atomic_of_server) == (2, 2, 4)
+    assert (batches.atomic_size, batches.timeout_ns) == (5, 2_000_000_000)
+
+
 def test_accounts_have_users_and_limits_of_their_own() -> None:
     given = options("""
         no_auth_user: foo

@@ -1,0 +1,82 @@
+"""The block `limits` of `jetstream` in nats.conf: what streams, consumers and batches of every account may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from natsctl.api.units import parse_duration
+from natsctl.jetstream.batch_limits import BatchLimits
+from natsctl.server.conf_syntax import Block, Item
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamLimits:
+    """Limits as the engine's options name them; 0: none, or the default."""
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    default_max_consumers: int = 0
+    max_duplicate_window_ns: int = 0
+    batches: BatchLimits = field(default_factory=BatchLimits)
+
+
+_COUNTS: Final = {
+    "max_ack_pending": "max_ack_pending",
+    "max_request_batch": "max_request_batch",
+    "default_max_consumers": "default_max_consumers",
+}
+_OF_BATCHES: Final = {
+    "max_inflight_per_stream": ("atomic_of_stream", "fast_of_stream"),
+    "max_inflight_total": ("atomic_of_server", "fast_of_server"),
+    "max_msgs": ("atomic_size",),
+    "timeout": ("timeout_ns",),
+}
+
+
+def read_limits(item: Item) -> JetStreamLimits:
+    """Return what the block sets; raises ConfError."""
+    limits = JetStreamLimits()
+    for key, value in _block(item).items():
+        name = key.lower()
+        if name in _COUNTS:
+            count: dict[str, Any] = {_COUNTS[name]: _count(value)}
+            limits = replace(limits, **count)
+        elif name == "duplicate_window":
+            limits = replace(limits, max_duplicate_window_ns=_duration(value))
+        elif name == "batch":
+            limits = replace(limits, batches=_batches(value))
+        elif name != "max_ha_assets":  # of clusters alone
+            raise value.fault(f"unknown field {key!r} of limits")
+    return limits
+
+
+def _batches(item: Item) -> BatchLimits:
+    limits = BatchLimits()
+    for key, value in _block(item).items():
+        fields = _OF_BATCHES.get(key.lower())
+        if fields is None:
+            raise value.fault(f"unknown field {key!r} of batch")
+        number = _duration(value) if fields == ("timeout_ns",) else _count(value)
+        if number > 0:
+            limits = replace(limits, **dict.fromkeys(fields, number))
+    return limits
+
+
+def _block(item: Item) -> Block:
+    if not isinstance(item.value, dict):
+        raise item.fault("expected a block in braces")
+    return item.value
+
+
+def _count(item: Item) -> int:
+    if isinstance(item.value, bool) or not isinstance(item.value, int):
+        raise item.fault(f"expected a number, not {item.value!r}")
+    return item.value
+
+
+def _duration(item: Item) -> int:
+    try:
+        return parse_duration(str(item.value))
+    except ValueError:
+        raise item.fault(f"expected a duration, not {item.value!r}") from None
