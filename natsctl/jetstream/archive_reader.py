@@ -42,6 +42,8 @@ class ArchiveReader:
 
     def finish(self) -> None:
         """Raise ArchiveFault unless the archive is whole."""
+        if not self._frames.started:
+            raise ArchiveFault("EOF")
         if not self._complete or not self._frames.between_frames:
             raise ArchiveFault("the archive is incomplete")
 

@@ -245,7 +245,7 @@ class Restore:
         stream.recover()
         stream.limits.enforce()
         stream.advise(ActionType.CREATE)
-        self._close("")
+        self._close(failed=False)
         if reply:
             answer = recast(stream.info(), StreamCreateAnswer)
             api_level.show(answer, self._engine.broker.options.version)
@@ -257,9 +257,14 @@ class Restore:
         elif self._chunks or self._syncing:
             self._wait()
         else:
-            self._fail("no chunk came for too long", b"")
-            self._js.account.unsubscribe(self._subscription)
-            self._alarm.cancel()
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Throw away what was taken in from a client that is gone, and tell nobody, as the reference."""
+        self._failure = error(10062, err="no chunk came for too long")
+        self._staging.discard()
+        self._js.account.unsubscribe(self._subscription)
+        self._alarm.cancel()
 
     def _fail(self, reason: str, reply: bytes) -> None:
         self._fail_with(error(10062, err=reason), reply)
@@ -274,19 +279,19 @@ class Restore:
         self._chunks.clear()
         self._queued_bytes = 0
         self._reading = None
+        self._close(failed=True)
         for each in waiting:
             self._answer(each, failure)
-        self._close(failure.description)
         self._wait()
 
     def _answer(self, reply: bytes, failure: ApiError) -> None:
         if reply:
             self._js.account.publish(reply, b"", b"", encode(as_error(StreamCreateAnswer, failure, {})))
 
-    def _close(self, fault: str) -> None:
+    def _close(self, failed: bool) -> None:
         """End the transfer for whoever watches."""
         self._alarm.cancel()
-        if not fault:
+        if not failed:
             self._js.account.unsubscribe(self._subscription)
         event = RestoreComplete(
             stream=self._config.name,

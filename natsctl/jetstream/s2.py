@@ -80,6 +80,11 @@ class FrameReader:
         del buffer[:at]
 
     @property
+    def started(self) -> bool:
+        """Tell whether anything was read."""
+        return self._started
+
+    @property
     def between_frames(self) -> bool:
         """Tell whether the bytes so far end with a whole frame."""
         return self._started and not self._buffer
@@ -98,7 +103,7 @@ class FrameReader:
             raise FrameFault(f"a frame is of the unknown type 0x{kind:02x}")
         content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
-            raise FrameFault("a frame's checksum does not match its content")
+            raise FrameFault("s2: corrupt input, crc mismatch")
         return content
 
 

@@ -47,7 +47,7 @@ CHUNK_RANGE: Final = (1 << 10, 1 << 20)
 DEFAULT_WINDOW: Final = 8 << 20
 WINDOW_RANGE: Final = (1 << 10, 32 << 20)
 INTEREST_WAIT_NS: Final = 2 * SECOND
-"""How long a snapshot waits for somebody to subscribe to its deliver subject."""
+"""How long a snapshot waits for somebody to subscribe to its deliver subject; then it sends, as the reference does."""
 FLOW_WAIT_NS: Final = 5 * SECOND
 """How long it waits for an ack when the window is full."""
 READ_MESSAGES: Final = 512
@@ -103,7 +103,8 @@ class Snapshot:
         self._acks = f"{SNAPSHOT_ACK_PREFIX}.{stream.name}.{nuid(engine.rng)}".encode()
         self._unacked: dict[bytes, int] = {}
         self._index = 0
-        self._whole = False
+        self._told = False
+        self._unheard = False
         self._ended = False
         self._alarm = Alarm(engine.timers, self._too_late)
         self._ack_subscription: Subscription | None = None
@@ -113,10 +114,8 @@ class Snapshot:
         """Wait for interest, then send."""
         self._ack_subscription = self._account.subscribe(self._acks + b".>", self._on_ack)
         self._watch = self._account.watch_interest(self._to, self._interest_changed)
-        event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)
-        self._stream.js.advise(event.subject(), event)
         self._alarm.set(self._engine.clock.monotonic_ns() + INTEREST_WAIT_NS)
-        self._interest_changed()
+        self._engine.ready(self)
 
     # What happens around it
 
@@ -124,7 +123,7 @@ class Snapshot:
         if self._account.has_interest(self._to):
             if self._content is None:
                 self._engine.ready(self)
-        elif self._content is not None:
+        elif self._content is not None and not self._unheard:
             self._end(408, "No Interest")
 
     def _on_ack(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
@@ -134,7 +133,8 @@ class Snapshot:
 
     def _too_late(self) -> None:
         if self._content is None:
-            self._end(408, "No Interest")
+            self._unheard = True
+            self._engine.ready(self)
         elif self._unacked:
             self._end(408, "No Flow Response")
 
@@ -154,7 +154,11 @@ class Snapshot:
             return 0
 
     def _advance(self) -> int:
+        if not self._told:
+            self._tell()
         if self._content is None:
+            if not self._unheard and not self._account.has_interest(self._to):
+                return 0
             self._alarm.cancel()
             self._content = self._archive()
         self._send_chunks()
@@ -168,6 +172,12 @@ class Snapshot:
             self._ready += self._frames.write(content)
         self._engine.ready(self)
         return READ_MESSAGES
+
+    def _tell(self) -> None:
+        """Tell whoever watches that a snapshot began; the answer to the request has gone by now."""
+        self._told = True
+        event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)
+        self._stream.js.advise(event.subject(), event)
 
     def _archive(self) -> Iterator[bytes]:
         """Yield the archive in pieces, b"" where a step ended without one."""

@@ -78,7 +78,7 @@ def test_skippable_frames_and_repeated_stream_ids_are_passed_over() -> None:
         (frame(1, b"a"), "no S2 or Snappy"),
         (STREAM_ID + frame(2, b"a"), "unknown type 0x02"),
         (STREAM_ID + b"\x01\x02\x00\x00ab", "unknown type 0x01"),
-        (STREAM_ID + frame(1, b"a", 5), "checksum"),
+        (STREAM_ID + frame(1, b"a", 5), "crc mismatch"),
         (STREAM_ID + frame(0, b"\xff\xff\xff\xff\x7f"), "over the limit"),
         (STREAM_ID + frame(0, b""), "no length"),
         (STREAM_ID + frame(0, b"\x05\x00a"), "expected 5 decompressed bytes"),

@@ -142,9 +142,20 @@ def test_a_snapshot_waits_two_seconds_for_somebody_to_listen(jet: Jet) -> None:
     start(jet)
     jet.advance(2.1)
     (event,) = jet.heard(events)
-    assert event.json()["error"] == "no interest"
+    assert "error" not in event.json()
     sid = jet.listen(TO)
     assert not jet.heard(sid)
+
+
+def test_a_long_snapshot_that_nobody_hears_ends_without_flow(jet: Jet) -> None:
+    noise(jet, 40)
+    events = jet.listen("$JS.EVENT.ADVISORY.STREAM.SNAPSHOT_COMPLETE.S")
+    start(jet, chunk_size=1024, window_size=1024)
+    jet.advance(6.9)
+    assert not jet.heard(events)
+    jet.advance(0.2)
+    (event,) = jet.heard(events)
+    assert event.json()["error"] == "no flow response"
 
 
 def test_a_receiver_that_goes_away_ends_it(jet: Jet) -> None:
