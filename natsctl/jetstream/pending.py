@@ -62,7 +62,8 @@ class Undelivered:
         self.refilter(filters, everything)
 
     def refilter(self, filters: Filters, everything: bool) -> None:
-        """Use other filters from here on."""
+        """Use other filters from here on: what was passed over with the old ones stays passed over."""
+        self.next_seq = self.position + 1
         self._filters = filters
         self._everything = everything
         self.recount()
