@@ -112,6 +112,8 @@ class Mirror:
         largest = stream.config.max_msg_size
         if stream.usage.full:
             raise Held
+        if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
+            messages = [message for message in messages if message[0] > stream.store.last_seq]
         for seq, ts_ns, subject, header, payload in messages:
             if mappings:
                 subject = apply_mappings(mappings, subject)

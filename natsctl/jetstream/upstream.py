@@ -18,19 +18,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msgspec import field
-
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSON, decode, encode
-from natsctl.api.consumer import AckPolicy, ConsumerConfig, SequenceInfo
-from natsctl.api.model import Model, Uint64, blank
-from natsctl.api.requests import ConsumerCreateRequest
+from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.units import SECOND
 from natsctl.jetstream import origin
+from natsctl.jetstream import upstream_request as requests
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumer_events import nuid
+from natsctl.jetstream.upstream_request import STALLED_NS
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.stream import Stream
 
-HEARTBEAT_NS: Final = SECOND
-STALLED_NS: Final = 10 * SECOND
-"""Silence after which a consumer is given up; what an unused one lives for at the origin. Source: reference."""
 ANSWER_NS: Final = 30 * SECOND
 """How long to wait for a consumer to be made. Source: reference."""
 RESET_ANSWER_NS: Final = 5 * SECOND
@@ -49,19 +44,13 @@ RETRY_NS: Final = SECOND // 2
 """Wait after the first failure; it doubles with each further one."""
 RETRY_MAX_NS: Final = 10 * SECOND
 """Longest wait between attempts: the reference waits up to two minutes, and a new origin as long for its mirror."""
+HELD_NS: Final = 2 * SECOND
+"""Wait after something that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
 """Part of a wait that is random, so that many mirrors of one origin do not ask at once."""
 STALLED_BEATS: Final = 3
 """Heartbeats that name the same unanswered flow control request before it is an error. Source: reference."""
 
-NEWEST_LEVEL: Final = 5
-"""API level of requests that name the identity of the origin."""
-SOURCING_LEVEL: Final = 4
-"""API level of consumers made for sourcing."""
-OLD_LEVEL: Final = 0
-"""Of servers that know neither."""
-
-ACK_WAIT_NS: Final = 22 * 3600 * SECOND
 _RANDOM: Final = 8
 _CONTROL: Final = b"NATS/1.0 100 "
 _FLOW_ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
@@ -72,17 +61,6 @@ FLOW_STALLED: Final = 10228
 
 Taken = tuple[int, int, bytes, bytes, bytes]
 """One message of the origin: sequence, time, subject, header, payload."""
-
-
-class Made(Model):
-    """What is read of the answer to a consumer's creation or reset."""
-
-    stream_name: str = field(default_factory=blank)
-    name: str = field(default_factory=blank)
-    config: ConsumerConfig = field(default_factory=lambda: ConsumerConfig())
-    delivered: SequenceInfo = field(default_factory=lambda: SequenceInfo())
-    num_pending: Uint64 = 0
-    error: ApiError | None = None
 
 
 class Held(Exception):
@@ -139,7 +117,7 @@ class Upstream:
         self._deliver = b""
         self._consumer = ""
         self._prefix = b""
-        self._level = NEWEST_LEVEL
+        self._level = requests.NEWEST_LEVEL
         self._fails = 0
         self._asked = b""
         self._beats = 0
@@ -182,13 +160,13 @@ class Upstream:
         self._alarm.cancel()
         self._watch.cancel()
 
-    def retry(self, fault: ApiError | None = None) -> None:
-        """Connect again after a while; `fault` is shown until then."""
+    def retry(self, fault: ApiError | None = None, least_ns: int = 0) -> None:
+        """Connect again after a while, `least_ns` at least; `fault` is shown until then."""
         self._cancel()
         if self.stopped:
             return
         self.error = fault or self.error
-        wait_ns = min(RETRY_NS << min(self._fails, 8), RETRY_MAX_NS)
+        wait_ns = max(min(RETRY_NS << min(self._fails, 8), RETRY_MAX_NS), least_ns)
         self._fails += 1
         wait_ns += int(wait_ns * JITTER * self._stream.engine.rng.random())
         self._alarm.set(self._stream.engine.clock.monotonic_ns() + wait_ns)
@@ -206,48 +184,17 @@ class Upstream:
         self._answers = stream.account.subscribe(self._awaits, self._on_answer)
         wait_ns = ANSWER_NS if durable is None else RESET_ANSWER_NS
         self._alarm.set(stream.engine.clock.monotonic_ns() + wait_ns)
-        subject, body = self._reset() if durable is not None else self._create()
-        if not stream.account.publish_from(subject, self._awaits, self._request_header(), body):
+        identity = self._taker.known_identity()
+        if durable is not None:
+            self._deliver = durable.deliver_subject.encode()
+            subject, body = requests.reset(self._taker.source, durable.name)
+        else:
+            config = self._taker.request()
+            self.consumer_name = config.name
+            subject, body = requests.creation(stream, self._taker.source, self._taker.letter, config, self._level)
+        header = requests.header(self._level, identity)
+        if not stream.account.publish_from(subject, self._awaits, header, body):
             self.retry()
-
-    def _request_header(self) -> bytes:
-        if self._level == OLD_LEVEL:
-            return b""
-        lines = [(headers.REQUIRED_API_LEVEL, b"%d" % self._level)]
-        if self._level >= NEWEST_LEVEL:
-            lines.append((headers.STREAM_IDENTITY, self._taker.known_identity().encode()))
-        return headers.encode(lines)
-
-    def _reset(self) -> tuple[bytes, bytes]:
-        """Return subject and body that put the durable consumer back to its ack floor."""
-        source = self._taker.source
-        assert source.consumer is not None
-        self._deliver = source.consumer.deliver_subject.encode()
-        return origin.api_subject(source, f"CONSUMER.RESET.{source.name}.{source.consumer.name}"), b""
-
-    def _create(self) -> tuple[bytes, bytes]:
-        """Return subject and body that make a consumer."""
-        stream, source, config = self._stream, self._taker.source, self._taker.request()
-        rng = stream.engine.rng
-        self.consumer_name = config.name
-        config.deliver_subject = origin.deliver_subject(source, self._taker.letter, nuid(rng, _RANDOM))
-        self._deliver = config.deliver_subject.encode()
-        config.ack_policy, config.ack_wait, config.max_deliver = AckPolicy.NONE, ACK_WAIT_NS, 1
-        config.idle_heartbeat, config.flow_control = HEARTBEAT_NS, True
-        config.direct, config.inactive_threshold = True, STALLED_NS
-        config.sourcing = self._level >= SOURCING_LEVEL
-        if not config.sourcing:
-            config.name += "_" + nuid(rng, _RANDOM)
-        kind = "mirror" if self._taker.letter == "M" else "src"
-        config.metadata = {f"_nats.{kind}.stream": stream.name, f"_nats.{kind}.acc": stream.account.name}
-        if stream.engine.options.domain:
-            config.metadata[f"_nats.{kind}.domain"] = stream.engine.options.domain
-        if len(config.filter_subjects) == 1:
-            config.filter_subject, config.filter_subjects = config.filter_subjects[0], []
-        verb = f"CONSUMER.CREATE.{source.name}"
-        if config.filter_subject:
-            verb += f".{config.name}.{config.filter_subject}"
-        return origin.api_subject(source, verb), encode(ConsumerCreateRequest(stream_name=source.name, config=config))
 
     def _on_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, from_: object) -> None:
         if subject != self._awaits or self._answers is None:
@@ -255,7 +202,7 @@ class Upstream:
         self._stream.account.unsubscribe(self._answers)
         self._answers = None
         try:
-            answer = decode(payload, Made)
+            answer = decode(payload, requests.Made)
         except InvalidJSON:
             self.retry(error(10025, err="consumer create response"))
             return
@@ -274,15 +221,15 @@ class Upstream:
             self._taker.recreated()
             self.sseq = 0
             self.connect()
-        elif refusal.err_code in _TOO_NEW and self._level > OLD_LEVEL:
-            self._level = SOURCING_LEVEL if self._level > SOURCING_LEVEL else OLD_LEVEL
+        elif refusal.err_code in _TOO_NEW and self._level > requests.OLD_LEVEL:
+            self._level = requests.SOURCING_LEVEL if self._level > requests.SOURCING_LEVEL else requests.OLD_LEVEL
             self.connect()
         else:
             self.retry(refusal)
 
     # Listening
 
-    def _listen(self, made: Made, identity: str) -> None:
+    def _listen(self, made: requests.Made, identity: str) -> None:
         """Take what the consumer delivers."""
         account = self._stream.account
         self.error, self._fails, self._beats, self.dseq = None, 0, 0, 0
@@ -350,7 +297,7 @@ class Upstream:
                 self._taker.take(messages)
         except (StoreError, Held):
             self.sseq = self._taker.taken_seq()
-            self.retry()
+            self.retry(least_ns=HELD_NS)
             return
         self.dseq, self.sseq = dseq, sseq
         if lag:

@@ -276,3 +276,12 @@ def test_a_mirror_that_was_restored_goes_on(jet: Jet) -> None:
     jet.wire.request(to, archive)
     ok(jet.wire.request(to, b""))
     assert [(m[0], m[4]) for m in contents(jet)] == [(1, b"a"), (3, b"c"), (4, b"d")]
+
+
+def test_a_purge_beyond_what_is_there_leaves_out_what_lies_before(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    jet.publish("a", "b")
+    ok(jet.api("STREAM.PURGE.M", {"seq": 5}))
+    jet.publish("c", "d", "e")
+    assert [(m[0], m[4]) for m in contents(jet)] == [(5, b"e")]
