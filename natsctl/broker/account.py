@@ -13,12 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
-from natsctl.broker.mappings import Mappings
+from natsctl.broker.mappings import Mapping, Mappings
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
 
 if TYPE_CHECKING:
-    from natsctl.api.subject_transform import SubjectMapping
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.wire.ops import Op
@@ -71,7 +70,7 @@ class Account:
         self.publish_from = self.publish
         """What clients publish with: `publish`, after the account's mappings where it has some."""
 
-    def map_subject(self, mapping: SubjectMapping) -> None:
+    def map_subject(self, mapping: Mapping) -> None:
         """Send what clients publish on a mapping's source to its destination."""
         self._mappings = self._mappings or Mappings()
         self._mappings.add(mapping)

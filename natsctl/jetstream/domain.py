@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import API_PREFIX, domain_prefix
+from natsctl.broker.mappings import SpaceMapping
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
 
-_VERBS: Final = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>")
-_BUCKETS: Final = ("$KV.>", "$OBJ.>")
+_NOUNS: Final = ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
+_BUCKETS: Final = ("$KV", "$OBJ")
 
 
 def map_domain(account: Account, domain: str) -> None:
     """Let clients of an account reach its JetStream by the name of its domain."""
     prefix = domain_prefix(domain)
-    for verb in _VERBS:
-        account.map_subject(SubjectMapping.compile(f"{prefix}.{verb}", f"{API_PREFIX}.{verb}"))
+    account.map_subject(SubjectMapping.compile(f"{prefix}.INFO", f"{API_PREFIX}.INFO"))
+    for noun in _NOUNS:
+        account.map_subject(SpaceMapping(f"{prefix}.{noun}", f"{API_PREFIX}.{noun}"))
     for space in _BUCKETS:
-        account.map_subject(SubjectMapping.compile(f"{prefix}.{space}", space))
+        account.map_subject(SpaceMapping(f"{prefix}.{space}", space))

@@ -127,11 +127,12 @@ def infos_with_details() -> Iterator[Request]:
 
 def purges() -> Iterator[Request]:
     yield stream()
-    for body in (
+    wishes: tuple[Any, ...] = (
         {"seq": 1}, {"seq": 3}, {"seq": 5, "keep": 1}, {"keep": 4}, {"keep": 0}, {"filter": "s.1"},
         {"filter": "s.2", "seq": 40}, {"filter": "s.*", "keep": 3}, {"filter": "none"}, {"seq": 1000}, {}, b"",
         {"filter": "s.3", "keep": 99}, {"keep": 1},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for body in wishes:
         yield from publish(*(f"s.{number % 4}" for number in range(10)))
         yield api("STREAM.PURGE.S", body)
         yield api("STREAM.INFO.S", {"subjects_filter": ">", "deleted_details": True})
@@ -239,7 +240,8 @@ def consumers_in_lists() -> Iterator[Request]:
     for number in range(5):
         config = {"durable_name": f"C{number}", "ack_policy": "explicit", "filter_subject": f"s.{number}"}
         yield api(f"CONSUMER.DURABLE.CREATE.S.C{number}", {"stream_name": "S", "config": config})
-    for body in ({"offset": 3}, {"offset": 5}, {"offset": 50}, {"offset": -1}, b"5"):
+    pages: tuple[Any, ...] = ({"offset": 3}, {"offset": 5}, {"offset": 50}, {"offset": -1}, b"5")
+    for body in pages:
         yield api("CONSUMER.NAMES.S", body)
         yield api("CONSUMER.LIST.S", body)
     for body in ({"pause_until": "2099-01-01T00:00:00Z"}, {"pause_until": "2001-01-01T00:00:00Z"}, {}, {"x": 1}):
@@ -294,6 +296,7 @@ def a_domain() -> Iterator[Request]:
             ("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "allow_direct": True, "max_msgs": 9}),
             ("STREAM.LIST", {}),
             ("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": {"durable_name": "C"}}),
+            ("CONSUMER.CREATE.S.D.s.>", {"stream_name": "S", "config": {"name": "D", "filter_subject": "s.>"}}),
             ("CONSUMER.INFO.S.X", {}),
             ("STREAM.LEADER.STEPDOWN.S", {}),
             ("META.LEADER.STEPDOWN", {}),
