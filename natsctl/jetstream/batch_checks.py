@@ -15,6 +15,7 @@ from natsctl.jetstream import counters
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.counters import Total
 from natsctl.jetstream.message_ttl import check_batch_ttl
+from natsctl.jetstream.schedule_checks import PURGE, check_schedule, check_scheduler
 from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
@@ -39,7 +40,7 @@ FIRST: Final[tuple[Check, ...]] = (
 class Ahead:
     """What the earlier messages of a batch will have changed."""
 
-    __slots__ = ("bytes", "count", "expected", "ids", "subjects", "totals")
+    __slots__ = ("bytes", "count", "expected", "ids", "schedules", "subjects", "totals")
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,6 +48,8 @@ class Ahead:
         self.ids: set[bytes] = set()
         self.subjects: dict[bytes, int] = {}
         """Messages by subject."""
+        self.schedules: dict[bytes, bool] = {}
+        """Whether the last message on a subject is a schedule."""
         self.totals: dict[bytes, Total] = {}
         self.expected: dict[bytes, int] = {}
         """Last sequences that were asked about, by subject."""
@@ -67,17 +70,14 @@ def check(stream: Stream, ahead: Ahead, message: Incoming) -> Outcome:
         or _count(stream, ahead, message)
         or _check_seq(stream, ahead, message)
         or _check_subject_seq(stream, ahead, message)
-        or _first(checks.SCHEDULE_CHECKS, stream, message)
+        or check_schedule(stream, message)
+        or _check_scheduler(stream, ahead, message)
         or checks.check_rollup(stream, message)
         or _check_rollup_place(ahead, message)
     )
     if refusal is not None:
         return refusal
     return _check_room(stream, ahead, message) or 0
-
-
-def _first(wanted: tuple[Check, ...], stream: Stream, message: Incoming) -> ApiError | None:
-    return next((refusal for ask in wanted if (refusal := ask(stream, message)) is not None), None)
 
 
 def _count(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
@@ -122,6 +122,18 @@ def _check_subject_seq(stream: Stream, ahead: Ahead, message: Incoming) -> ApiEr
     return None
 
 
+def _check_scheduler(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | None:
+    """Refuse the end of a schedule that is none; the batch itself may have stored one, or something in its place."""
+    scheduler, step = message.wish.get(headers.SCHEDULER, b""), message.wish.get(headers.SCHEDULE_NEXT)
+    if step is None or scheduler not in ahead.schedules:
+        return check_scheduler(stream, message)
+    if step != PURGE or scheduler == message.subject:
+        return error(10212)
+    if not stream.config.allow_msg_schedules:
+        return error(10188)
+    return None if ahead.schedules[scheduler] else error(10212)
+
+
 def _check_rollup_place(ahead: Ahead, message: Incoming) -> ApiError | None:
     """Refuse a rollup that would take messages of the batch itself away."""
     if message.rollup == b"sub" and message.subject in ahead.subjects:
@@ -146,6 +158,7 @@ def _check_room(stream: Stream, ahead: Ahead, message: Incoming) -> ApiError | N
     ahead.count += 1
     ahead.bytes = size
     ahead.subjects[subject] = on_subject
+    ahead.schedules[subject] = headers.SCHEDULE in message.wish
     if message.msg_id:
         ahead.ids.add(message.msg_id)
     return None

@@ -145,20 +145,15 @@ def check_account(stream: Stream, message: Incoming) -> ApiError | None:
     return error(10002) if stream.usage.refuses(size) else None
 
 
-TTL_CHECKS: Final[tuple[Check, ...]] = (check_ttl,)
-"""What is looked at of a message's own time."""
-
-SCHEDULE_CHECKS: Final[tuple[Check, ...]] = (check_schedule, check_scheduler)
-"""What is looked at of a schedule."""
-
 BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
     check_bounds,
     counters.check_increment,
     check_expected_stream,
-    *TTL_CHECKS,
+    check_ttl,
     check_expected_subject_seq,
     check_expected_seq,
-    *SCHEDULE_CHECKS,
+    check_schedule,
+    check_scheduler,
     check_foreign_source,
     read_message_id,
 )

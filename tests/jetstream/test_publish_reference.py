@@ -108,6 +108,56 @@ def expectations_are_asked_in_the_references_order(t: Talk) -> None:
         wrongs.pop(next(iter(wrongs)))
 
 
+WRONG = (
+    ("Nats-Incr", "1"),
+    ("Nats-Expected-Stream", "other"),
+    ("Nats-TTL", "x"),
+    ("Nats-Expected-Last-Subject-Sequence", "9"),
+    ("Nats-Expected-Last-Subject-Sequence-Subject", "s.b"),
+    ("Nats-Expected-Last-Sequence", "8"),
+    ("Nats-Schedule", "@every x"),
+    ("Nats-Schedule-Time-Zone", "Nowhere/None"),
+    ("Nats-Schedule-Next", "now"),
+    ("Nats-Scheduler", "s.b"),
+    ("Nats-Stream-Source", "a 1"),
+    ("Nats-Msg-Id", "known"),
+    ("Nats-Expected-Last-Msg-Id", "other"),
+    ("Nats-Rollup", "x"),
+)
+"""Each of them is refused, or a duplicate."""
+
+
+def in_pairs(t: Talk, payload: str) -> None:
+    """Publish every pair of what is wrong."""
+    for at, (first, one) in enumerate(WRONG):
+        for second, two in WRONG[at + 1 :]:
+            pub(t, payload, **{second: two, first: one})
+
+
+@scenario
+def of_two_faults_the_same_one_is_told(t: Talk) -> None:
+    make(t, allow_msg_ttl=True, allow_msg_schedules=True, allow_rollup_hdrs=True)
+    pub(t, Nats_Msg_Id="known")
+    in_pairs(t, "x")
+    stored(t)
+
+
+@scenario
+def of_two_faults_the_same_one_is_told_without_features(t: Talk) -> None:
+    make(t)
+    pub(t, Nats_Msg_Id="known")
+    in_pairs(t, "x")
+    stored(t)
+
+
+@scenario
+def of_two_faults_the_same_one_is_told_by_a_counter(t: Talk) -> None:
+    make(t, allow_msg_counter=True)
+    pub(t, "", Nats_Incr="1", Nats_Msg_Id="known")
+    in_pairs(t, "")
+    stored(t)
+
+
 @scenario
 def rollups(t: Talk) -> None:
     make(t)
@@ -379,10 +429,7 @@ def every_check_of_a_commit(t: Talk) -> None:
     def attempt(*messages: tuple[str, dict[str, str]]) -> None:
         nonlocal number
         number += 1
-        for place, (subject, headers) in enumerate(messages, 1):
-            commit = {"Nats-Batch-Commit": "1"} if place == len(messages) else {}
-            own = {"Nats-Batch-Id": f"b{number}", "Nats-Batch-Sequence": str(place)}
-            pub(t, f"{number}.{place}", subject, **own, **commit, **headers)
+        several(t, f"b{number}", *messages)
 
     last, of_subject, of = (
         "Nats-Expected-Last-Sequence",
@@ -713,6 +760,50 @@ def times_of_their_own_in_batches(t: Talk) -> None:
     batch(t, "target", "s.target", commit="1", **schedule)
     batch(t, "end", "s.c", commit="1", **{"Nats-Scheduler": "s.plan", "Nats-Schedule-Next": "purge"})
     stored(t)
+
+
+@scenario
+def of_two_faults_a_batch_tells_the_same_one(t: Talk) -> None:
+    make(t, allow_msg_ttl=True, allow_msg_schedules=True, allow_rollup_hdrs=True, allow_atomic=True)
+    pub(t, Nats_Msg_Id="known")
+    for at, (first, one) in enumerate(WRONG):
+        for second, two in WRONG[at + 1 :]:
+            several(t, f"b{WRONG.index((first, one))}.{second[-9:]}", ("s.a", {second: two, first: one}))
+    stored(t)
+
+
+@scenario
+def of_two_faults_a_fast_batch_tells_the_same_one(t: Talk) -> None:
+    make(t, allow_batched=True, allow_msg_counter=True)
+    pub(t, "", Nats_Incr="1", Nats_Msg_Id="known")
+    for at, (first, one) in enumerate(WRONG):
+        for second, two in WRONG[at + 1 :]:
+            Fast(t, f"{first}-{second}"[:64]).send(1, COMMIT, "", **{second: two, first: one})
+    stored(t)
+
+
+@scenario
+def schedules_begin_and_end_in_one_batch(t: Talk) -> None:
+    make(t, allow_atomic=True, allow_msg_schedules=True)
+    begin = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "s.target"}
+    end = {"Nats-Scheduler": "s.plan", "Nats-Schedule-Next": "purge"}
+    several(t, "a", ("s.plan", begin), ("s.x", end))
+    several(t, "b", ("s.plan", {}), ("s.x", end))
+    several(t, "c", ("s.plan", begin), ("s.plan", {}), ("s.x", end))
+    several(t, "d", ("s.plan", begin), ("s.plan", end))
+    several(t, "e", ("s.plan", begin), ("s.x", {**end, "Nats-Schedule-Next": "x"}))
+    pub(t, subject="s.plan")
+    several(t, "f", ("s.x", end))
+    several(t, "g", ("s.plan", begin), ("s.x", end))
+    stored(t)
+
+
+def several(t: Talk, name: str, *messages: tuple[str, dict[str, str]]) -> None:
+    """Publish a batch of messages with headers of their own; the last one commits."""
+    for place, (subject, headers) in enumerate(messages, 1):
+        commit = {"Nats-Batch-Commit": "1"} if place == len(messages) else {}
+        own = {"Nats-Batch-Id": name, "Nats-Batch-Sequence": str(place)}
+        pub(t, f"{name}.{place}", subject, **own, **commit, **headers)
 
 
 @scenario

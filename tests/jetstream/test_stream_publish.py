@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from natsctl.api.catalogue import ApiError
 from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.incoming import Incoming
+from natsctl.jetstream.publish_checks import AFTER_DEDUPE, BEFORE_DEDUPE, COMMON, MAX_RECORD_BYTES, judge
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 
@@ -315,3 +320,37 @@ def test_a_chunk_of_messages_is_answered_as_each_by_itself(chunk: bytes, config:
     ends = [at + 2 for at in range(len(chunk)) if chunk[at : at + 2] == b"\r\n"]
     lines = [chunk[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     assert play([chunk]) == play(lines)
+
+
+def test_a_message_that_no_file_can_hold_is_refused_before_all_else(jet: Jet) -> None:
+    jet.stream(max_msg_size=64, sealed=False)
+    jet.stream("M", "m.>", storage="memory", max_msg_size=64)
+    streams = jet.machine.engine.accounts["$G"].streams
+    message = Incoming(b"s.a", b"", b"", bytes(MAX_RECORD_BYTES))
+    refused = judge(streams["S"], message)
+    assert isinstance(refused, ApiError) and refused.description == "message too large"
+    in_memory = judge(streams["M"], message)
+    assert isinstance(in_memory, ApiError) and in_memory.err_code == 10054
+
+
+VALUES = [b"0", b"1", b"2", b"x", b"s.a", b"s.*", b"id"]
+
+
+@given(st.dictionaries(st.sampled_from(sorted(COMMON)), st.sampled_from(VALUES)))
+def test_few_checks_judge_a_common_message_as_all_of_them(wish: dict[bytes, bytes]) -> None:
+    jet = Jet()
+    jet.stream(max_msg_size=200)
+    jet.publish("1", "2")
+    publish(jet, Nats_Msg_Id="id")
+    stream = jet.machine.engine.accounts["$G"].streams["S"]
+    block = b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in wish.items()) + b"\r\n"
+    few, everything = Incoming(b"s.a", b"", block, b""), Incoming(b"s.a", b"", block, b"")
+    outcome = judge(stream, few)
+    expected: ApiError | int = 0
+    for check in BEFORE_DEDUPE:
+        expected = expected or check(stream, everything) or 0
+    expected = expected or stream.dedupe.find(everything.msg_id)
+    for check in AFTER_DEDUPE:
+        expected = expected or check(stream, everything) or 0
+    assert outcome == expected
+    assert few.msg_id == everything.msg_id or isinstance(outcome, ApiError)

@@ -34,6 +34,15 @@ def test_acked_messages_and_state_come_back(jet: Jet, crash: Any) -> None:
 
 
 @CRASHES
+def test_a_blank_behind_an_id_belongs_to_it(jet: Jet, crash: Any) -> None:
+    jet.stream()
+    publish(jet, "one ")
+    again = Jet(jet.machine.restarted(crash))
+    assert publish(again, "one ")["duplicate"]
+    assert "duplicate" not in publish(again, "one")
+
+
+@CRASHES
 def test_ids_of_stored_messages_survive(jet: Jet, crash: Any) -> None:
     jet.stream()
     publish(jet, "one")
