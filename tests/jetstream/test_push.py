@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from natsctl.testing.jet import SECOND, Jet, numbers, texts
+from natsctl.testing.machine import Message
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def jet() -> Jet:
 
 def push(jet: Jet, **config: object) -> None:
     """Make a push consumer to `d.x`."""
-    jet.consumer(deliver_subject="d.x", **config)
+    jet.consumer(**{"deliver_subject": "d.x", **config})
 
 
 def test_messages_go_to_the_deliver_subject_while_somebody_listens(jet: Jet) -> None:
@@ -276,3 +279,64 @@ def test_a_client_that_does_not_read_is_not_flooded(jet: Jet) -> None:
     jet.machine.settle()
     jet.advance(0.1)
     assert len(jet.heard(b"77")) == 30
+
+
+def flow_acked(jet: Jet, **config: Any) -> bytes:
+    """Make a consumer whose acks are the answers to flow control requests, and listen to it."""
+    jet.consumer(deliver_subject="d.x", ack_policy="flow_control", **config)
+    return jet.listen("d.x")
+
+
+def flow_answer(jet: Jet, messages: list[Message], cseq: int, sseq: int) -> None:
+    """Answer the flow control request among `messages` for everything up to these sequences."""
+    (request,) = [m for m in messages if b"FlowControl" in m.header]
+    header = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n" % (cseq, sseq)
+    jet.wire.publish(request.reply.decode(), b"", header=header)
+
+
+def test_a_full_window_of_unacked_messages_asks_for_a_flow_answer(jet: Jet) -> None:
+    sid = flow_acked(jet, max_ack_pending=2)
+    jet.publish("1", "2", "3")
+    messages = jet.heard(sid)
+    assert texts(messages) == ["1", "2", "<100 FlowControl Request>"]
+    flow_answer(jet, messages, 2, 2)
+    assert texts(jet.heard(sid)) == ["3"]
+    assert jet.counts() | {"floor": (2, 2), "ack_pending": 1} == jet.counts()
+
+
+def test_a_flow_answer_that_names_nothing_acks_nothing(jet: Jet) -> None:
+    sid = flow_acked(jet, max_ack_pending=2)
+    jet.publish("1", "2")
+    flow_answer(jet, jet.heard(sid), 0, 2)
+    assert jet.counts()["ack_pending"] == 2
+
+
+def test_a_heartbeat_asks_for_what_is_unacked(jet: Jet) -> None:
+    sid = flow_acked(jet)
+    jet.publish("1")
+    assert texts(jet.heard(sid)) == ["1"]
+    jet.advance(1.1)
+    messages = jet.heard(sid)
+    assert texts(messages) == ["<100 Idle Heartbeat>", "<100 FlowControl Request>"]
+    flow_answer(jet, messages, 1, 1)
+    assert jet.counts()["ack_pending"] == 0
+
+
+def test_flow_acked_messages_are_not_delivered_again_and_take_no_single_acks(jet: Jet) -> None:
+    sid = flow_acked(jet)
+    jet.publish("1")
+    (message,) = jet.heard(sid)
+    assert texts(jet.double_ack(message)) == ["<503>"]
+    jet.advance(3600)
+    assert "1" not in texts(jet.heard(sid))
+
+
+def test_what_is_unacked_goes_to_a_new_deliver_subject(jet: Jet) -> None:
+    push(jet)
+    sid = jet.listen("d.x")
+    jet.publish("1", "2")
+    jet.ack(jet.heard(sid)[0])
+    jet.wire.unsubscribe(sid)
+    new = jet.listen("d.y")
+    push(jet, deliver_subject="d.y")
+    assert texts(jet.heard(new)) == ["2"]
