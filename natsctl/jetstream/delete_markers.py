@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import headers
 from natsctl.api.units import format_duration
 from natsctl.jetstream.incoming import Incoming
-from natsctl.store.errors import StoreError
+from natsctl.store.errors import StoreDamaged, StoreError
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -58,7 +58,10 @@ class DeleteMarkers:
 
     def _is_marker(self, seq: int) -> bool:
         """Tell whether a message is a marker itself, or what a KV client left in place of a value."""
-        message = self._stream.store.get(seq)
+        try:
+            message = self._stream.store.get(seq)
+        except StoreDamaged:
+            return False
         if message is None or not message.header:
             return False
         operation = headers.get(message.header, headers.KV_OPERATION)

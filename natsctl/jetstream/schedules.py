@@ -14,6 +14,7 @@ is little to look at, and what they produced may be gone by then.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ from natsctl.jetstream.message_ttl import GRANULARITY_NS, SECOND_NS, STALE_SLACK
 from natsctl.jetstream.publish_checks import judge
 from natsctl.jetstream.schedule_checks import PURGE
 from natsctl.jetstream.schedule_pattern import BadSchedule, Firing, first_firing, next_firing
+from natsctl.store.errors import StoreDamaged
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -123,11 +125,12 @@ class Schedules:
         self._stream.intake.map_subject(target)
         filters = Filters((target.subject,))
         seq, step, looked = max(store.first_seq_at(from_ns), schedule.seq + 1), b"", 0
-        while looked < MAX_LOOK_BACK and (messages := store.read_from(seq, filters, READ_BATCH)):
-            for message in messages:
-                if headers.get(message.header, headers.SCHEDULER) == schedule.subject:
-                    step = headers.get(message.header, headers.SCHEDULE_NEXT) or step
-            seq, looked = messages[-1].seq + 1, looked + len(messages)
+        with suppress(StoreDamaged):
+            while looked < MAX_LOOK_BACK and (messages := store.read_from(seq, filters, READ_BATCH)):
+                for message in messages:
+                    if headers.get(message.header, headers.SCHEDULER) == schedule.subject:
+                        step = headers.get(message.header, headers.SCHEDULE_NEXT) or step
+                seq, looked = messages[-1].seq + 1, looked + len(messages)
         return step
 
     def _enter(self, due_ns: int, seq: int) -> None:
@@ -178,7 +181,8 @@ class Schedules:
             if seq > store.durable_seq:
                 self._deadlines.add(now_ns + SOON_NS, seq)
             else:
-                self._fire(seq, due_ns, now_ns)
+                with suppress(StoreDamaged):  # the store has reported it; what can not be read is not passed on
+                    self._fire(seq, due_ns, now_ns)
         if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
             engine.ready(self)
         else:

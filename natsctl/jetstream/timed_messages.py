@@ -9,12 +9,14 @@ then it is known what it must spare.
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.jetstream.message_ttl import MessageTtl, parse_ttl
 from natsctl.jetstream.schedule_checks import PURGE
 from natsctl.jetstream.schedules import Schedules
+from natsctl.store.errors import StoreDamaged
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
@@ -119,7 +121,8 @@ class TimedMessages:
         if wanted and wanted[-1] > store.durable_seq:
             return 0  # the next commit asks again
         for message in self._read(wanted):
-            self._take(message)
+            with suppress(StoreDamaged):
+                self._take(message)
         self._place = end
         if end < len(self._loading):
             self._stream.engine.ready(self)
@@ -130,16 +133,19 @@ class TimedMessages:
         return len(wanted)
 
     def _read(self, wanted: array[int]) -> Iterable[StoredMessage]:
-        """Yield messages, neighbours in one go."""
+        """Return messages, neighbours in one go; what is damaged was reported by the store and is left out."""
         store = self._stream.store
-        if wanted and wanted[-1] - wanted[0] < 2 * len(wanted):
+        if wanted[-1] - wanted[0] < 2 * len(wanted):
             flagged = frozenset(wanted)
-            yield from (m for m in store.read_from(wanted[0], max_msgs=2 * len(wanted)) if m.seq in flagged)
-            return
+            with suppress(StoreDamaged):
+                return [m for m in store.read_from(wanted[0], max_msgs=2 * len(wanted)) if m.seq in flagged]
+        found: list[StoredMessage] = []
         for seq in wanted:
-            message = store.get(seq)
-            if message is not None:
-                yield message
+            with suppress(StoreDamaged):
+                message = store.get(seq)
+                if message is not None:
+                    found.append(message)
+        return found
 
     def _take(self, message: StoredMessage) -> None:
         ttl_ns = parse_ttl(headers.get(message.header, headers.TTL) or b"")

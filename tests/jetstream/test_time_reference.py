@@ -249,7 +249,8 @@ def what_a_schedule_must_be(t: Talk) -> None:
         "@at 2099-01-01T00:00:00Z", "@at 2099-01-01T00:00:00", "@at 2099-01-01t00:00:00z", "@at  2099-01-01T00:00:00Z",
         "@at 2099-01-01T5:00:00Z", "@at 2099-01-01T00:00:00.123456789+02:00", "@at 2099-02-30T00:00:00Z", "@at",
         "@at 2099-01-01 00:00:00Z", "@at 2099-01-01T24:00:00Z", "@at 2099-01-01T00:00:60Z",
-        "@at 2099-01-01T00:00:00,5Z", "@every 100h", "@every 1h1.5s", "@every 999ms", "@every 0", "@every -5s", "@every 1d", "@every", "@every  1h",
+        "@at 2099-01-01T00:00:00,5Z", "@every 100h", "@every 1h1.5s", "@every 999ms",
+        "@every 0", "@every -5s", "@every 1d", "@every", "@every  1h",
         "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually", "@Hourly", "@reboot",
         "0 0 0 1 1 *", "0 0 0 1 1", "0 0 0 1 1 * *", "60 0 0 1 1 *", "0 0 24 1 1 *", "0 0 0 0 1 *", "0 0 0 32 1 *",
         "0 0 0 1 13 *", "0 0 0 1 0 *", "0 0 0 1 1 7", "0 0 0 1 JAN SUN", "0 0 0 1 january *", "0 0 0 ? * ?",
@@ -381,6 +382,66 @@ def a_repeating_schedule_in_a_time_zone(t: Talk) -> None:
     for subject in ("o", "o2"):
         found = t.jet.api(f"STREAM.MSG.GET.S{t.number}", {"last_by_subj": f"s{t.number}.{subject}"})
         t.note(base64.b64decode(found["message"]["hdrs"]))
+
+
+@talk
+def mirrors_and_sources_keep_headers(t: Talk) -> None:
+    t.stream(allow_msg_ttl=True)
+    name = f"S{t.number}"
+    for suffix, config in (
+        ("m", {"mirror": {"name": name}}),
+        ("mt", {"mirror": {"name": name}, "allow_msg_ttl": True}),
+        ("s", {"sources": [{"name": name}]}),
+        ("st", {"sources": [{"name": name}], "allow_msg_ttl": True}),
+        ("ma", {"mirror": {"name": name}, "max_age": 2 * SECOND}),
+    ):
+        t.stream("S%" + suffix, (), **config)
+    t.put("s%.a", Nats_TTL="4s")
+    t.put("s%.b", Nats_TTL="never")
+    t.put("s%.c")
+    t.wait(5.6)
+    for suffix in ("", "m", "mt", "ma"):
+        t.messages("S%" + suffix)
+    for suffix in ("s", "st"):
+        state = t.jet.api(f"STREAM.INFO.{name}{suffix}")["state"]
+        t.note((state["messages"], state["first_seq"], state["last_seq"]))
+
+
+@talk
+def schedules_that_are_sourced(t: Talk) -> None:
+    t.stream(allow_msg_schedules=True)
+    name = f"S{t.number}"
+    t.stream("S%s", (), sources=[{"name": name}], allow_rollup_hdrs=True)
+    t.stream("S%p", (), sources=[{"name": name}])
+    t.stream("S%x", (), sources=[{"name": name}], allow_msg_schedules=True)
+    t.stream("S%y", (), mirror={"name": name}, allow_msg_schedules=True)
+    t.put("s%.a", b"job", Nats_Schedule=t.at(2.5), Nats_Schedule_Target="s%.out")
+    t.wait(4)
+    for suffix in ("", "s", "p"):
+        state = t.jet.api(f"STREAM.INFO.{name}{suffix}")["state"]
+        t.note((state["messages"], state["first_seq"], state["last_seq"]))
+
+
+@talk
+def everything_in_memory(t: Talk) -> None:
+    config: dict[str, Any] = {"storage": "memory", "allow_msg_schedules": True}
+    t.stream(subject_delete_marker_ttl=100 * SECOND, **config)
+    t.put("s%.a", Nats_TTL="1s")
+    t.put("s%.b", Nats_TTL="1s", KV_Operation="PURGE")
+    t.put("s%.job", b"job", Nats_Schedule=t.at(1.5), Nats_Schedule_Target="s%.out")
+    t.wait(2.4)
+    t.ask("STREAM.INFO.S%")
+
+
+@talk
+def schedules_with_a_transform(t: Talk) -> None:
+    t.stream(
+        allow_msg_schedules=True,
+        subject_transform={"src": f"s{t.number}.*", "dest": f"s{t.number}.x.{{{{wildcard(1)}}}}"},
+    )
+    t.put("s%.a", b"job", Nats_Schedule=t.at(1.2), Nats_Schedule_Target="s%.out")
+    t.wait(2)
+    t.messages()
 
 
 @talk
