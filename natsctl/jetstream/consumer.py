@@ -143,9 +143,10 @@ class Consumer:
     def start(self) -> None:
         """Take acks and requests, continue the timers of what is pending, and deliver."""
         takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
-        self.stream.js.desk.enter(self._address(), self._on_request, self.acks.handle if takes_acks else None)
+        names = self.stream.name.encode(), self.name.encode()
+        self.stream.js.desk.enter(*names, self._on_request, self.acks.handle if takes_acks else None)
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
-            answers = b"%b.%b.*" % (FC_PREFIX.encode(), self._address())
+            answers = b"%b.%b.%b.*" % (FC_PREFIX.encode(), *names)
             self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)
         self._forget_missing()
         self.retry.configure()
@@ -165,13 +166,10 @@ class Consumer:
         self.retry.stop()
         self.lifetime.stop()
         self.supply.stop()
-        self.stream.js.desk.leave(self._address())
+        self.stream.js.desk.leave(self.stream.name.encode(), self.name.encode())
         if self._flow_answers is not None:
             self.account.unsubscribe(self._flow_answers)
             self._flow_answers = None
-
-    def _address(self) -> bytes:
-        return f"{self.stream.name}.{self.name}".encode()
 
     def update(self, config: ConsumerConfig) -> None:
         """Take a configuration that was checked against the present one."""

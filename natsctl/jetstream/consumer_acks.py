@@ -27,10 +27,6 @@ _UNREADABLE: Final = 1 << 64
 _SSEQ_TOKEN: Final = 5
 """`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
 
-_FEWEST_DOTS: Final = 6
-_MOST_DOTS: Final = 8
-"""Seven tokens in 2020, then eight, nine since."""
-
 
 class Acks:
     """Takes the acks of one consumer."""
@@ -47,11 +43,8 @@ class Acks:
         self._percent = sample_percent(self._consumer.config)
         self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
 
-    def handle(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> bool | None:
-        """Take one ack message; False for a subject of no known form."""
-        if not _FEWEST_DOTS <= subject.count(b".") <= _MOST_DOTS:
-            return False
-        token = subject.split(b".", 6)[_SSEQ_TOKEN]
+    def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
+        """Take one ack message, whose stream sequence is `token`."""
         sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
         if payload in PLAIN:
@@ -61,12 +54,11 @@ class Acks:
             else:
                 self._ack(sseq, subject)
         elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
-            return None
+            return
         if reply and (sseq <= consumer.state.delivered_sseq or (sseq and not payload.startswith(TERM) and payload)):
             consumer.answers.append(reply)
         if not consumer.scheduled:
             consumer.schedule()
-        return None
 
     def _ack(self, sseq: int, subject: bytes) -> None:
         """Acknowledge one message, or with ack policy all everything up to it."""

@@ -7,6 +7,7 @@ to who takes it. A name that is not there is "not mine", so that whoever asked i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX
@@ -20,6 +21,12 @@ _NEXT: Final = f"{API_PREFIX}.CONSUMER.MSG.NEXT.".encode()
 _LEGACY_NEXT: Final = f"{LEGACY_NEXT_PREFIX}.".encode()
 _ACK: Final = b"$JS.ACK."
 
+_LATER_TOKENS: Final = 2
+"""An ack subject has seven tokens as in 2020, then eight, nine since: as many may follow the consumer sequence."""
+
+AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
+"""Called with the subject of an ack, the stream sequence in it as it is written, the reply and the payload."""
+
 
 class ConsumerDesk:
     """Hands on what arrives for the consumers of one account."""
@@ -29,21 +36,21 @@ class ConsumerDesk:
     def __init__(self, account: Account) -> None:
         """Subscribe once for all consumers that will be."""
         self._requests: dict[bytes, Handler] = {}
-        self._acks: dict[bytes, Handler] = {}
+        self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
         account.subscribe(_NEXT + b"*.*", self._on_request)
         account.subscribe(_LEGACY_NEXT + b"*.*", self._on_legacy_request)
         account.subscribe(_ACK + b"*.*.>", self._on_ack)
 
-    def enter(self, name: bytes, on_request: Handler, on_ack: Handler | None) -> None:
-        """Hand on what names a consumer, `STREAM.CONSUMER`, from now on; without `on_ack` nobody takes its acks."""
-        self._requests[name] = on_request
+    def enter(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
+        """Hand on what names a consumer from now on; without `on_ack` nobody takes its acks."""
+        self._requests[stream + b"." + consumer] = on_request
         if on_ack is not None:
-            self._acks[name] = on_ack
+            self._acks[stream, consumer] = on_ack
 
-    def leave(self, name: bytes) -> None:
+    def leave(self, stream: bytes, consumer: bytes) -> None:
         """Hand on nothing for a consumer any more."""
-        self._requests.pop(name, None)
-        self._acks.pop(name, None)
+        self._requests.pop(stream + b"." + consumer, None)
+        self._acks.pop((stream, consumer), None)
 
     def _on_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -60,6 +67,11 @@ class ConsumerDesk:
     def _on_ack(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        end = subject.find(b".", subject.find(b".", len(_ACK)) + 1)
-        taker = self._acks.get(subject[len(_ACK) : end])
-        return taker(subject, reply, header, payload, origin) if taker is not None else False
+        tokens = subject.split(b".", 6)
+        if len(tokens) < 7 or tokens[6].count(b".") > _LATER_TOKENS:
+            return False
+        taker = self._acks.get((tokens[2], tokens[3]))
+        if taker is None:
+            return False
+        taker(subject, tokens[5], reply, payload)
+        return True

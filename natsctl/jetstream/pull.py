@@ -258,13 +258,16 @@ class PullDelivery:
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message to the next request that takes it; False when there is none left."""
-        send = self._consumer.account.send
-        pin = self.pin
+        send, waiting, pin = self._consumer.account.send, self.waiting, self.pin
         vacant = pin is not None and not pin.id
-        size = len(subject) + len(reply) + len(header) + len(payload)
-        while (request := self._taker(size, vacant, now_ns)) is not None:
-            block = pin.stamp(header) if pin is not None else header
-            if send(request.reply, subject, reply, block, payload):
+        while waiting:
+            request = waiting[0]
+            if self.priority is not None or request.expires_ns or request.bytes_left > 0:
+                taker = self._taker(len(subject) + len(reply) + len(header) + len(payload), vacant, now_ns)
+                if taker is None:
+                    return False
+                request = taker
+            if send(request.reply, subject, reply, pin.stamp(header) if pin is not None else header, payload):
                 self._took(request, now_ns)
                 return True
             self._close(request)
