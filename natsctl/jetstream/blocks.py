@@ -34,6 +34,13 @@ _HAS_HEADER: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _TOMBSTONE: Final = 1 << 62
 _SEQ: Final = _TOMBSTONE - 1
+_PARSED_BYTES: Final = 64 << 10
+"""Least that is parsed in one step."""
+_PARSED_RECORDS: Final = 1024
+"""Records that are, where that is not more than a large block: 2 ms, and lanes enough."""
+_BATCH_RECORDS: Final = 512
+_BATCH_BYTES: Final = 1 << 20
+"""Where a batch of messages ends that are stored in one step."""
 _COMPRESSED_BLOCK: Final = b"cmp"
 _new: Final = tuple.__new__
 _PARTS: Final = 5
@@ -120,7 +127,7 @@ class _Records(NamedTuple):
 
 def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
     """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveFault."""
-    wanted, record, data = BLOCK_BYTES, _LEAST, b""
+    wanted, record, data = _PARSED_BYTES, _LEAST, b""
     while file.left:
         if record > file.left:
             if data.startswith(_COMPRESSED_BLOCK):
@@ -131,6 +138,7 @@ def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Ite
             yield None
         data = piece
         records = _parsed(data, file.name)
+        yield PAUSE
         hashes = hashes_of(hasher, records.hashed)
         while True:
             try:
@@ -142,7 +150,8 @@ def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Ite
         yield from _batches(records.items)
         file.skip(feed, records.end)
         record = records.next_bytes
-        wanted = BLOCK_BYTES if len(records.items) >= LANES else LARGE_BLOCK_BYTES
+        mean_bytes = records.end // max(len(records.items), 1)
+        wanted = min(max(_PARSED_BYTES, mean_bytes * _PARSED_RECORDS), LARGE_BLOCK_BYTES)
 
 
 def _parsed(data: bytes, name: str) -> _Records:
@@ -191,16 +200,18 @@ def _compare(records: _Records, hashes: bytes, name: str) -> None:
 def _batches(items: list[StoredMessage | Gone]) -> Iterator[Item]:
     """Yield messages that follow each other together."""
     batch: list[StoredMessage] = []
+    size = 0
     for item in items:
         if isinstance(item, Gone):
             if batch:
                 yield batch
-                batch = []
+                batch, size = [], 0
             yield item
         else:
             batch.append(item)
-            if len(batch) >= LANES_AT_ONCE // 4:
+            size += len(item.payload)
+            if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
                 yield batch
-                batch = []
+                batch, size = [], 0
     if batch:
         yield batch

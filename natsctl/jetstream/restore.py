@@ -52,7 +52,7 @@ MAX_UNSYNCED_BYTES: Final = 16 << 20
 RUN_ITEMS: Final = 1024
 """Messages one restore takes in per turn: 3 to 5 ms."""
 PAUSE_ITEMS: Final = 256
-"""Messages that a step of decoding or hashing counts as."""
+"""Messages that a step of decoding or hashing counts as, or a batch of few large messages."""
 
 
 def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -171,7 +171,7 @@ class Restore:
         taken = 0
         for item in self._reading:
             self._staging.take(item)
-            taken += len(item) or PAUSE_ITEMS if isinstance(item, Sequence) else 1
+            taken += max(len(item), PAUSE_ITEMS) if isinstance(item, Sequence) else 1
             if taken >= budget:
                 return taken
         self._reading = None
