@@ -97,7 +97,7 @@ class _Lanes:
     def _whole_packets(self) -> Generator[None]:
         """Take the packets in that are complete, those of all records together."""
         done = 0
-        for count in np.unique(self._packets).tolist():
+        for count in sorted(set(self._packets.tolist())):
             rows = int(np.searchsorted(-self._packets, -count, "right"))
             at = self._at[:rows] + done * PACKET
             yield from self._rounds(rows, at, count - done)
