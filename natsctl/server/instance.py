@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.account import AccountLimits
 from natsctl.api.catalogue import entries
 from natsctl.api.errors import StorageError
+from natsctl.broker.account import SYSTEM_ACCOUNT
 from natsctl.broker.auth import Authenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
@@ -279,12 +280,16 @@ def _authenticator(options: ServerOptions) -> Authenticator | None:
     if options.token:
         return Authenticator(token=options.token)
     users = options.users + ((User(options.user, options.password),) if options.user else ())
+    if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
+        # Who names users of the system account alone does not mean to lock everybody else out.
+        anyone = User(secrets.token_hex(16), secrets.token_hex(16))
+        return Authenticator(users=(*users, anyone), no_auth_user=anyone.name)
     return Authenticator(users=users, no_auth_user=options.no_auth_user) if users else None
 
 
 def _account_limits(options: ServerOptions) -> dict[str, AccountLimits] | None:
     """Return the limits of the accounts that have JetStream, None where accounts are not configured."""
-    if not options.accounts:
+    if all(account.name == SYSTEM_ACCOUNT for account in options.accounts):
         return None
     return {account.name: account.jetstream for account in options.accounts if account.jetstream is not None}
 
