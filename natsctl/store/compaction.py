@@ -1,7 +1,8 @@
 """Getting space back: empty segments are unlinked from the front, mostly dead ones are rewritten.
 
-A rewritten segment stands under the next generation; the old file is unlinked with the commit after that, and until
-then an erasure must reach it too.
+Sealed neighbours that are small together are rewritten as one, so that the number of files follows the live bytes: of
+two neighbours in the interior at least half of what a segment takes is kept. What was rewritten stands under the next
+generation; the old files are unlinked with the commit after that, and until then an erasure must reach them too.
 """
 
 from __future__ import annotations
@@ -19,27 +20,58 @@ def paths_of(file: SegmentFile) -> list[str]:
     return [file.path, file.index_path] if file.indexed else [file.path]
 
 
+GROUP_MAX = 64
+"""Segments that are rewritten as one at most."""
+
+
+def _whole(segment: Segment) -> bool:
+    """Return whether a segment is sealed, on disk, and has anything to keep."""
+    return segment.keys is not None and segment.body is not None and segment.body.created and segment.live > 0
+
+
+def _kept(segment: Segment) -> int:
+    """Return about how long the file of a segment would be without its dead frames."""
+    return segment.body.size - segment.body.dead_bytes if segment.body is not None else 0
+
+
+def _sparse(segment: Segment) -> bool:
+    return segment.body is not None and segment.body.dead_bytes * 2 > segment.body.size
+
+
 class Compaction:
     """The segments of one stream that wait for it."""
 
-    __slots__ = ("_cache", "_retired", "_sparse", "_unlinks")
+    __slots__ = ("_cache", "_candidates", "_retired", "_small_bytes", "_unlinks")
 
-    def __init__(self, cache: SegmentCache) -> None:
+    def __init__(self, cache: SegmentCache, segment_bytes: int) -> None:
         self._cache = cache
-        self._sparse: dict[SegmentFile, Segment] = {}
+        self._small_bytes = segment_bytes // 2
+        self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
         self._unlinks: list[str] = []
 
     def note(self, segment: Segment) -> None:
         """Have the segment rewritten if more than half of it is dead."""
-        file = segment.body
-        assert file is not None
-        if file.dead_bytes * 2 > file.size:
-            self._sparse[file] = segment
+        if _sparse(segment):
+            assert segment.body is not None
+            self._candidates[segment.body] = segment
+
+    def note_all(self, index: StreamIndex) -> None:
+        """Look at every sealed segment, after a start."""
+        for at, segment in enumerate(index.segments[:-1]):
+            self.note(segment)
+            self._note_small(index, at)
+
+    def _note_small(self, index: StreamIndex, at: int) -> None:
+        """Have a segment looked at if it and the next one are small enough to become one."""
+        if 0 <= at < len(index.segments) - 2:
+            segment, other = index.segments[at : at + 2]
+            if segment.body is not None and segment.live and _kept(segment) + _kept(other) <= self._small_bytes:
+                self._candidates[segment.body] = segment
 
     def waits(self, index: StreamIndex) -> bool:
         """Return whether a commit has something to do here."""
-        return bool(self._unlinks or self._sparse) or (len(index.segments) > 1 and not index.segments[0].live)
+        return bool(self._unlinks or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)
 
     def take_unlinks(self, index: StreamIndex) -> tuple[list[str], bool]:
         """Return the files to unlink, and whether leading segments are among them, so that the floor must be noted."""
@@ -49,30 +81,47 @@ class Compaction:
             file = segment.body
             assert file is not None
             self._cache.drop(file)
-            self._sparse.pop(file, None)
+            self._candidates.pop(file, None)
             paths += paths_of(file)
         paths += self._unlinks
         self._unlinks = []
         return paths, bool(gone)
 
     def plan(self, index: StreamIndex, floor: int) -> Rewrite | None:
-        """Return the rewrite of one waiting segment, None when there is none to be done."""
-        if not self._sparse:
-            return None
-        file, segment = next(iter(self._sparse.items()))
-        del self._sparse[file]
-        if segment.keys is None or index.place_of(segment) < 0 or not file.created:
-            return None
-        return plan_rewrite(index, segment, file, floor)
+        """Return the next rewrite, None when there is none to be done."""
+        while self._candidates:
+            file, segment = next(iter(self._candidates.items()))
+            del self._candidates[file]
+            at = index.place_of(segment)
+            if at < 0 or not _whole(segment):
+                continue
+            group = self._group(index, at)
+            if len(group) > 1 or _sparse(segment):
+                return plan_rewrite(index, group, floor)
+        return None
+
+    def _group(self, index: StreamIndex, at: int) -> list[Segment]:
+        """Return the segment at `at` and the neighbours that fit into one file with it."""
+        segments = index.segments
+        first, end, size = at, at + 1, _kept(segments[at])
+        while end < len(segments) - 1 and _whole(segments[end]) and size + _kept(segments[end]) <= self._small_bytes:
+            size += _kept(segments[end])
+            end += 1
+        while first and _whole(segments[first - 1]) and size + _kept(segments[first - 1]) <= self._small_bytes:
+            first -= 1
+            size += _kept(segments[first])
+        return segments[max(first, end - GROUP_MAX) : end]
 
     def swap(self, index: StreamIndex, work: Rewrite) -> None:
-        """Put the rewritten segment in the place of the old one; the old file goes with the next commit."""
-        old, new = work.segment, work.result()
-        index.replace(old, new)
-        self._cache.drop(work.old)
-        self._sparse.pop(work.old, None)
-        self._retired.append(old)
-        self._unlinks += paths_of(work.old)
+        """Put the rewritten segment in the place of the old ones; the old files go with the next commit."""
+        at = index.replace([part.segment for part in work.parts], work.result())
+        for part in work.parts:
+            self._cache.drop(part.file)
+            self._candidates.pop(part.file, None)
+            self._retired.append(part.segment)
+            self._unlinks += paths_of(part.file)
+        self._note_small(index, at - 1)
+        self._note_small(index, at)
 
     def settle(self) -> None:
         """Forget retired segments whose files are gone."""

@@ -51,6 +51,8 @@ class Plan:
     fallback: Callable[[], bytes] | None = None
     """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
     has_messages: bool = False
+    floor: int = 0
+    """What a FLOOR record of this commit says, 0 without one; never above what stays."""
     birth: str = ""
     """Path of the folder under construction, for a stream's first commit."""
     meta: bytes | None = None
@@ -264,13 +266,10 @@ class FileCommit(Commit):
                     file.close()
 
     def _rewrite(self, work: Rewrite) -> None:
-        """Write a segment without its dead frames beside the old one; lack of space only postpones it."""
-        old = self._disk.open_read(work.old.path)
-        try:
-            source = old.pread(work.old.size, 0)
-        finally:
-            old.close()
-        data = work.build(source)
+        """Write segments without their dead frames beside the old ones; lack of space only postpones it."""
+        data = work.build(self._read)
+        if data is None:
+            return
         try:
             replace_file(self._disk, work.new.path, data)
         except OSError as error:
@@ -280,6 +279,13 @@ class FileCommit(Commit):
         work.new.size = len(data)
         work.new.indexed = write_index(self._disk, self.plan.folder, work.index())
         self.rewritten = True
+
+    def _read(self, segment: SegmentFile) -> bytes:
+        file = self._disk.open_read(segment.path)
+        try:
+            return file.pread(segment.size, 0)
+        finally:
+            file.close()
 
     def _leave(self) -> None:
         """Rename the folder: from here on the stream is gone."""

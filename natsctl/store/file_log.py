@@ -58,7 +58,7 @@ class FileLog(StreamStore):
         self._has_messages = False
         self._removals = Removals()
         self._sealing: SegmentFile | None = None
-        self._compaction = Compaction(cache)
+        self._compaction = Compaction(cache, host.options.segment_bytes)
         self._file = self._start_file(self._index.active, max(first_seq, 1))
 
     def _start_file(self, segment: Segment, base: int) -> SegmentFile:
@@ -218,6 +218,7 @@ class FileLog(StreamStore):
         spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
         removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
         tail = removals.encode(file.head.salt, last_seq)
+        plan.floor = removals.first_seq if removals.floor else 0
         file.tombs.extend(removals.deletes)
         file.size += sum(map(len, tail))
         plan.data = b"".join(parts + tail)
@@ -240,7 +241,7 @@ class FileLog(StreamStore):
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
         """Return what the index file of `segment` will say once everything taken so far is on disk."""
-        return image_of(segment, end, covers, self._index.first_seq, self._index.table.names, sealed)
+        return image_of(segment, end, covers, self._index.table.names, sealed)
 
     def _plan_erasure(self, plan: Plan, seq: int) -> Spot:
         """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""

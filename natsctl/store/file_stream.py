@@ -78,8 +78,7 @@ class FileStreamStore(FileLog):
         if index.active.keys is not None:
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
             self._parts, self._taken_end = [self._file.head.encode()], 0
-        for segment in index.segments[:-1]:
-            self._compaction.note(segment)
+        self._compaction.note_all(index)
         if check.journal is not None and check.journal.scan.head is not None:
             scan = check.journal.scan
             self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))
@@ -195,6 +194,8 @@ class FileStreamStore(FileLog):
             plan.sealed.size = plan.sealed.settled = plan.seal_offset + len(plan.seal)
             plan.sealed.close()
         if target is not None:
+            kept_seq = self.durable_seq if commit.full else commit.last_seq
+            target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
             target.created = True
             target.settled = commit.settled_end
             if plan.data:

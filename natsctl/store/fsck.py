@@ -100,11 +100,16 @@ def check_stream(
         check.envelope = parse_envelope(_read(disk, f"{folder}/meta"))
         if check.envelope is None:
             check.damage.append(f"{folder}/meta is damaged")
+    covered = 0
     for at, (base, generation, name) in enumerate(segments):
-        scan = None
-        if indexes and (at < len(segments) - 1 or clean_stop) and index_name(base, generation) in check.indexes:
+        index_path, scan = index_name(base, generation), None
+        if superseded(base, covered):
+            check.leftovers += [name, *check.indexes.intersection([index_path])]
+            continue
+        if indexes and (at < len(segments) - 1 or clean_stop) and index_path in check.indexes:
             scan = load_index(disk, folder, base, generation, check.table)
         check.segments.append(Found(name, generation, scan or _scan(disk, check, name, max_frame_bytes)))
+        covered = _seal_of(check.segments[-1].scan) or 0
     _scan_where_erased(disk, check, max_frame_bytes)
     if journals:
         generation, name = journals[-1]
@@ -133,6 +138,11 @@ def _read(disk: Disk, path: str) -> bytes:
 
 def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
     return frame.scan(_read(disk, f"{check.folder}/{name}"), max_frame_bytes, check.table)
+
+
+def superseded(base: int, covered_seq: int) -> bool:
+    """Return whether a segment was rewritten together with the one before, which covers sequences up to the given."""
+    return base <= covered_seq
 
 
 def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> None:

@@ -78,16 +78,16 @@ class IndexImage:
         return MAGIC + crc32(body).to_bytes(4, "little") + body
 
 
-def image_of(segment: Segment, end: int, covers: int, floor: int, names: list[bytes], sealed: bool) -> IndexImage:
+def image_of(segment: Segment, end: int, covers: int, names: list[bytes], sealed: bool) -> IndexImage:
     """Return what the index file of `segment` will say; every removal up to now must be on disk when it is written."""
     file = segment.body
     assert file is not None
     dead = b""
     if segment.dead is not None or segment.head:
         dead = b"\1" * segment.head + bytes(segment.dead or bytes(len(segment.sids)))[segment.head :]
-    columns = (segment.seqs, segment.offsets, segment.sizes, segment.sids)
+    columns = (segment.seqs, segment.offsets, segment.sizes, segment.sids, dead, segment.timed, file.tombs)
     times = (segment.first_ts, segment.last_ts)
-    return IndexImage(file.head, end, covers, floor, *columns, dead, segment.timed, file.tombs, *times, names, sealed)
+    return IndexImage(file.head, end, covers, file.floor, *columns, *times, names, sealed)
 
 
 def write_index(disk: Disk, folder: str, image: IndexImage) -> bool:

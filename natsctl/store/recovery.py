@@ -131,6 +131,8 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     file = segment.body = SegmentFile(folder, scan.head)
     file.created, file.size, file.settled, file.indexed = True, scan.end, scan.end, scan.indexed
     file.dead_bytes = scan.erased_bytes
+    floors = [frame.FLOOR_BODY.unpack(record.payload)[0] for record in scan.records if record.kind == frame.FLOOR]
+    file.floor = max((file.floor, *floors))
     tally = scan.tally if scan.tally is not None else tally_of(scan.sids, scan.seqs)
     index.table.add_tally(tally, segment.base)
     accounted, segment.live = sum(scan.sizes), count

@@ -1,9 +1,15 @@
-"""Writing a sealed segment anew without its dead frames, beside the old one, under the next generation."""
+"""Writing sealed segments anew without their dead frames, beside the old files, under the next generation.
+
+Neighbours that became small go into one file. It stands under the base of the first and covers all of them, which is
+how a start knows that the old files of the others are superseded.
+"""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.index import StreamIndex
@@ -13,74 +19,112 @@ from natsctl.store.segment_file import SegmentFile
 
 
 @dataclass(slots=True)
-class Rewrite:
-    """A sealed segment to be written anew without its dead frames; `positions` are the messages to keep, in order."""
+class Part:
+    """A segment that goes into the new file; `positions` are the messages to keep, `sids` its column as planned."""
 
     segment: Segment
-    old: SegmentFile
-    new: SegmentFile
+    file: SegmentFile
     positions: list[int]
+    sids: array[int]
+
+
+@dataclass(slots=True)
+class Rewrite:
+    """Sealed segments in a row to be written anew as one."""
+
+    parts: list[Part]
+    new: SegmentFile
     tombs: array[int]
     covers_seq: int
-    sids: array[int]
     names: list[bytes]
-    new_offsets: array[int] = field(default_factory=lambda: array("I"))
+    offsets: array[int] = field(default_factory=lambda: array("I"))
     built: Segment | None = None
 
-    def build(self, source: bytes) -> bytes:
-        """Return the new file's bytes from the old one's and note where frames came to lie."""
+    def build(self, read: Callable[[SegmentFile], bytes]) -> bytes | None:
+        """Return the new file's bytes and note where frames came to lie; None where an old frame is damaged."""
         head = self.new.head
-        parts, size = [head.encode()], frame.FILE_HEAD_BYTES
-        offsets, sizes = self.segment.offsets, self.segment.sizes
-        for position in self.positions:
-            start = offsets[position]
-            piece = source[start : start + sizes[position] + frame.FRAME_OVER_SIZE]
-            self.new_offsets.append(size)
-            parts.append(piece)
-            size += len(piece)
+        pieces, size = [head.encode()], frame.FILE_HEAD_BYTES
+        for part in self.parts:
+            source, offsets, sizes = read(part.file), part.segment.offsets, part.segment.sizes
+            salt = part.file.head.salt
+            for position in part.positions:
+                start = offsets[position]
+                piece = source[start : start + sizes[position] + frame.FRAME_OVER_SIZE]
+                if salt != head.salt:
+                    again = _under_another_salt(piece, salt, head.salt)
+                    if again is None:
+                        return None
+                    piece = again
+                self.offsets.append(size)
+                pieces.append(piece)
+                size += len(piece)
         if self.tombs:
-            parts.append(frame.encode(frame.DELETES, self.covers_seq, 0, 0, head.salt, self.tombs.tobytes()))
-            size += len(parts[-1])
+            pieces.append(frame.encode(frame.DELETES, self.covers_seq, 0, 0, head.salt, self.tombs.tobytes()))
+            size += len(pieces[-1])
         seal = frame.SEAL_BODY.pack(self.covers_seq, size)
-        parts.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
-        return b"".join(parts)
+        pieces.append(frame.encode(frame.SEAL, self.covers_seq, 0, 0, head.salt, seal))
+        return b"".join(pieces)
 
     def index(self) -> IndexImage:
         """Index the new file as if nothing had been removed meanwhile, and return what its index file will say."""
-        old, new, file = self.segment, Segment(self.segment.base), self.new
-        new.seqs, new.offsets = array("Q", map(old.seq_at, self.positions)), self.new_offsets
-        new.sizes, new.sids = (array("I", map(c.__getitem__, self.positions)) for c in (old.sizes, self.sids))
-        new.timed = array("Q", sorted({*old.timed}.intersection(new.seqs))) if old.timed else old.timed
-        new.first_ts, new.last_ts, new.live = old.first_ts, old.last_ts, len(self.positions)
+        file, new = self.new, Segment(self.new.head.base)
+        new.seqs, new.sizes, new.sids, new.timed = array("Q"), array("I"), array("I"), array("Q")
+        for part in self.parts:
+            old, kept = part.segment, set[int]()
+            new.seqs.extend(map(old.seq_at, part.positions))
+            new.sizes.extend(map(old.sizes.__getitem__, part.positions))
+            new.sids.extend(map(part.sids.__getitem__, part.positions))
+            if old.timed:
+                kept.update(map(old.seq_at, part.positions))
+            new.timed.extend(seq for seq in old.timed if seq in kept)
+        new.offsets, new.live = self.offsets, len(new.seqs)
+        new.first_ts = next((part.segment.first_ts for part in self.parts if part.segment.first_ts), 0)
+        new.last_ts = max(part.segment.last_ts for part in self.parts)
         new.seal()
         new.body = file
         file.created, file.settled, file.tombs = True, file.size, self.tombs
         self.built = new
-        return image_of(new, file.size, self.covers_seq, file.head.floor, self.names, True)
+        return image_of(new, file.size, self.covers_seq, self.names, True)
 
     def result(self) -> Segment:
         """Return the index of the new file; what was removed meanwhile is dead in it."""
-        old, new = self.segment, self.built
+        new = self.built
         assert new is not None
-        if old.sids is not self.sids:  # renumbered
-            new.sids = array("I", map(old.sids.__getitem__, self.positions))
+        if any(part.segment.sids is not part.sids for part in self.parts):  # renumbered
+            new.sids = array("I")
+            for part in self.parts:
+                new.sids.extend(map(part.segment.sids.__getitem__, part.positions))
             new.seal()
-        if old.live < new.live:
-            for at, position in enumerate(self.positions):
-                if not old.is_live(position):
-                    new.kill(at)
+        at = 0
+        for part in self.parts:
+            if part.segment.live < len(part.positions):
+                for number, position in enumerate(part.positions, at):
+                    if not part.segment.is_live(position):
+                        new.kill(number)
+                        self.new.dead_bytes += new.sizes[number] + frame.FRAME_OVER_SIZE
+            at += len(part.positions)
         return new
 
 
-def plan_rewrite(index: StreamIndex, segment: Segment, file: SegmentFile, floor: int) -> Rewrite:
-    """Return how to rewrite `segment`: live messages, and the deletes that earlier segments still need."""
-    positions = index.live_positions(segment)
-    tombs = array("Q")
-    for seq in file.tombs:
-        place = index.physical(seq)
-        if place is not None and place[0] is not segment and not place[0].is_live(place[1]):
-            tombs.append(seq)
-    head = file.head._replace(generation=file.head.generation + 1, floor=floor)
-    new = SegmentFile(file.folder, head)
-    covers = index.bases[index.place_of(segment) + 1] - 1
-    return Rewrite(segment, file, new, positions, tombs, covers, segment.sids, index.table.names)
+def _under_another_salt(piece: bytes, old: int, new: int) -> bytes | None:
+    """Return a frame with its checksum for another file, None where it is damaged."""
+    body, length = piece[frame.PREFIX.size :], len(piece)
+    if frame.PREFIX.unpack_from(piece) != (frame.MAGIC, length, crc32(body, (old + length) & frame.MASK)):
+        return None
+    return frame.PREFIX.pack(frame.MAGIC, length, crc32(body, (new + length) & frame.MASK)) + body
+
+
+def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int) -> Rewrite:
+    """Return how to rewrite segments in a row: live messages, and the deletes that earlier segments still need."""
+    parts, tombs = [], array("Q")
+    for segment in segments:
+        assert segment.body is not None
+        parts.append(Part(segment, segment.body, index.live_positions(segment), segment.sids))
+        for seq in segment.body.tombs:
+            place = index.physical(seq)
+            if place is not None and place[0].base < segments[0].base and not place[0].is_live(place[1]):
+                tombs.append(seq)
+    first = parts[0].file
+    head = first.head._replace(generation=first.head.generation + 1, floor=floor)
+    covers = index.bases[index.place_of(segments[-1]) + 1] - 1
+    return Rewrite(parts, SegmentFile(first.folder, head), tombs, covers, index.table.names)

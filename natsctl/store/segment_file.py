@@ -37,6 +37,7 @@ class SegmentFile:
         "blobs",
         "created",
         "dead_bytes",
+        "floor",
         "folder",
         "head",
         "indexed",
@@ -59,6 +60,8 @@ class SegmentFile:
         self.size = 0
         self.settled = 0
         self.dead_bytes = 0
+        self.floor = head.floor
+        """The highest floor that this file says, in its head or a FLOOR record that is on disk."""
         self.tombs = array("Q")
         self.writer: File | None = None
         self.starts: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from natsctl.store.segment import Segment
 
@@ -56,9 +57,12 @@ class SegmentList:
         at = bisect_left(self.bases, segment.base)
         return at if at < len(self.segments) and self.segments[at] is segment else -1
 
-    def replace(self, old: Segment, new: Segment) -> None:
-        """Put `new` where `old` was."""
-        self.segments[self.place_of(old)] = new
+    def replace(self, old: Sequence[Segment], new: Segment) -> int:
+        """Put `new` where the segments `old`, which stand in a row, were, and return which one it is now."""
+        at = self.place_of(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self.bases[at : at + len(old)] = [new.base]
+        return at
 
     def drop_leading(self) -> list[Segment]:
         """Take the segments without live messages off the front, never the active one; return them."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from natsctl.store import frame, fsck, index_file, recovery
+from natsctl.store import frame, fsck, index_file, recovery, rewrite
 from natsctl.store.commit import Commit
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
@@ -22,6 +22,7 @@ from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck
 from natsctl.store.index_file import IndexImage
 from natsctl.store.journal import Journal
+from natsctl.store.rewrite import Rewrite
 from natsctl.store.stream import StreamStore
 from natsctl.testing.ledger import Violation
 from natsctl.testing.simdisk import SimDisk
@@ -157,6 +158,17 @@ def _index_without_removals() -> Patch:
     return mock.patch("natsctl.store.file_log.image_of", image_of)
 
 
+def _superseded_segment_kept() -> Patch:
+    return mock.patch.object(fsck, "superseded", lambda *_: False)
+
+
+def _rewritten_without_the_removals_it_holds() -> Patch:
+    def plan_rewrite(*arguments: Any) -> Rewrite:
+        return dataclasses.replace(rewrite.plan_rewrite(*arguments), tombs=array("Q"))
+
+    return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -180,6 +192,8 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _index_without_checksum,
         _index_of_another_segment_believed,
         _index_without_removals,
+        _superseded_segment_kept,
+        _rewritten_without_the_removals_it_holds,
     )
 }
 

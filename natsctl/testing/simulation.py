@@ -72,7 +72,7 @@ class Session:
         personality = self._faults.choice(list(Personality))
         self._disk = SimDisk(random.Random(f"{seed}/disk"), personality)
         self._options = StoreOptions(
-            segment_bytes=self._work.choice((1024, 4096, 16384)), reserve_bytes=4096, tail_index_bytes=512
+            segment_bytes=self._work.choice((1024, 2048, 4096, 16384)), reserve_bytes=4096, tail_index_bytes=512
         )
         self._ledger = Ledger()
         self._now_ns = 1_700_000_000_000_000_000
@@ -103,7 +103,7 @@ class Session:
             self._disk.plan = plan if self._faults.random() < 0.3 else no_faults
             self._open()
             self._disk.plan = plan
-            for _ in range(self._work.randint(10, 120)):
+            for _ in range(self._work.randint(10, 150)):
                 self.report.operations += 1
                 self._step()
         except (Crash, OSError):  # the machine stopped, or the start failed and the store is as it was
@@ -142,7 +142,21 @@ class Session:
         A crash anywhere or in a write (torn), a failing sync, write or folder sync, a full disk.
         """
         kind = self._faults.choice(
-            ("none", "none", "crash", "crash", "torn", "torn", "sync", "sync", "pwrite", "full", "short", "fsync_dir")
+            (
+                "none",
+                "none",
+                "crash",
+                "crash",
+                "torn",
+                "torn",
+                "torn",
+                "sync",
+                "sync",
+                "pwrite",
+                "full",
+                "short",
+                "fsync_dir",
+            )
         )
         at = self._faults.randint(1, 150 if kind == "crash" else 40)
         seen = 0
@@ -167,16 +181,17 @@ class Session:
     def _step(self) -> None:
         steps: tuple[tuple[Callable[[], None], int], ...] = (
             (self._publish, 30),
-            (self._publish_batch, 8),
+            (self._publish_batch, 12),
             (self._begin, 20),
             (self._run_commit, 20),
             (self._finish, 20),
             (self._remove, 6),
-            (self._drop, 4),
+            (self._drop, 2),
             (self._purge, 3),
+            (self._thin_out, 3),
             (self._journal, 10),
             (self._meta, 3),
-            (self._create, 5),
+            (self._create, 4),
             (self._delete, 1),
             (self._pass_time, 6),
         )
@@ -213,7 +228,7 @@ class Session:
             self._create()
             return
         stream, ledger = picked
-        for _ in range(self._work.choice((1, 1, 3, 12))):
+        for _ in range(self._work.choice((1, 1, 3, 12, 24))):
             subject = self._work.choice(SUBJECTS)
             header = b"NATS/1.0\r\nK: v\r\n\r\n" if self._work.random() < 0.2 else b""
             payload = self._work.randbytes(self._work.choice((0, 8, 24, 200)))
@@ -271,6 +286,13 @@ class Session:
             below, keep = self._work.choice(((0, 0), (self._work.randint(1, stream.last_seq + 1), 0), (0, 3)))
             stream.purge(filters, below, keep)
             self._taken(stream, ledger, sorted(before - self._live_seqs(stream)))
+
+    def _thin_out(self) -> None:
+        """Remove most messages behind the first one, so that segments in the middle become small."""
+        if picked := self._pick():
+            stream, ledger = picked
+            doomed = [seq for seq in sorted(self._live_seqs(stream))[1:] if self._work.random() < 0.7]
+            self._taken(stream, ledger, [seq for seq in doomed if stream.remove(seq) is not None])
 
     def _live_seqs(self, stream: StreamStore) -> set[int]:
         return set(range(stream.first_seq, stream.last_seq + 1)) - set(stream.deleted()) if stream.messages else set()

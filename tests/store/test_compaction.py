@@ -1,0 +1,90 @@
+"""Space and files come back from streams that keep little of what they were given."""
+
+import random
+
+import pytest
+
+from natsctl.store.errors import StoreDamaged
+
+FOLDER = "streams/s000001"
+
+
+def segments(lab):
+    return [n for n in lab.disk.listdir(FOLDER) if n.endswith(".seg")]
+
+
+def churned(lab, rounds=60):
+    """Return a stream where each round leaves one message behind for good and drops its others."""
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    for n in range(rounds):
+        stream.append(b"kept.%d" % n, b"", b"stays", n, timed=n % 7 == 0)
+        first = stream.append_batch([(b"churn.%d" % k, b"", b"x" * 150, False) for k in range(12)], n)
+        lab.pump(store)
+        for seq in range(first, first + 12):
+            stream.remove(seq)
+        lab.pump(store)
+    return store, stream
+
+
+def test_the_number_of_files_follows_what_is_kept(lab):
+    _store, stream = churned(lab)
+    kept_bytes = stream.bytes + 10 * stream.messages
+    assert stream.messages == 60 and len(segments(lab)) <= 2 * kept_bytes // (lab.options.segment_bytes // 2) + 3
+    assert [m.subject for m in stream.read_from(1)] == [b"kept.%d" % n for n in range(60)]
+    assert list(stream.timed_seqs()) == [stream.last_seq_of(b"kept.%d" % n) for n in range(0, 60, 7)]
+    before = (stream.messages, stream.bytes, stream.last_seq, stream.deleted(), list(stream.timed_seqs()))
+    again = lab.open().streams["A"]
+    assert before == (again.messages, again.bytes, again.last_seq, again.deleted(), list(again.timed_seqs()))
+    assert [m.payload for m in again.read_from(1)] == [b"stays"] * 60 and not lab.report.notes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_old_files_that_came_back_are_left_out(lab, seed):
+    rng = random.Random(seed)
+    disk_unlink, kept = lab.disk.unlink, {}
+
+    def unlink(path):
+        if path.startswith(FOLDER):
+            kept[path] = lab.disk.names[path]
+        disk_unlink(path)
+
+    lab.disk.unlink = unlink
+    _store, stream = churned(lab, 20)
+    lab.disk.unlink = disk_unlink
+    expected = (stream.messages, stream.last_seq, stream.deleted())
+    newest = {name[:20]: int(name[21:-4]) for name in segments(lab)}
+    for path, inode in kept.items():  # unlinked after the newest files were there: any of them may come back
+        name = path.rpartition("/")[2]
+        if newest.get(name[:20], 1 << 30) > int(name[21:-4]) and path not in lab.disk.names and rng.random() < 0.5:
+            lab.disk.names[path] = inode
+    again = lab.open().streams["A"]
+    assert (again.messages, again.last_seq, again.deleted()) == expected and not lab.report.damaged
+    assert {name[:20]: int(name[21:-4]) for name in segments(lab)} == newest
+
+
+def test_an_erasure_reaches_every_file_that_holds_the_message(lab):
+    store, stream = churned(lab, 20)
+    seq = stream.last_seq_of(b"kept.3")
+    assert lab.disk.contains(b"kept.3")
+    stream.remove(seq, erase=True)
+    lab.pump(store)
+    assert not lab.disk.contains(b"kept.3") and stream.get(seq) is None
+
+
+def test_a_damaged_message_is_not_given_a_new_checksum(lab):
+    store, stream = churned(lab, 3)
+    place = stream._index.locate(stream.last_seq_of(b"kept.1"))
+    offset = place[0].offsets[place[1]]
+    lab.disk.open(place[0].body.path).pwrite(b"\xff", offset + 45)
+    for n in range(3, 40):
+        stream.append(b"kept.%d" % n, b"", b"stays", n)
+        first = stream.append_batch([(b"churn", b"", b"x" * 150, False) for _ in range(12)], n)
+        lab.pump(store)
+        for seq in range(first, first + 12):
+            stream.remove(seq)
+        lab.pump(store)
+    store._cache.close()
+    with pytest.raises(StoreDamaged):
+        stream.get(stream.last_seq_of(b"kept.1"))
+    assert stream.get(stream.last_seq_of(b"kept.2")).payload == b"stays"
