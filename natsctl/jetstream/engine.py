@@ -23,6 +23,7 @@ from natsctl.jetstream.account import JetStreamAccount
 from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.clock_watch import ClockWatch
+from natsctl.jetstream.disk_full import DiskFull
 from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.refused_api import RefusedApi, SystemApi
 from natsctl.jetstream.stream_meta import StreamMeta
@@ -118,6 +119,7 @@ class Engine:
         self.clock_watch = ClockWatch(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.unreadable: dict[str, str] = {}
+        self.disk_full = DiskFull(self)
         self.open_batches = OpenBatches(self.options.batches)
         self._ready: dict[Runnable, None] = {}
         self.usage = {

@@ -28,6 +28,7 @@ from natsctl.jetstream.retry import GONE
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timed_messages import TimedMessages
 from natsctl.jetstream.upstreams import Upstreams
+from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.filters import Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.stream import StreamStore
@@ -35,7 +36,6 @@ from natsctl.store.stream import StreamStore
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.store.errors import StoreError
 
 
 class Stream:
@@ -76,6 +76,8 @@ class Stream:
 
     def _refused(self, durable_seq: int, fault: StoreError) -> None:
         """Go back to `durable_seq`: the store could not keep what came after it."""
+        if isinstance(fault, StoreFull):
+            self.engine.disk_full.met(self.name)
         self.intake.refused(durable_seq, fault)
         self.timed.refused(durable_seq)
         self.upstreams.refused()
@@ -159,11 +161,14 @@ class Stream:
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
         self.dedupe.purging(below_seq)
+        oldest = self.store.first_seq_of(filters.literals[0]) if filters and len(filters.literals) == 1 else 0
         count = self.store.purge(filters, below_seq, keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
         if count:
             for consumer in tuple(self.consumers.values()):
+                if count == 1 and oldest in consumer.state.pending:  # the reference tells of a single message only
+                    consumer.retry.tell_gone(oldest)
                 consumer.on_purged(filters)
             self.expiry.arm()
             self.count_bytes()

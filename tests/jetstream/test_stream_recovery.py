@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import msgspec
 import pytest
 
 from natsctl.store.stream import StreamStore
@@ -182,6 +183,24 @@ def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
     disk.plan = no_faults
     assert publish(jet, "two") == {"stream": "S", "seq": 2}
     assert publish(jet, "one").get("duplicate")
+
+
+def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> None:
+    jet.stream()
+    heard: list[Any] = []
+    system = jet.machine.broker.system_account
+    system.subscribe(b"$JS.EVENT.>", lambda subject, reply, header, payload, origin: heard.append((subject, payload)))
+    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk.plan = lambda call, path: full if call == "pwrite" else None
+    publish(jet)
+    publish(jet)
+    assert [subject for subject, _ in heard] == [b"$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE"]
+    event = msgspec.json.decode(heard[0][1])
+    assert list(event) == ["type", "id", "timestamp", "server", "server_id", "stream", "cluster"]
+    assert (event["type"], event["stream"]) == ("io.nats.jetstream.advisory.v1.server_out_of_space", "S")
+    jet.advance(60)
+    publish(jet)
+    assert len(heard) == 2
 
 
 def test_a_stream_that_can_not_be_made_durable_is_not_there(jet: Jet) -> None:

@@ -1,0 +1,42 @@
+"""Tells the system account that the disk is full, as the reference does before it gives up JetStream.
+
+This server goes on: what is stored stays readable, and publishes are taken again once there is room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.advisories import ServerOutOfSpace
+from natsctl.api.codec import encode
+from natsctl.api.times import format_time
+from natsctl.jetstream.consumer_events import nuid
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.engine import Engine
+
+QUIET_NS: Final = 60 * 1_000_000_000
+"""Time between two advisories, however many publishes are refused meanwhile."""
+
+
+class DiskFull:
+    """One server's advisories about its disk."""
+
+    __slots__ = ("_engine", "_quiet_until_ns")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._quiet_until_ns = 0
+
+    def met(self, stream: str) -> None:
+        """Take note that a stream could not be written for lack of room."""
+        engine, now_ns = self._engine, self._engine.clock.monotonic_ns()
+        event = ServerOutOfSpace(stream=stream, domain=engine.options.domain)
+        subject, system = event.subject().encode(), engine.broker.system_account
+        if now_ns < self._quiet_until_ns or not system.has_interest(subject):
+            return
+        self._quiet_until_ns = now_ns + QUIET_NS
+        event.id = nuid(engine.rng)
+        event.timestamp = format_time(engine.clock.now_ns())
+        event.server, event.server_id = engine.broker.server_name, engine.broker.server_id
+        system.publish(subject, b"", b"", encode(event))
