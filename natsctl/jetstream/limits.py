@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.stream import DiscardPolicy
-from natsctl.jetstream.retry import GONE_BY_LIMITS
+from natsctl.jetstream.retry import GONE
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
@@ -50,23 +50,32 @@ class Limits:
 
     def trim(self, subject: bytes) -> None:
         """Drop what the limits push out after a message on `subject` was stored."""
-        stream, store, config = self._stream, self._stream.store, self._stream.config
-        per_subject = config.max_msgs_per_subject
+        self._trim_subject(subject)
+        self._trim_stream()
+
+    def _trim_subject(self, subject: bytes) -> None:
+        stream, store = self._stream, self._stream.store
+        per_subject = stream.config.max_msgs_per_subject
         if per_subject > 0:
             while store.count_of(subject) > per_subject:
                 gone = store.remove(store.first_seq_of(subject))
                 assert gone is not None
-                stream.removed(gone, GONE_BY_LIMITS)
+                stream.removed(gone, GONE)
+
+    def _trim_stream(self) -> None:
+        """Drop the oldest messages that are too many; with discard new those that are there may stay."""
+        stream, store, config = self._stream, self._stream.store, self._stream.config
+        if config.discard is DiscardPolicy.NEW:
+            return
         max_msgs, max_bytes = config.max_msgs, config.max_bytes
         while (0 < max_msgs < store.messages) or (0 < max_bytes < store.bytes and store.messages):
-            stream.removed(store.drop_first(), GONE_BY_LIMITS)
+            stream.removed(store.drop_first(), GONE)
 
     def enforce(self) -> None:
-        """Drop everything that limits, perhaps tightened just now, push out."""
+        """Drop everything that limits, perhaps tightened just now, push out: those of the stream first."""
         if not self.any:
             return
+        self._trim_stream()
         if self._stream.config.max_msgs_per_subject > 0:
             for subject in self._stream.store.subjects():
-                self.trim(subject)
-        else:
-            self.trim(b"")
+                self._trim_subject(subject)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from natsctl.store.message import StoredMessage
 
 GONE: Final = "Unacknowledged message was deleted"
-GONE_BY_LIMITS: Final = "Message deleted by stream limits"
 
 Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
 """Sends subject, ack subject, header and payload at a monotonic time; False when it can not go now."""
@@ -139,6 +138,12 @@ class Retry:
                 consumer.state.touch(sseq, now_ns)
                 consumer.log.touched(sseq, now_ns)
                 self.redelivery.enqueue(sseq)
+
+    def tell_gone(self, sseq: int) -> None:
+        """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
+        consumer = self._consumer
+        cseq, deliveries = consumer.state.pending[sseq][0], consumer.state.deliveries(sseq)
+        consumer.events.terminated(sseq, cseq, deliveries, GONE)
 
     def message_gone(self, sseq: int, reason: str) -> None:
         """Drop a pending entry whose message left the stream."""

@@ -156,6 +156,44 @@ def interest_with_limits_on_top(t: Talk) -> None:
 
 
 @scenario
+def limits_push_out_what_is_pending(t: Talk) -> None:
+    t.jet.stream(max_msgs=3)
+    t.create("A")
+    events = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.A")
+    t.jet.publish("1", "2", "3")
+    t.pull({"batch": 1, "no_wait": True}, "A")
+    t.jet.publish("4", "5")
+    t.event(events)
+    t.ask("CONSUMER.INFO.S.A")
+    update(t, max_msgs=1)
+    left(t)
+
+
+@scenario
+def a_subject_pushes_out_what_is_pending(t: Talk) -> None:
+    t.jet.stream(max_msgs_per_subject=1)
+    t.create("A")
+    events = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.A")
+    t.jet.publish("1")
+    t.pull({"batch": 1, "no_wait": True}, "A")
+    t.jet.publish("2")
+    t.event(events)
+    t.ask("CONSUMER.INFO.S.A")
+
+
+@scenario
+def a_rollup_takes_what_is_pending(t: Talk) -> None:
+    t.jet.stream(allow_rollup_hdrs=True)
+    t.create("A")
+    events = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.A")
+    t.jet.publish("1")
+    t.pull({"batch": 1, "no_wait": True}, "A")
+    t.jet.wire.publish("s.a", b"2", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
+    t.event(events)
+    t.ask("CONSUMER.INFO.S.A")
+
+
+@scenario
 def interest_that_discards_new(t: Talk) -> None:
     t.jet.stream(retention="interest", max_msgs=2, discard="new")
     t.notes.append(t.jet.wire.request("s.a", b"nobody"))
