@@ -102,6 +102,7 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     until = request.value.pause_until if isinstance(request.value, ConsumerPauseRequest) else None
     config = rules.copy(consumer.config)
     config.pause_until = None if is_zero(until) else format_time(parse_time(until or ""))
+    api_level.stamp(config)
     try:
         consumer.stream.consumer_set.update(consumer, config)
     except StoreError as fault:

@@ -222,14 +222,15 @@ class Talk:
             self.notes.append((m.subject, scrub(m.json())))
 
 
-DROPPED = ("ts", "created", "last_active", "id", "timestamp", "ack_time", "pause_remaining")
+DROPPED = (
+    "ts", "created", "last_active", "id", "timestamp", "ack_time", "pause_remaining", "first_ts", "last_ts", "cluster",
+)  # fmt: skip
 
 
 def scrub(value: Any) -> Any:
-    """Return an answer without times, ids and the metadata that newer servers add."""
+    """Return an answer without times, ids and names of servers."""
     if isinstance(value, dict):
-        kept = [(k, scrub(v)) for k, v in value.items() if k not in DROPPED and not k.startswith("_nats")]
-        return [(k, v) for k, v in kept if k != "metadata" or v]
+        return [(k, scrub(v)) for k, v in value.items() if k not in DROPPED]
     return [scrub(v) for v in value] if isinstance(value, list) else value
 
 
