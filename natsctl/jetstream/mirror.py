@@ -130,10 +130,9 @@ class Mirror:
         self._stream.upstreams.taken(self)
 
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Store a message whose header may tell how long it is kept and what it replaces."""
+        """Store a message whose header may tell what it replaces."""
         stream, config = self._stream, self._stream.config
-        timed = config.allow_msg_ttl and headers.get(header, headers.TTL) is not None
-        stream.intake.store_mirrored(seq, ts_ns, subject, header, payload, timed)
+        stream.intake.store_mirrored(seq, ts_ns, subject, header, payload)
         if config.allow_rollup_hdrs and not config.deny_purge:
             rollup = headers.get(header, headers.ROLLUP)
             if rollup in (b"sub", b"all"):
