@@ -128,7 +128,7 @@ def test_deleted_message_is_not_redelivered_and_that_is_told(jet: Jet) -> None:
     assert delivered_now(jet) == ["2"]
 
 
-def test_message_pushed_out_by_limits_is_told_as_such() -> None:
+def test_message_pushed_out_by_limits_is_told_as_deleted() -> None:
     jet = Jet()
     jet.stream(max_msgs=1)
     jet.consumer()
@@ -136,7 +136,7 @@ def test_message_pushed_out_by_limits_is_told_as_such() -> None:
     jet.publish("1")
     jet.pull()
     jet.publish("2")
-    assert jet.heard(heard)[0].json()["reason"] == "Message deleted by stream limits"
+    assert jet.heard(heard)[0].json()["reason"] == "Unacknowledged message was deleted"
     assert jet.counts() | {"ack_pending": 0, "pending": 1} == jet.counts()
 
 
