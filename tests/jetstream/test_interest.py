@@ -1,67 +1,108 @@
-"""Who takes a subject."""
+"""Which consumers are told of a message: the right ones, and no others."""
 
 from __future__ import annotations
 
 import random
-from typing import cast
+from typing import Any
 
-from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.subjects import matches
-from natsctl.jetstream import interest
-from natsctl.jetstream.consumer import Consumer
-from natsctl.jetstream.interest import Interest
+import pytest
 
-
-class Taker:
-    """What `Interest` knows of a consumer."""
-
-    def __init__(self, config: ConsumerConfig) -> None:
-        self.config = config
+from natsctl.jetstream.interest import FEW, Interest
+from natsctl.store.filters import Filters
+from natsctl.testing.jet import Jet, texts
 
 
-def taker(*filters: str) -> Consumer:
-    """Return a consumer with filters."""
-    return cast(Consumer, Taker(ConsumerConfig(filter_subjects=list(filters))))
+class Listener:
+    """As much of a consumer as the index asks for."""
+
+    def __init__(self, *filters: str) -> None:
+        self.config: Any = type("Config", (), {"filter_subject": "", "filter_subjects": list(filters)})
+        self.filters = Filters([subject.encode() for subject in filters])
+        self.told: list[tuple[int, bytes]] = []
+
+    def on_messages(self, messages: list[tuple[int, bytes]]) -> None:
+        """Take note."""
+        self.told += messages
 
 
-def test_takers_are_those_whose_filters_match() -> None:
-    rng = random.Random(3)
-    patterns = ["a", "a.b", "a.*", "a.>", "*.b", "b.c.d", "b.*.d", ">", ""]
-    subjects = ["a", "b", "a.b", "a.c", "c.b", "b.c.d", "b.x.d", "a.b.c"]
-    known = Interest()
-    here: dict[Consumer, str] = {}
-    for _ in range(400):
-        if here and rng.random() < 0.4:
-            gone = rng.choice(list(here))
-            known.leave(gone)
-            del here[gone]
-        else:
-            pattern = rng.choice(patterns)
-            new = taker(*([pattern] if pattern else []))
-            assert known.enter(new)
-            here[new] = pattern
-        assert len(known) == len(here)
-        for subject in subjects:
-            expected = {c for c, pattern in here.items() if not pattern or matches(pattern, subject)}
-            takers = known.takers(subject.encode())
-            assert set(takers) == expected
-            assert len(takers) == len(expected)
+def index_of(*listeners: Any) -> Interest:
+    """Return an index of consumers."""
+    interest = Interest()
+    for listener in listeners:
+        interest.enter(listener)
+    return interest
 
 
-def test_an_update_that_changes_no_filter_is_none() -> None:
-    known, consumer = Interest(), taker("a", "b.*")
-    assert known.enter(consumer)
-    assert not known.enter(consumer)
-    consumer.config = ConsumerConfig(filter_subjects=["a", "c"])
-    assert known.enter(consumer)
-    assert known.takers(b"b.x") == ()
-    assert known.takers(b"c") == (consumer,)
+@pytest.mark.parametrize(
+    ("pattern", "subject", "takes"),
+    [
+        ("a", b"a", True),
+        ("a", b"b", False),
+        ("a", b"a.b", False),
+        ("a.*", b"a.b", True),
+        ("a.*", b"a", False),
+        ("a.*", b"a.b.c", False),
+        ("*.b", b"a.b", True),
+        ("a.>", b"a", False),
+        ("a.>", b"a.b.c", True),
+        (">", b"x.y", True),
+        ("*", b"*", True),
+    ],
+)
+def test_a_filter_takes_what_it_matches(pattern: str, subject: bytes, takes: bool) -> None:
+    assert bool(index_of(Listener(pattern)).takers(subject)) is takes
 
 
-def test_what_is_remembered_has_a_limit() -> None:
-    known = Interest()
-    for _ in range(50):
-        known.enter(taker("s.>"))
-    for at in range(5000):
-        assert len(known.takers(b"s.%d" % at)) == 50
-    assert sum(len(found) + 1 for found in known._known.values()) < 2 * interest.MAX_KNOWN
+def test_everybody_is_found_as_by_asking_each() -> None:
+    rng = random.Random(5)
+    words = ["a", "b", "*"]
+    listeners: list[Any] = [Listener()]
+    for _ in range(200):
+        tokens = [rng.choice(words) for _ in range(rng.randint(1, 3))]
+        listeners.append(Listener(".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)))
+    interest = index_of(*listeners)
+    for listener in listeners[1::3]:
+        interest.leave(listener)
+        listeners.remove(listener)
+    assert len(interest) == len(listeners)
+    for _ in range(200):
+        subject = ".".join(rng.choice("abc") for _ in range(rng.randint(1, 4))).encode()
+        expected = {each for each in listeners if each.filters.matches(subject)}
+        assert set(interest.takers(subject)) == expected
+
+
+def test_an_index_that_everybody_left_holds_nothing() -> None:
+    listeners: list[Any] = [Listener("a.*.c", "b.>"), Listener("a.*.c"), Listener()]
+    interest = index_of(*listeners)
+    for listener in listeners:
+        interest.leave(listener)
+    assert interest.takers(b"a.b.c") == ()
+    assert not interest._root.children
+
+
+def test_many_consumers_are_told_of_their_own_messages_alone() -> None:
+    own: list[Any] = [Listener(f"s.{number}") for number in range(FEW + 5)]
+    everyone: Any = Listener()
+    stored = [(1, b"s.0"), (2, b"s.1"), (3, b"s.0"), (4, b"s.none")]
+    index_of(everyone, *own).announce(stored)
+    assert everyone.told == stored
+    assert own[0].told == [stored[0], stored[2]]
+    assert own[1].told == [stored[1]]
+    assert not any(listener.told for listener in own[2:])
+
+
+def test_changed_filters_take_effect_among_many_consumers() -> None:
+    jet = Jet()
+    jet.stream()
+    for number in range(FEW + 5):
+        jet.consumer(f"C{number}", filter_subject=f"s.{number}")
+    jet.publish("1", subject="s.3")
+    jet.consumer("C3", filter_subject="s.four.*")
+    jet.publish("2", subject="s.3")
+    jet.publish("3", subject="s.four.x")
+    jet.publish("4", subject="s.4")
+    assert texts(jet.pull({"batch": 9, "no_wait": True}, "C3"))[0] == "3"
+    assert jet.counts("C4")["pending"] == 1
+    jet.api("CONSUMER.DELETE.S.C4")
+    jet.publish("5", subject="s.4")
+    assert jet.counts("C5")["pending"] == 0
