@@ -77,7 +77,7 @@ class Undelivered:
         after = self.next_seq
         waiting = 0
         if self.snapshot:
-            self.snapshot = deque(seq for seq in self.snapshot if store.has(seq))
+            self.snapshot = deque(store.present(self.snapshot))
             self._members = set(self.snapshot)
             waiting = len(self.snapshot)
         if self.snapshot_end:

@@ -9,7 +9,7 @@ at can not grow.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,6 +166,19 @@ def newest_up_to(index: StreamIndex, view: View | None, to_seq: int) -> list[int
         positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
         newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
     return sorted_seqs(newest[newest > 0])
+
+
+def present(index: StreamIndex, seqs: Sequence[int], to_seq: int) -> list[int]:
+    """Return those of ascending sequences up to `to_seq` that are live."""
+    asked = np.fromiter(seqs, dtype=np.uint64, count=len(seqs))
+    asked = asked[: np.searchsorted(asked, to_seq, side="right")]
+    kept: list[int] = []
+    for segment, end in zip(index.segments, [*index.bases[1:], index.last_seq + 1], strict=True):
+        mine = asked[np.searchsorted(asked, segment.base) : np.searchsorted(asked, end)]
+        if len(mine) and segment.live:
+            live = sequences(segment, live_positions(segment, None, 0, len(segment.sids)))
+            kept += mine[np.isin(mine, live, assume_unique=True)].tolist()
+    return kept
 
 
 def sorted_seqs(seqs: NDArray[np.uint64]) -> list[int]:

@@ -23,6 +23,8 @@ from natsctl.store.view import fitting, live_run
 
 BULK_PURGE = 50_000
 """Messages of a stream from which on a filtered purge works on whole columns (see bulk.py)."""
+BULK_PRESENT = 100_000
+"""Sequences asked for at once from which on they are looked up by whole columns."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
 """One message of a batch: subject, header, payload, whether it is timed."""
 
@@ -112,6 +114,14 @@ class StreamStore(AppendedView):
     def has(self, seq: int) -> bool:
         """Return whether `get` would find message `seq`, without reading it."""
         return seq <= self.durable_seq and self._index.locate(seq) is not None
+
+    def present(self, seqs: Sequence[int]) -> list[int]:
+        """Return those of ascending sequences that `get` would find."""
+        if len(seqs) >= BULK_PRESENT and self._index.messages >= BULK_PRESENT:
+            from natsctl.store import bulk
+
+            return bulk.present(self._index, seqs, self.durable_seq)
+        return [seq for seq in seqs if self.has(seq)]
 
     def next_match(self, filters: Filters, from_seq: int) -> StoredMessage | None:
         """Return the first durable message at or above `from_seq` that matches. Raises StoreDamaged."""

@@ -87,6 +87,7 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def act() -> None:
         for name in (
             "stream.BULK_PURGE",
+            "stream.BULK_PRESENT",
             "appended.BULK_MESSAGES",
             "appended.BULK_SUBJECTS",
             "index.BULK_MESSAGES",

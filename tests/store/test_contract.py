@@ -237,6 +237,9 @@ def test_random_operations_agree_with_a_plain_model(lab, stream):
             assert stream.last_per_subject(filters) == sorted(newest.values())
             shown = [seq for seq in matching if start <= seq <= stream.durable_seq]
             assert [m.seq for m in stream.read_from(start, filters, 10)] == shown[:10]
+            assert stream.present(range(start, last + 9)) == [
+                s for s in sorted(model) if start <= s <= stream.durable_seq
+            ]
         elif draw < 0.95:
             lab.pump(lab.store)
         assert stream.messages == len(model) and stream.last_seq == last
