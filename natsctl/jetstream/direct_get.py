@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
+from natsctl.api.requests import DirectGetRequest
 from natsctl.jetstream import message_search as search
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.direct_batch import LastOfSubjects, Run
@@ -20,7 +21,6 @@ from natsctl.store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from natsctl.api.requests import DirectGetRequest
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler, Subscription
     from natsctl.jetstream.stream import Stream
@@ -108,15 +108,15 @@ class DirectGet:
         if header and is_refused(header):
             self._send(reply, API_LEVEL)
             return
-        request = search.read_request(payload or b"{}")
+        request = search.read_request(payload) if payload else DirectGetRequest()
         if request is None:
             self._send(reply, MALFORMED_REQUEST)
-        elif search.says_more_than_headers(request):
+        elif payload and search.says_more_than_headers(request):
             self._send(reply, BAD_REQUEST)
         else:
-            wanted = subject.split(b".", 5)[5]
-            request.last_by_subj = wanted.decode("utf-8", "surrogateescape")
-            self._when_durable(lambda: self._answer(reply, request))
+            request.last_by_subj = subject.split(b".", 5)[5].decode("utf-8", "surrogateescape")
+            wish = request
+            self._when_durable(lambda: self._answer(reply, wish))
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Serve `DIRECT.GET.<stream>`, whose body says what is wanted."""

@@ -8,6 +8,7 @@ import msgspec
 
 from natsctl.api.model import INT64_MAX, UINT64_MAX
 from natsctl.api.requests import DirectGetRequest, StreamMsgGetRequest
+from natsctl.api.subjects import is_literal
 from natsctl.api.times import parse_time
 from natsctl.store.filters import ALL, Filters
 
@@ -74,14 +75,16 @@ def find(store: StreamStore, request: StreamMsgGetRequest) -> StoredMessage | No
         return store.next_match(filters_of(request), seq)
     if seq:
         return store.get(seq)
-    return last(store, _filters(request.last_by_subj) if request.last_by_subj else ALL)
+    return _last(store, request.last_by_subj)
 
 
-def last(store: StreamStore, filters: Filters) -> StoredMessage | None:
-    """Return the newest durable match."""
-    seq = store.last_match(filters)
+def _last(store: StreamStore, subject: str) -> StoredMessage | None:
+    """Return the newest durable message on a subject, or on those of a pattern; "": of all."""
+    key = subject.encode("utf-8", "surrogateescape")
+    literal = bool(key) and is_literal(key)
+    seq = store.last_seq_of(key) if literal else store.last_match(Filters((key,)) if key else ALL)
     if seq > store.durable_seq:
-        seq = max(store.last_per_subject(filters), default=0)
+        seq = max(store.last_per_subject(Filters((key,)) if key else ALL), default=0)
     return store.get(seq) if seq else None
 
 
