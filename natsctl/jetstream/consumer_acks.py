@@ -65,7 +65,7 @@ class Acks:
         state = self._consumer.state
         if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
-        if sseq in state.pending and self._percent:
+        if self._percent and self._policy is AckPolicy.EXPLICIT and sseq in state.pending:
             self._sample(sseq, *_numbers(subject))
         self._settle(sseq, _numbers(subject)[1])
 

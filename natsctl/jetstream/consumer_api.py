@@ -103,6 +103,7 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     config = rules.copy(consumer.config)
     config.pause_until = None if is_zero(until) else format_time(parse_time(until or ""))
     api_level.stamp(config)
+    api_level.stamp(config)
     try:
         consumer.stream.consumer_set.update(consumer, config)
     except StoreError as fault:

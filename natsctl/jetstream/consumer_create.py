@@ -15,7 +15,8 @@ from natsctl.api.codec import recast
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest
 from natsctl.api.stream import RetentionPolicy
-from natsctl.api.subjects import MAX_NAME, overlaps
+from natsctl.api.subjects import MAX_NAME
+from natsctl.api.times import format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
 from natsctl.jetstream import consumer_config as rules
 from natsctl.jetstream.consumer_check import check
@@ -142,7 +143,10 @@ def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Con
     if len(name.encode()) > MAX_NAME:
         return error(10102, max=MAX_NAME) if config.durable_name else error(10104, err="file name too long")
     rules.default_threshold(config, rules.is_durable(config))
+    if not is_zero(config.pause_until):
+        config.pause_until = format_time(parse_time(config.pause_until or ""))
     consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config)
+    consumer.lifetime.tell_pause()
 
     def failed() -> None:
         stream.consumer_set.undo(consumer)
@@ -168,6 +172,7 @@ def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: Consu
     rules.default_threshold(config, rules.is_durable(consumer.config))
     if config != consumer.config:
         stream.consumer_set.update(consumer, config)
+    consumer.lifetime.tell_pause()
     if config.sourcing:
         consumer.reset(consumer.floor_seq() + 1)
         consumer.flush()
@@ -192,14 +197,9 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiE
 
 def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
     """Tell whether no other consumer takes what the filters of `config` name."""
-    mine = rules.filters_of(config)
-    for other in stream.consumers.values():
-        if other.name == name or _is_internal(other) or not mine:
-            continue
-        theirs = rules.filters_of(other.config)
-        if not theirs or any(overlaps(a, b) for a in mine for b in theirs):
-            return False
-    return True
+    filters = [subject.encode() for subject in rules.filters_of(config)]
+    others = stream.retention.interest.overlapping(filters) if filters else ()
+    return all(other.name == name or _is_internal(other) for other in others)
 
 
 def _is_internal(consumer: Consumer) -> bool:

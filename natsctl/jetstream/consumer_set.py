@@ -18,10 +18,8 @@ import msgspec
 from natsctl.api.advisories import ActionType
 from natsctl.api.codec import encode
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.subjects import overlaps
 from natsctl.jetstream import consumer_log as records
 from natsctl.jetstream.consumer import Consumer
-from natsctl.jetstream.consumer_config import filters_of
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.consumer_state import ConsumerState
 from natsctl.store.errors import StoreError
@@ -229,18 +227,9 @@ class ConsumerSet:
     def _journaled(self, config: ConsumerConfig) -> bool:
         return self._stream.store.storage == "file" and not config.mem_storage and not config.direct
 
-    def overlapping(self, config: ConsumerConfig, ignoring: str) -> bool:
-        """Whether a consumer other than `ignoring` takes some of the same subjects (work queues forbid that)."""
-        others = [c for c in self._stream.consumers.values() if c.name != ignoring]
-        return any(_overlap(filters_of(config), filters_of(other.config)) for other in others)
-
 
 def _created(consumer: Consumer) -> records.Record:
     body = records.Created(
         consumer.number, consumer.name, consumer.created_ns, encode(consumer.config), consumer.state.encode()
     )
     return records.encode(body)
-
-
-def _overlap(mine: Sequence[str], theirs: Sequence[str]) -> bool:
-    return not mine or not theirs or any(overlaps(a, b) for a in mine for b in theirs)

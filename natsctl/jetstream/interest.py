@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.jetstream.consumer_config import filters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from natsctl.jetstream.consumer import Consumer
 
@@ -106,6 +106,32 @@ class Interest:
         if self._everyone_listed is None:
             self._everyone_listed = tuple(self._everyone)
         return (*self._everyone_listed, *choosers) if choosers else self._everyone_listed
+
+    def overlapping(self, patterns: Iterable[bytes]) -> dict[Consumer, None]:
+        """Return the consumers that take a subject which one of some filters takes as well."""
+        found = dict(self._everyone)
+        for pattern in patterns:
+            level = [self._root]
+            for token in pattern.split(b"."):
+                for node in level:
+                    if (rest := node.children.get(_REST)) is not None:
+                        found.update(rest.takers)
+                if token == _REST:
+                    level = [child for node in level for child in node.children.values()]
+                    while level:
+                        node = level.pop()
+                        found.update(node.takers)
+                        level += node.children.values()
+                    break
+                level = [
+                    child
+                    for node in level
+                    for name, child in node.children.items()
+                    if name != _REST and _ANY in (name, token)
+                ] + ([] if token == _ANY else [node.children[token] for node in level if token in node.children])
+            for node in level:
+                found.update(node.takers)
+        return found
 
     def _choosers(self, subject: bytes) -> Takers:
         """Return the consumers that take a subject by a filter."""

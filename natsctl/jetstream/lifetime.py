@@ -65,6 +65,11 @@ class Lifetime:
         else:
             consumer.schedule()
 
+    def tell_pause(self) -> None:
+        """Tell that the consumer is paused, if it is: each creation and change by a create request says so."""
+        if self.paused:
+            self._consumer.events.paused(True)
+
     def watch(self) -> None:
         """Look again when nobody has used the consumer for its threshold."""
         if self._threshold_ns > 0 and not self._consumer.stopped:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.subjects import overlaps
 from natsctl.jetstream.interest import FEW, Interest
 from natsctl.store.filters import Filters
 from natsctl.testing.jet import Jet, texts
@@ -69,6 +70,22 @@ def test_everybody_is_found_as_by_asking_each() -> None:
         subject = ".".join(rng.choice("abc") for _ in range(rng.randint(1, 4))).encode()
         expected = {each for each in listeners if each.filters.matches(subject)}
         assert set(interest.takers(subject)) == expected
+
+
+def test_overlapping_consumers_are_found_as_by_comparing_each() -> None:
+    rng = random.Random(6)
+    words = ["a", "b", "*"]
+
+    def pattern() -> str:
+        tokens = [rng.choice(words) for _ in range(rng.randint(1, 3))]
+        return ".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)
+
+    listeners: list[Any] = [Listener(pattern()) for _ in range(60)]
+    interest = index_of(*listeners)
+    for _ in range(200):
+        wanted = pattern()
+        expected = {each for each in listeners if overlaps(each.config.filter_subjects[0], wanted)}
+        assert set(interest.overlapping([wanted.encode()])) == expected, wanted
 
 
 def test_an_index_that_everybody_left_holds_nothing() -> None:
