@@ -22,6 +22,8 @@ from natsctl.api.stream import DiscardPolicy, StreamSource, StreamSourceInfo, St
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import origin
 from natsctl.jetstream.consumer_events import nuid
+from natsctl.jetstream.incoming import Incoming
+from natsctl.jetstream.publish_checks import check_account
 from natsctl.jetstream.upstream import Held, Taken, Upstream
 from natsctl.store.filters import Filters
 
@@ -107,9 +109,9 @@ class Mirror:
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as they are. Raises StoreError, or Held when a limit refuses one."""
         stream, mappings = self._stream, self._mappings
-        store, limits = stream.intake.store_mirrored, stream.limits
-        picky = stream.config.discard is DiscardPolicy.NEW and limits.any
-        largest = stream.config.max_msg_size
+        store, config = stream.intake.store_mirrored, stream.config
+        picky = stream.usage.limited or (config.discard is DiscardPolicy.NEW and stream.limits.any)
+        transformed, largest = config.subject_transform is not None, config.max_msg_size
         if stream.usage.full:
             raise Held
         if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
@@ -119,8 +121,12 @@ class Mirror:
                 subject = apply_mappings(mappings, subject)
             if 0 <= largest < len(header) + len(payload):
                 continue
-            if picky and limits.refuse(subject, header, payload) is not None:
-                raise Held
+            if transformed or picky:
+                message = Incoming(subject, b"", header, payload)
+                stream.intake.map_subject(message)
+                subject = message.subject
+                if picky and self._refuses(message):
+                    raise Held
             if stream.retention.refuses(subject):
                 stream.store.skip_to(seq)
             elif header:
@@ -128,6 +134,12 @@ class Mirror:
             else:
                 store(seq, ts_ns, subject, header, payload)
         self._stream.upstreams.taken(self)
+
+    def _refuses(self, message: Incoming) -> bool:
+        """Tell whether there is no room for a message now."""
+        refusal = check_account(self._stream, message)
+        refusal = refusal or self._stream.limits.refuse(message.subject, message.header, message.payload)
+        return refusal is not None
 
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
         """Store a message whose header may tell what it replaces."""

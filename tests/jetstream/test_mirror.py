@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 
+from natsctl.api.account import UNLIMITED
 from natsctl.api.headers import get as header_of
+from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Message
+from natsctl.testing.machine import Machine, Message
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -285,3 +288,27 @@ def test_a_purge_beyond_what_is_there_leaves_out_what_lies_before(jet: Jet) -> N
     ok(jet.api("STREAM.PURGE.M", {"seq": 5}))
     jet.publish("c", "d", "e")
     assert [(m[0], m[4]) for m in contents(jet)] == [(5, b"e")]
+
+
+def test_a_mirror_waits_where_its_limits_or_its_account_have_no_room(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet, max_msgs=2, discard="new", subject_transform={"src": "s.>", "dest": "m.>"})
+    jet.publish("a", "b", "c", "d")
+    jet.advance(PATIENCE_S)
+    assert [(m[0], m[2]) for m in contents(jet)] == [(1, "m.a"), (2, "m.a")]
+    ok(jet.api("STREAM.PURGE.M"))
+    jet.advance(PATIENCE_S)
+    assert [m[0] for m in contents(jet)] == [3, 4]
+
+
+def test_a_mirror_waits_where_its_account_has_no_room() -> None:
+    limits = msgspec.structs.replace(UNLIMITED, max_storage=400)
+    jet = Jet(Machine(options=JetStreamOptions(accounts={"$G": limits})))
+    jet.stream("S", storage="memory")
+    mirror(jet)
+    jet.publish(*["x" * 100] * 5)
+    jet.advance(PATIENCE_S)
+    assert [m[0] for m in contents(jet)] == [1, 2, 3]
+    ok(jet.api("STREAM.PURGE.M"))
+    jet.advance(PATIENCE_S)
+    assert [m[0] for m in contents(jet)] == [4, 5]
