@@ -21,8 +21,6 @@ class Filters:
         self.literals = tuple(s for s in self.subjects if not _is_pattern(s))
         self.wildcards = tuple(s for s in self.subjects if _is_pattern(s))
         self._regex: Callable[[bytes], object] | None = None
-        if self.wildcards:
-            self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
         self._cache: dict[bytes, bool] = dict.fromkeys(self.literals, True)
 
     @property
@@ -45,7 +43,12 @@ class Filters:
 
     def matches_wildcard(self, subject: bytes) -> bool:
         """Return whether one of the wildcard patterns takes `subject`; nothing is cached."""
-        return self._regex is not None and self._regex(subject) is not None
+        if self._regex is None:
+            if not self.wildcards:
+                return False
+            # Only now: it costs more than all else that a consumer is made of, and most are never asked.
+            self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
+        return self._regex(subject) is not None
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same patterns in the same order."""
