@@ -42,6 +42,13 @@ class _Node:
         self.children: dict[bytes, _Node] = {}
         self.takers: dict[Consumer, None] = {}
 
+    def overlapping(self, token: bytes) -> list[_Node]:
+        """Return the children that a token of a filter can meet, `>` apart."""
+        if token == _ANY:
+            return [child for name, child in self.children.items() if name != _REST]
+        found = (self.children.get(token), self.children.get(_ANY))
+        return [child for child in found if child is not None]
+
 
 class Interest:
     """The consumers of one stream by what they take."""
@@ -123,12 +130,7 @@ class Interest:
                         found.update(node.takers)
                         level += node.children.values()
                     break
-                level = [
-                    child
-                    for node in level
-                    for name, child in node.children.items()
-                    if name != _REST and _ANY in (name, token)
-                ] + ([] if token == _ANY else [node.children[token] for node in level if token in node.children])
+                level = [child for node in level for child in node.overlapping(token)]
             for node in level:
                 found.update(node.takers)
         return found
