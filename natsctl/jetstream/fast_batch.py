@@ -23,38 +23,41 @@ from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.atomic_batch import MAX_ID_BYTES, batch_of_ack
 from natsctl.jetstream.batch_checks import Ahead, Outcome, check
+from natsctl.jetstream.batch_control import (
+    APPEND,
+    APPEND_END,
+    COMMIT_END,
+    PING,
+    Control,
+    parse_control,
+)
+from natsctl.jetstream.incoming import Incoming
 from natsctl.jetstream.publish_acks import storage_fault
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.incoming import Incoming
+    from collections.abc import Sequence
+
     from natsctl.jetstream.stream import Stream
     from natsctl.store.errors import StoreError
-
-CONTROL_SUFFIX: Final = b".$FI"
-"""How the reply subject of every message of a fast batch ends."""
+    from natsctl.wire.ops import Op
 
 MAX_FLOW: Final = 500
 """Messages between two acks of all batches of a stream together."""
 
-DEFAULT_FLOW: Final = 10
-LARGEST_FLOW: Final = 2**16 - 1
 
-START, APPEND, COMMIT, COMMIT_END, PING = range(5)
+class Stored(NamedTuple):
+    """Messages of a batch, neighbours in it and in the stream, that are not durable yet."""
 
-
-class Control(NamedTuple):
-    """What a reply subject says."""
-
-    batch_id: bytes
-    flow: int
-    gap_ok: bool
     seq: int
-    op: int
-
-    @property
-    def commits(self) -> bool:
-        """Whether the batch ends here."""
-        return self.op in (COMMIT, COMMIT_END)
+    """Sequence of the last one."""
+    batch: Batch
+    first: int
+    """Place of the first one."""
+    last: int
+    reply: bytes
+    """Reply subject of the last one."""
+    head: bytes
+    """What all their reply subjects begin with, where there are several."""
 
 
 class Batch:
@@ -62,7 +65,7 @@ class Batch:
 
     __slots__ = (
         "acked", "batch_id", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open", "pending",
-        "persisted", "reply", "stream_seq",
+        "persisted", "stream_seq",
     )  # fmt: skip
 
     def __init__(self, control: Control) -> None:
@@ -76,7 +79,6 @@ class Batch:
         self.acked = 0
         """Place that the latest flow ack told."""
         self.pending = 0
-        self.reply = b""
         self.commits = False
         self.open = True
         self.due_ns = 0
@@ -95,8 +97,7 @@ class FastBatches:
         self._now_ns = stream.engine.clock.monotonic_ns
         self._plain = False
         self._total = stream.engine.open_batches
-        self.waiting: deque[tuple[int, Batch, int, bytes]] = deque()
-        """(sequence, batch, place, reply) of messages that are not durable yet."""
+        self.waiting: deque[Stored] = deque()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -205,7 +206,37 @@ class FastBatches:
             intake.acks.refuse(reply, outcome)
         else:
             batch.pending += 1
-            self.waiting.append((outcome, batch, control.seq, reply))
+            self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
+
+    def take_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Take messages without headers on one subject; those that only append, one after the other, together."""
+        at, end = 0, len(messages)
+        while at < end:
+            _, _, reply, header, payload = messages[at]
+            control = parse_control(reply)
+            batch = self._open.get(control.batch_id) if control is not None and control.op == APPEND else None
+            if control is None or batch is None or batch.commits or control.seq != batch.last + 1:
+                self._stream.intake.take(Incoming(subject, reply, header, payload))
+                at += 1
+                continue
+            head, place, start = reply[: -len(APPEND_END % control.seq)], control.seq, at
+            at += 1
+            while at < end and messages[at][2] == head + APPEND_END % (place + 1):
+                place += 1
+                at += 1
+            self._append(batch, subject, messages[start:at], place, head)
+
+    def _append(self, batch: Batch, subject: bytes, messages: Sequence[Op], last: int, head: bytes) -> None:
+        """Store messages that continue a batch up to place `last`."""
+        reply = messages[-1][2]
+        seq = self._stream.intake.append_silently(subject, [message[4] for message in messages])
+        if isinstance(seq, ApiError):
+            self._stream.intake.acks.refuse(reply, seq)
+            return
+        batch.last = last
+        batch.pending += len(messages)
+        self.waiting.append(Stored(seq, batch, last - len(messages) + 1, last, reply, head))
+        self._touch(batch)
 
     def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:
         """Tell of a gap, and return whether the batch goes on behind it."""
@@ -260,29 +291,33 @@ class FastBatches:
     def committed(self, durable_seq: int) -> None:
         """Take note of what became durable."""
         waiting = self.waiting
-        while waiting and waiting[0][0] <= durable_seq:
-            seq, batch, place, reply = waiting.popleft()
-            if batch.open:
-                self._persisted(batch, seq, place, reply)
+        while waiting and waiting[0].seq <= durable_seq:
+            stored = waiting.popleft()
+            if stored.batch.open:
+                self._persisted(stored)
 
-    def _persisted(self, batch: Batch, seq: int, place: int, reply: bytes) -> None:
-        batch.reply = reply
-        batch.pending -= 1
-        batch.stream_seq = seq
-        batch.persisted = place if batch.pending else batch.last
+    def _persisted(self, stored: Stored) -> None:
+        """Send the flow acks that are due behind each of some messages, and the batch's ack behind its last."""
+        batch = stored.batch
+        while (due := max(batch.acked + batch.every, stored.first)) < stored.last:
+            batch.persisted = due
+            self._flow(batch, stored.head + APPEND_END % due)
+        batch.pending -= stored.last - stored.first + 1
+        batch.stream_seq = stored.seq
+        batch.persisted = stored.last if batch.pending else batch.last
         if batch.commits and batch.persisted == batch.last:
-            self._finish(batch, reply)
+            self._finish(batch, stored.reply)
         else:
-            self._flow(batch, reply)
+            self._flow(batch, stored.reply)
 
     def lost(self, durable_seq: int, fault: StoreError) -> None:
         """Tell of messages above `durable_seq` that they were not kept; their batches end."""
         waiting = self.waiting
-        while waiting and waiting[-1][0] > durable_seq:
-            _, batch, _, reply = waiting.pop()
-            if batch.open:
-                self._close(batch)
-                self._stream.intake.acks.refuse(reply, storage_fault(fault))
+        while waiting and waiting[-1].seq > durable_seq:
+            stored = waiting.pop()
+            if stored.batch.open:
+                self._close(stored.batch)
+                self._stream.intake.acks.refuse(stored.reply, storage_fault(fault))
 
     def _catch_up(self, batch: Batch) -> None:
         if not batch.pending:
@@ -348,19 +383,3 @@ class FastBatches:
                 self._alarm.no_later_than(batch.due_ns)
                 return
             self._close(batch)
-
-
-def parse_control(reply: bytes) -> Control | None:
-    """Return what a reply subject says, None when it is not written as it should."""
-    tokens = reply.rsplit(b".", 6)
-    if len(tokens) < 7:
-        return None
-    _, batch_id, flow, gap_mode, place, ops, _ = tokens
-    op = int(ops) if ops.isdigit() and len(ops) < 20 else -1
-    seq = int(place) if place.isdigit() and len(place) < 21 else 0
-    if not START <= op <= PING or not 0 < seq < 2**64 - 1 or gap_mode not in (b"fail", b"ok"):
-        return None
-    if (op == START and seq != 1) or (op in (APPEND, COMMIT_END) and seq == 1):
-        return None
-    every = int(flow) if flow.isdigit() and len(flow) < 20 else 0
-    return Control(batch_id, min(every, LARGEST_FLOW) or DEFAULT_FLOW, gap_mode == b"ok", seq, op)

@@ -20,7 +20,8 @@ from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.atomic_batch import AtomicBatches
-from natsctl.jetstream.fast_batch import CONTROL_SUFFIX, FastBatches
+from natsctl.jetstream.batch_control import CONTROL_SUFFIX
+from natsctl.jetstream.fast_batch import FastBatches
 from natsctl.jetstream.incoming import Incoming
 from natsctl.jetstream.publish_acks import Entry, PublishAcks, storage_fault
 from natsctl.jetstream.republish import Republish
@@ -47,8 +48,8 @@ class Intake:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_after_store", "_append", "_append_run", "_direct", "_limits", "_max_payload", "_now_ns", "_picky", "_plain",
-        "_stream", "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
+        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_limits", "_max_payload", "_now_ns",
+        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
     )  # fmt: skip
 
     def __init__(self, stream: Stream) -> None:
@@ -60,6 +61,7 @@ class Intake:
         self._after_store: list[Callable[[int, Incoming], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
+        self._bounded = False
         self._picky = False
         self._plain = False
         self._trim = False
@@ -88,7 +90,9 @@ class Intake:
         picky = config.discard is DiscardPolicy.NEW and self._trim
         self._picky = picky or self._stream.usage.limited
         rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
-        self._direct = not (config.sealed or interest or self._stream.usage.full or self._picky or rewrites)
+        asked = config.sealed or interest or self._stream.usage.full or self._stream.usage.limited or rewrites
+        self._direct = not (asked or picky)
+        self._bounded = picky and not asked
         obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
         self._after_store = self._stream.timed.listeners()
         self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
@@ -102,7 +106,8 @@ class Intake:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Take one message; the broker's handler."""
-        if header or not self._direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
+        direct = self._direct or (self._bounded and self._limits.has_room(subject, (payload,)))
+        if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
             if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
             else:
@@ -120,10 +125,13 @@ class Intake:
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
         """Take messages without headers on one subject, in order; the broker's handler for runs."""
         payloads = [message[4] for message in messages]
-        controlled = messages[-1][2][-4:] == CONTROL_SUFFIX  # clients mix nothing else with a fast batch
-        if not self._direct or self._trim or max(map(len, payloads)) > self._max_payload or controlled:
+        direct = self._direct or (self._bounded and self._limits.has_room(subject, payloads))
+        if not direct or max(map(len, payloads)) > self._max_payload:
             for _, _, reply, header, payload in messages:
                 self.publish(subject, reply, header, payload, None)
+            return
+        if messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
+            self.fast.take_run(subject, messages)
             return
         try:
             first_seq = self._append_run(subject, payloads, self._now_ns())
@@ -132,6 +140,19 @@ class Intake:
                 self.acks.refuse(message[2], storage_fault(fault))
             return
         self._waiting.extend([(seq, subject, message[2]) for seq, message in enumerate(messages, first_seq)])
+        if self._trim:
+            self._limits.trim(subject)
+
+    def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
+        """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
+        try:
+            first_seq = self._append_run(subject, payloads, self._now_ns())
+        except StoreError as fault:
+            return storage_fault(fault)
+        self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, first_seq + len(payloads))])
+        if self._trim:
+            self._limits.trim(subject)
+        return first_seq + len(payloads) - 1
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Take a message whose header begins with an id: quickly, if the id is all that it holds."""

@@ -11,6 +11,8 @@ from natsctl.jetstream.retry import GONE
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from natsctl.jetstream.stream import Stream
 
 
@@ -47,6 +49,16 @@ class Limits:
             if store.bytes + size > config.max_bytes and not fits:
                 return error(10077, err="maximum bytes exceeded")
         return None
+
+    def has_room(self, subject: bytes, payloads: Sequence[bytes]) -> bool:
+        """Tell whether messages without headers fit surely, so that discard new refuses none of them."""
+        config, store = self._stream.config, self._stream.store
+        if config.max_msgs_per_subject > 0 or 0 < config.max_msgs < store.messages + len(payloads):
+            return False
+        if config.max_bytes <= 0:
+            return True
+        largest = self._size(len(subject), 0, max(map(len, payloads)))
+        return store.bytes + largest * len(payloads) <= config.max_bytes
 
     def trim(self, subject: bytes) -> None:
         """Drop what the limits push out after a message on `subject` was stored."""

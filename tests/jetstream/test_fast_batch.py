@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from natsctl.jetstream.batch_control import Control, parse_control
 from natsctl.jetstream.batch_limits import BatchLimits
 from natsctl.jetstream.engine import JetStreamOptions
-from natsctl.jetstream.fast_batch import Control, parse_control
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Fault
@@ -113,6 +113,27 @@ def test_a_run_of_messages_in_one_chunk_is_a_batch_too(jet: Jet) -> None:
         {"type": "ack", "seq": 0, "msgs": 100},
         {"stream": "S", "seq": 51, "batch": "r", "count": 51},
     ]
+
+
+def test_a_run_is_told_the_same_as_its_messages_one_by_one() -> None:
+    told = []
+    for together in (True, False):
+        jet = Jet()
+        jet.stream(allow_batched=True)
+        sid = jet.listen("in.>")
+        lines = []
+        for name, flow, number in (("a", 3, 40), ("b", 7, 25), ("a", 3, 41)):
+            first = 1 if name == "b" or not lines else 41
+            for place in range(first, first + number):
+                op = COMMIT if (name, place) in (("a", 81), ("b", 25)) else START if place == 1 else APPEND
+                subject = b"s.c" if place % 11 == 0 else b"s.a"
+                reply = b"in.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, place, op)
+                lines.append(b"PUB %b %b 1\r\nx\r\n" % (subject, reply))
+        for chunk in [b"".join(lines)] if together else lines:
+            jet.wire.send(chunk)
+        told.append(sorted((m.subject, m.payload) for m in jet.heard(sid)))
+    assert told[0] == told[1]
+    assert sum(b'"batch"' in payload for _, payload in told[0]) == 2
 
 
 def test_a_stream_without_batches_says_so_instead_of_storing(jet: Jet) -> None:

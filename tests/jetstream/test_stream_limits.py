@@ -195,3 +195,22 @@ def test_a_clock_that_is_put_back_loses_no_message_and_no_order(jet: Jet) -> Non
     found = state(jet)
     assert (found["messages"], found["last_seq"]) == (2, 2)
     assert found["last_ts"] >= found["first_ts"]
+
+
+@pytest.mark.parametrize("limit", [{"max_msgs": 5}, {"max_bytes": 5 * 34}])
+def test_of_a_run_under_discard_new_exactly_what_fits_is_stored(jet: Jet, limit: dict[str, int]) -> None:
+    jet.stream(discard="new", **limit)
+    sid = jet.listen("in.>")
+    jet.wire.send(b"".join(b"PUB s.a in.%d 1\r\nx\r\n" % number for number in range(8)))
+    answers = [m.json() for m in jet.heard(sid)]
+    assert [answer["seq"] for answer in answers if "error" not in answer] == [1, 2, 3, 4, 5]
+    assert [answer["error"]["err_code"] for answer in answers if "error" in answer] == [10077] * 3
+
+
+def test_a_run_leaves_what_the_limits_leave_of_its_messages_one_by_one(jet: Jet) -> None:
+    jet.stream("A", "a.>", max_msgs=3)
+    jet.stream("B", "b.>", max_msgs_per_subject=2)
+    for subject in (b"a.x", b"b.x"):
+        jet.wire.send(b"".join(b"PUB %b 1\r\n%d\r\n" % (subject, number) for number in range(8)))
+    states = [ok(jet.api(f"STREAM.INFO.{name}"))["state"] for name in "AB"]
+    assert [(state["messages"], state["first_seq"], state["last_seq"]) for state in states] == [(3, 6, 8), (2, 7, 8)]

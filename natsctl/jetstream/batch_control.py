@@ -1,0 +1,49 @@
+"""The reply subject of a message of a fast batch: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
+
+Source: server/stream.go of the reference, ADR-50.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+CONTROL_SUFFIX: Final = b".$FI"
+"""How the reply subject of every message of a fast batch ends."""
+
+DEFAULT_FLOW: Final = 10
+LARGEST_FLOW: Final = 2**16 - 1
+
+START, APPEND, COMMIT, COMMIT_END, PING = range(5)
+APPEND_END: Final = b"%d.1" + CONTROL_SUFFIX
+"""How a reply subject that appends goes on behind its gap mode and the dot."""
+
+
+class Control(NamedTuple):
+    """What a reply subject says."""
+
+    batch_id: bytes
+    flow: int
+    gap_ok: bool
+    seq: int
+    op: int
+
+    @property
+    def commits(self) -> bool:
+        """Whether the batch ends here."""
+        return self.op in (COMMIT, COMMIT_END)
+
+
+def parse_control(reply: bytes) -> Control | None:
+    """Return what a reply subject says, None when it is not written as it should."""
+    tokens = reply.rsplit(b".", 6)
+    if len(tokens) < 7:
+        return None
+    _, batch_id, flow, gap_mode, place, ops, _ = tokens
+    op = int(ops) if ops.isdigit() and len(ops) < 20 else -1
+    seq = int(place) if place.isdigit() and len(place) < 21 else 0
+    if not START <= op <= PING or not 0 < seq < 2**64 - 1 or gap_mode not in (b"fail", b"ok"):
+        return None
+    if (op == START and seq != 1) or (op in (APPEND, COMMIT_END) and seq == 1):
+        return None
+    every = int(flow) if flow.isdigit() and len(flow) < 20 else 0
+    return Control(batch_id, min(every, LARGEST_FLOW) or DEFAULT_FLOW, gap_mode == b"ok", seq, op)
