@@ -297,6 +297,7 @@ class Upstream:
                 self._taker.take(messages)
         except (StoreError, Held):
             self.sseq = self._taker.taken_seq()
+            self.lag += sum(message[0] > self.sseq for message in messages)
             self.retry(least_ns=HELD_NS)
             return
         self.dseq, self.sseq = dseq, sseq

@@ -296,6 +296,7 @@ def test_a_mirror_waits_where_its_limits_or_its_account_have_no_room(jet: Jet) -
     jet.publish("a", "b", "c", "d")
     jet.advance(PATIENCE_S)
     assert [(m[0], m[2]) for m in contents(jet)] == [(1, "m.a"), (2, "m.a")]
+    assert info(jet)["mirror"]["lag"] == 2
     ok(jet.api("STREAM.PURGE.M"))
     jet.advance(PATIENCE_S)
     assert [m[0] for m in contents(jet)] == [3, 4]
