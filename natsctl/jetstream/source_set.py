@@ -68,8 +68,8 @@ class SourceSet:
             gone = self.sources.pop(index)
             if (gone.source.name, gone.upstream.consumer_name) not in names:
                 gone.upstream.delete_consumer()
-            self._searching.pop(index, None)
-            self._remember(index, gone.position)
+            if self._searching.pop(index, None) is None:
+                self._remember(index, gone.position)
             gone.upstream.stop()
         for index, config in wanted.items():
             if index not in self.sources:
@@ -80,8 +80,9 @@ class SourceSet:
 
     def _remember(self, index: str, position: Position) -> None:
         self._known[index] = position
-        while len(self._known) > MAX_FORMER + len(self.sources):
-            del self._known[next(iter(self._known))]
+        former = [known for known in self._known if known not in self.sources]
+        for known in former[:-MAX_FORMER]:
+            del self._known[known]
 
     def start(self) -> None:
         """Let every source begin; the positions of all that is stored are known."""
