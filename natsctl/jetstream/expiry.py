@@ -44,6 +44,7 @@ class Expiry:
 
     def stop(self) -> None:
         """Expire nothing more."""
+        self._max_age_ns = 0
         self._alarm.cancel()
 
     def arm(self) -> None:

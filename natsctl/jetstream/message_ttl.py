@@ -134,6 +134,7 @@ class MessageTtl:
 
     def stop(self) -> None:
         """Remove nothing more."""
+        self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:

@@ -56,6 +56,10 @@ class Retention:
         self.removes = policy is not RetentionPolicy.LIMITS
         self.by_interest = policy is RetentionPolicy.INTEREST
 
+    def stop(self) -> None:
+        """Remove nothing more."""
+        self.removes, self._sweep_seq = False, 0
+
     def recovered(self) -> None:
         """Sweep what was acknowledged before a crash and not yet removed."""
         for consumer in self._stream.consumers.values():

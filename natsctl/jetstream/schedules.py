@@ -81,6 +81,7 @@ class Schedules:
 
     def stop(self) -> None:
         """Fire nothing more."""
+        self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:

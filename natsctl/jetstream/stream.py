@@ -104,6 +104,7 @@ class Stream:
         self._counted_bytes = 0
         self.direct_get.stop()
         self.consumer_set.stop(deleted)
+        self.retention.stop()
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take a configuration that was checked; it is durable when the store's next commit ends."""
@@ -123,6 +124,8 @@ class Stream:
 
     def _derive(self) -> None:
         """Do what the configuration says."""
+        if self.js.streams.get(self.name) is self:
+            self.js.claims.put(self.config)
         self._release()
         self.dedupe.configure()
         self.retention.configure()
