@@ -14,6 +14,7 @@ from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
+from natsctl.jetstream.claims import Claims
 from natsctl.jetstream.consumer_desk import ConsumerDesk
 from natsctl.jetstream.consumer_events import nuid
 from natsctl.jetstream.dispatcher import Dispatcher
@@ -41,6 +42,7 @@ class JetStreamAccount:
         self.account = account
         self.name = account.name
         self.streams: dict[str, Stream] = {}
+        self.claims = Claims()
         self.quota = Quota(self, limits)
         self.usage = {
             StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
@@ -84,6 +86,7 @@ class JetStreamAccount:
 
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
+        self.claims.put(stream.config)
         self.templates.stream_came(stream.config)
         stream.start()
         return stream
@@ -126,6 +129,7 @@ class JetStreamAccount:
         """Let go of a stream without touching what is stored of it."""
         stream.stop(deleted=True)
         del self.streams[stream.name]
+        self.claims.drop(stream.name)
         self.templates.stream_went(stream.config)
 
     def remove(self, stream: Stream) -> StreamStore:
@@ -156,10 +160,9 @@ class JetStreamAccount:
 
     def overlapping(self, subjects: Iterable[str], but: str) -> Iterator[Stream]:
         """Yield streams other than `but` that capture part of `subjects`."""
-        wanted = list(subjects)
-        for name, stream in self.streams.items():
-            if name != but and any(overlaps(own, subject) for own in stream.config.subjects for subject in wanted):
-                yield stream
+        for name in dict.fromkeys(self.claims.overlapping(subjects)):
+            if name != but:
+                yield self.streams[name]
 
     def used(self, storage: StorageType) -> int:
         """Return the bytes of messages in streams of one storage type."""
@@ -167,8 +170,7 @@ class JetStreamAccount:
 
     def reserved(self, storage: StorageType) -> int:
         """Return the sum of the max_bytes of streams of one storage type."""
-        configs = (stream.config for stream in self.streams.values())
-        return sum(max(config.max_bytes, 0) for config in configs if config.storage is storage)
+        return self.claims.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:
         """Return what INFO answers."""
