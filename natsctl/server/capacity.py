@@ -43,9 +43,13 @@ def default_max_storage(folder: Path) -> int:
 
 def _used_bytes(folder: Path) -> int:
     """Return the disk space that files below `folder` take; 0 where there is none."""
-    used = 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                used += os.lstat(f"{where}/{name}").st_blocks * _BLOCK_BYTES
+    used, folders = 0, [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    with suppress(OSError):
+                        used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
     return used
