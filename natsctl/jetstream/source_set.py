@@ -68,7 +68,7 @@ class SourceSet:
             gone = self.sources.pop(index)
             if (gone.source.name, gone.upstream.consumer_name) not in names:
                 gone.upstream.delete_consumer()
-            if self._searching.pop(index, None) is None:
+            if self._searching.pop(index, None) is None and self._ready:
                 self._remember(index, gone.position)
             gone.upstream.stop()
         for index, config in wanted.items():
@@ -144,8 +144,11 @@ class SourceSet:
         for kind, body in self.records():  # over those of messages that are gone, whose sequences come again
             store.append_record(kind, body)
         for source in self.sources.values():
-            source.position = self._known.get(source.index, NOWHERE)
             source.upstream.stopped = False
+            if source.index not in self._known and store.messages:
+                self._search(source)
+                continue
+            source.position = self._known.get(source.index, NOWHERE)
             source.upstream.retry(source.setup_error("the store could not keep its newest messages"))
 
     # Recovery

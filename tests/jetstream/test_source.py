@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import Fault, no_faults
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -390,3 +392,26 @@ def test_what_clients_send_to_a_deliver_subject_is_left_out(jet: Jet) -> None:
         jet.wire.publish(consumer.config.deliver_subject, b"forged", reply)
     jet.publish("b")
     assert texts(jet) == ["a", "b"]
+
+
+def test_a_full_disk_makes_a_source_take_again_what_was_lost(jet: Jet) -> None:
+    jet.stream("S", storage="memory")
+    sourcing(jet, "S")
+    jet.publish("a")
+    machine = jet.machine
+
+    writes = 0
+
+    def full(call: str, path: str) -> Fault | None:
+        nonlocal writes
+        writes += call == "pwrite" and path.endswith(".seg")
+        return Fault(error=errno.ENOSPC) if call == "pwrite" and writes % 2 else None  # the records alone find room
+
+    machine.disk.plan = full
+    jet.publish("b", "c")
+    assert texts(jet) == ["a"]
+    machine.disk.plan = no_faults
+    jet.advance(PATIENCE_S)
+    jet.publish("d")
+    assert texts(jet) == ["a", "b", "c", "d"]
+    assert "error" not in info(jet)["sources"][0]
