@@ -64,7 +64,7 @@ def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:
     if any(is_subset(each, subject) for each in own):
         if not all(is_subset(each, subject) for each in own):
             return Scope(stream_first, True)
-        return Scope(store.next_seq(purged, stream_first) or store.last_seq + 1, False)
+        return Scope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
     if not own or any(is_subset(subject, each) for each in own):
         return Scope(stream_first, True)
     return None

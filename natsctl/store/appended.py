@@ -116,6 +116,11 @@ class AppendedView(ABC):
         sid = self._index.table.ids.get(subject)
         return 0 if sid is None else self._index.table.count[sid]
 
+    def first_match(self, filters: Filters, from_seq: int = 0) -> int:
+        """Return the oldest live sequence at or above `from_seq` that matches, 0 when none (appended view)."""
+        place = self._index.next_place(filters, from_seq)
+        return place[0].seq_at(place[1]) if place else 0
+
     def last_match(self, filters: Filters) -> int:
         """Return the newest live sequence that matches, 0 when none (appended view)."""
         place = self._index.prev_place(filters, self._index.last_seq)

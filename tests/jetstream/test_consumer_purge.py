@@ -59,3 +59,11 @@ def test_places_survive_a_crash(jet: Jet) -> None:
     jet.api("STREAM.PURGE.S", {"seq": 3})
     before = jet.counts()
     assert Jet(jet.machine.restarted()).counts() == before
+
+
+def test_the_message_of_a_rollup_is_still_to_be_delivered(jet: Jet) -> None:
+    jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.*"], "allow_rollup_hdrs": True})
+    jet.consumer(filter_subject="s.a")
+    jet.wire.publish("s.a", b"rolled", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
+    assert places(jet) == ((0, 4), (0, 4), 0, 1)
+    assert texts(jet.pull()) == ["rolled"]
