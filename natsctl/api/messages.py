@@ -1,6 +1,5 @@
 """Message-shaped JSON: publish acks, stored messages and pull requests."""
 
-import msgspec
 from msgspec import field
 
 from natsctl.api.catalogue import ApiError
@@ -52,7 +51,7 @@ class StoredMsg(Model):
 
 
 class PullRequest(Model):
-    """What a client asks a pull consumer for; `batch` below 1 means 1."""
+    """What a client asks a pull consumer for; a `batch` below 1 is served one message."""
 
     batch: Int = 0
     expires: Duration = 0
@@ -64,28 +63,3 @@ class PullRequest(Model):
     min_ack_pending: Int64 = 0
     id: str = ""
     priority: Int = 0
-
-
-_pull_decoder = msgspec.json.Decoder(PullRequest)
-
-
-def parse_pull_request(body: bytes) -> PullRequest:
-    """Return the pull request a body spells: nothing, a number, or JSON; unknown keys are ignored.
-
-    Raises ValueError whose text is the reason of the `400 Bad Request - …` status.
-    """
-    if not body or body.isspace():
-        return PullRequest(batch=1)
-    first = body.lstrip()[:1]
-    if first == b"{":
-        try:
-            request = _pull_decoder.decode(body)
-        except msgspec.MsgspecError as error:
-            raise ValueError(str(error)) from error
-        if request.batch < 1:
-            request.batch = 1
-        return request
-    try:
-        return PullRequest(batch=max(int(body), 1))
-    except ValueError as error:
-        raise ValueError(f"expected a number or a JSON object, got {body[:32]!r}") from error

@@ -1,36 +1,8 @@
 """Pull requests, publish acks and stored messages in JSON."""
 
-import pytest
-
 from natsctl.api.catalogue import error
 from natsctl.api.codec import decode, encode
-from natsctl.api.messages import PubAck, PullRequest, StoredMsg, parse_pull_request
-
-
-@pytest.mark.parametrize(
-    ("body", "request_"),
-    [
-        (b"", PullRequest(batch=1)),
-        (b"  ", PullRequest(batch=1)),
-        (b"10", PullRequest(batch=10)),
-        (b"0", PullRequest(batch=1)),
-        (b"-3", PullRequest(batch=1)),
-        (b"{}", PullRequest(batch=1)),
-        (b' {"batch":3,"no_wait":true,"new_key":1}', PullRequest(batch=3, no_wait=True)),
-        (
-            b'{"expires":5,"idle_heartbeat":2,"max_bytes":9}',
-            PullRequest(batch=1, expires=5, idle_heartbeat=2, max_bytes=9),
-        ),
-    ],
-)
-def test_a_pull_request_in_each_form(body: bytes, request_: PullRequest) -> None:
-    assert parse_pull_request(body) == request_
-
-
-@pytest.mark.parametrize("body", [b"x", b"{", b'{"batch":"x"}', b"[1]", b"1.5", b"\xff"])
-def test_a_pull_request_of_no_form_is_refused(body: bytes) -> None:
-    with pytest.raises(ValueError):
-        parse_pull_request(body)
+from natsctl.api.messages import PubAck, StoredMsg
 
 
 def test_a_publish_ack_is_written_as_the_reference_writes_it() -> None:
