@@ -122,8 +122,7 @@ def settle_republish(draft: Draft) -> ApiError | None:
         SubjectMapping.compile(republish.src, republish.dest)
     except BadTransform:
         return invalid(
-            "stream configuration for republish with transform "
-            f"from '{republish.src}' to '{republish.dest}' not valid"
+            f"stream configuration for republish with transform from '{republish.src}' to '{republish.dest}' not valid"
         )
     return None
 
