@@ -198,7 +198,7 @@ def _explain_erasures(check: StreamCheck) -> None:
     for found in check.segments:
         head = found.scan.head
         mine = intents.get((head.base, head.generation)) if head is not None else None
-        if head is None or not mine:
+        if head is None or not mine or found.scan.indexed:  # an index file that is believed knows of the erasure
             continue
         found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
         limit = found.scan.gaps[0].start if found.scan.gaps else found.scan.size
