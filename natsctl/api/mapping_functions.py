@@ -199,7 +199,10 @@ def partition(key: bytes, count: int) -> bytes:
 
 
 def split(token: bytes, delimiter: bytes) -> bytes:
-    """Return a token with dots for delimiters; those at its ends and next to each other leave no empty token."""
+    """Return a token with dots for delimiters; those at its ends and next to each other leave no empty token.
+
+    Two at its beginning do leave one, as in the reference.
+    """
     parts = token.split(delimiter) if delimiter else _characters(token)
     made = []
     for at, part in enumerate(parts):

@@ -43,6 +43,7 @@ def mapped(src: str, dest: str, subject: str) -> str | None:
         ("*", "{{partition(0,1)}}", "foo", "0"),
         ("*", "{{partition(-3,1)}}", "foo", "2851307223"),
         ("*", "{{split(1,-)}}", "-a--b-", "a.b"),
+        ("*", "{{split(1,-)}}", "--a", ".a"),
         ("*", "{{split(1,)}}", "añ", "a.ñ"),
         ("*", "{{splitfromleft(1,3)}}", "abcdef", "abc.def"),
         ("*", "{{splitFromRight(1,2)}}", "abcdef", "abcd.ef"),
@@ -143,7 +144,9 @@ def test_random_draws_evenly_from_what_it_is_given() -> None:
 def model(function: str, token: str, size: int, delimiter: str) -> str:
     inside = 0 < size < len(token)
     if function == "split":
-        return ".".join(part for part in token.split(delimiter) if part)
+        parts = [part for part in token.split(delimiter) if part]
+        quirk = "." if parts and token.startswith(2 * delimiter) else ""  # an empty token, as in the reference
+        return quirk + ".".join(parts)
     if not inside:
         return token
     match function:
