@@ -169,13 +169,19 @@ class Stream:
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
         if count:
-            for consumer in tuple(self.consumers.values()):
+            for consumer in self._takers_of(filters):
                 if count == 1 and oldest in consumer.state.pending:  # the reference tells of a single message only
                     consumer.retry.tell_gone(oldest)
                 consumer.on_purged(filters)
             self.expiry.arm()
             self.count_bytes()
         return count
+
+    def _takers_of(self, filters: Filters | None) -> tuple[Consumer, ...]:
+        """Return the consumers that may take something of what `filters` takes; None is everything."""
+        if filters is None or filters.everything:
+            return tuple(self.consumers.values())
+        return tuple(self.retention.interest.overlapping(filters.subjects))
 
     def count_bytes(self) -> None:
         """Bring what the server counts as used up to date."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from natsctl.jetstream.consumer import Consumer
+from natsctl.store.filters import Filters
 from natsctl.testing.jet import Jet, texts
 
 
@@ -67,3 +69,34 @@ def test_the_message_of_a_rollup_is_still_to_be_delivered(jet: Jet) -> None:
     jet.wire.publish("s.a", b"rolled", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
     assert places(jet) == ((0, 4), (0, 4), 0, 1)
     assert texts(jet.pull()) == ["rolled"]
+
+
+@pytest.mark.parametrize("rollup", [b"sub", b"all"])
+@pytest.mark.parametrize("filter_subject", ["s.a", "s.>", ""])
+def test_a_rollup_is_delivered_itself(filter_subject: str, rollup: bytes) -> None:
+    jet = Jet()
+    jet.stream(allow_rollup_hdrs=True)
+    jet.consumer(filter_subject=filter_subject)
+    jet.publish("1", "2")
+    jet.pull()
+    jet.wire.publish("s.a", b"3", header=b"NATS/1.0\r\nNats-Rollup: %b\r\n\r\n" % rollup)
+    assert jet.counts()["pending"] == 1
+    assert texts(jet.pull()) == ["3"]
+
+
+def test_a_rollup_costs_nothing_for_consumers_of_other_subjects(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "allow_rollup_hdrs": True})
+    jet.consumer("A", filter_subject="s.a")
+    jet.consumer("B", filter_subject="s.b")
+    told: list[str] = []
+    original = Consumer.on_purged
+
+    def noting(self: Consumer, purged: Filters | None = None) -> None:
+        told.append(self.name)
+        original(self, purged)
+
+    monkeypatch.setattr(Consumer, "on_purged", noting)
+    jet.wire.publish("s.a", b"5", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
+    assert told == ["A"]
+    assert jet.counts("A")["pending"] == 1
+    assert jet.counts("B")["pending"] == 2
