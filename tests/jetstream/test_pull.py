@@ -366,3 +366,34 @@ def test_paused_consumer_delivers_when_the_pause_ends(jet: Jet) -> None:
     jet.advance(0.2)
     assert texts(jet.heard(sid)) == ["a"]
     assert "paused" not in jet.info()
+
+
+def test_the_original_rhythm_holds_a_one_shot_open_until_the_end(jet: Jet) -> None:
+    for number in range(3):
+        jet.publish(str(number))
+        jet.advance(2)
+    jet.consumer(replay_policy="original")
+    sid = open_request(jet, b'{"batch":5,"no_wait":true}', "in.1")
+    assert texts(jet.heard(sid)) == ["0"]
+    jet.advance(1.9)
+    assert jet.heard(sid) == []
+    jet.advance(0.2)
+    assert texts(jet.heard(sid)) == ["1"]
+    jet.advance(2)
+    assert texts(jet.heard(sid)) == ["2", "<404 No Messages>"]
+
+
+def test_a_request_without_time_to_wait_is_told_so_at_once(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("1")
+    assert texts(jet.pull(b'{"batch":2,"expires":-1}')) == ["<408 Request Timeout>"]
+    assert jet.counts()["waiting"] == 0
+
+
+def test_max_bytes_that_fit_exactly_end_a_request_in_silence(jet: Jet) -> None:
+    jet.consumer()
+    jet.publish("12345", "12345")
+    (message,) = jet.pull()
+    size = len(message.subject) + len(message.reply) + len(message.payload)
+    assert texts(jet.pull({"batch": 9, "max_bytes": size, "expires": SECOND})) == ["12345"]
+    assert jet.counts()["waiting"] == 0
