@@ -14,7 +14,8 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -217,7 +218,7 @@ def report(title: str, rows: dict[Kind, Row]) -> None:
         print(line, flush=True)
 
 
-def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Awaitable[Row]]) -> None:
+def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Coroutine[object, object, Row]]) -> None:
     """Run `work` on a fresh server of each kind and report."""
     rows: dict[Kind, Row] = {}
     for kind in kinds:
@@ -225,14 +226,10 @@ def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Await
             server = ServerProcess(Path(folder) / "store", kind)
             server.start()
             try:
-                rows[kind] = asyncio.run(_run(work, server))
+                rows[kind] = asyncio.run(work(server))
             finally:
                 server.stop()
     report(title, rows)
-
-
-async def _run(work: Callable[[ServerProcess], Awaitable[Row]], server: ServerProcess) -> Row:
-    return await work(server)
 
 
 def sizes(text: str) -> list[int]:
@@ -254,13 +251,14 @@ def main() -> None:
         kinds = ["natsctl"]
     process.READY_WITHIN_S = process.STOP_WITHIN_S = READY_WITHIN_S
     for count in options.messages:
-        measure(f"{count:,} messages on 1,000 subjects", kinds, lambda s, n=count: a_long_stream(s, n, 1000))  # type: ignore[misc]
+        measure(f"{count:,} messages on 1,000 subjects", kinds, partial(a_long_stream, count=count, subjects=1000))
     for count in options.subjects:
-        measure(f"{count:,} messages, each on its own subject", kinds, lambda s, n=count: a_long_stream(s, n, n))  # type: ignore[misc]
+        title = f"{count:,} messages, each on its own subject"
+        measure(title, kinds, partial(a_long_stream, count=count, subjects=count))
     for count in options.streams:
-        measure(f"{count:,} streams", kinds, lambda s, n=count: many_streams(s, n))  # type: ignore[misc]
+        measure(f"{count:,} streams", kinds, partial(many_streams, count=count))
     for count in options.consumers:
-        measure(f"{count:,} consumers on one stream", kinds, lambda s, n=count: many_consumers(s, n))  # type: ignore[misc]
+        measure(f"{count:,} consumers on one stream", kinds, partial(many_consumers, count=count))
 
 
 if __name__ == "__main__":

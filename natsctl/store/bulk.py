@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natsctl.store.frame import FRAME_OVER_SIZE
+from natsctl.store.subject_table import GONE
 
 if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
@@ -110,6 +111,18 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
     index.messages -= len(positions)
     index.bytes -= size
     return size
+
+
+def renumber(segment: Segment, moves: array[int]) -> None:
+    """Do what `Segment.renumber` does to a sealed segment."""
+    assert segment.keys is not None
+    to = np.append(_u32(moves), np.uint32(GONE))
+    segment.sids = to_array("I", to[np.minimum(_u32(segment.sids), len(moves))])
+    keys, counts = to[_u32(segment.keys)], _u32(segment.counts)
+    order = np.argsort(keys)
+    order = order[: np.searchsorted(keys[order], GONE)]
+    segment.keys, segment.counts = to_array("I", keys[order]), to_array("I", counts[order])
+    segment.order, segment.asked = None, 0
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:

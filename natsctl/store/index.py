@@ -320,7 +320,12 @@ class StreamIndex(SegmentList):
         if self.table.crowded():
             moves = self.table.renumber()
             for segment in self.segments:
-                segment.renumber(moves)
+                if len(segment.sids) and segment.keys is not None and self.messages >= BULK_MESSAGES:
+                    from natsctl.store import bulk
+
+                    bulk.renumber(segment, moves)
+                else:
+                    segment.renumber(moves)
             self._views.clear()
 
     def rollback(self, to_seq: int, keeps: Callable[[Segment], bool]) -> None:

@@ -176,6 +176,30 @@ def test_restore_keeps_gaps(lab, stream):
         stream.append_at(51, 1, b"s", b"", b"")
 
 
+def test_subjects_without_messages_are_forgotten_and_the_others_found(lab, stream):
+    for start in range(0, 6000, 500):
+        lab.fill(
+            lab.store, stream, 500, lambda n, start=start: b"one.%d" % (start + n) if n % 5 else b"kept.%d" % start
+        )
+    assert stream.num_subjects == 4812
+    stream.purge(Filters((b"one.*",)), below_seq=5500)
+    known = len(stream._index.table.names)
+    for n in range(40_000):  # a memory stream rolls after 32,768 messages
+        stream.append(b"new", b"", b"x" * 30, 10_000 + n)
+        if n % 2000 == 0:
+            lab.pump(lab.store)
+    lab.pump(lab.store)
+    assert len(stream._index.table.names) < known / 2
+    assert stream.num_subjects == len(stream.subjects()) == 12 + 401 + 1
+    for start in range(0, 6000, 500):
+        assert stream.count_of(b"kept.%d" % start) == 100
+        assert stream.first_seq_of(b"kept.%d" % start) == start + 1
+        assert stream.last_seq_of(b"kept.%d" % start) == start + 496
+        assert stream.count(Filters((b"kept.%d" % start,)), start + 6) == 99
+    assert stream.next_match(Filters((b"one.*",)), 1).subject == b"one.5499"
+    assert stream.last_match(Filters((b"one.*", b"kept.0"))) == 6000
+
+
 def test_time_lookup(lab, stream):
     lab.fill(lab.store, stream, 150)
     assert stream.first_seq_at(0) == 1 and stream.first_seq_at(1077) == 78 and stream.first_seq_at(5000) == 151
