@@ -64,8 +64,8 @@ class Batch:
     """One open batch."""
 
     __slots__ = (
-        "acked", "batch_id", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open", "pending",
-        "persisted", "stream_seq",
+        "acked", "batch_id", "commit_reply", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open",
+        "pending", "persisted", "stream_seq",
     )  # fmt: skip
 
     def __init__(self, control: Control) -> None:
@@ -80,6 +80,8 @@ class Batch:
         """Place that the latest flow ack told."""
         self.pending = 0
         self.commits = False
+        self.commit_reply = b""
+        """Where the ack of the batch goes: to whoever asked for its end."""
         self.open = True
         self.due_ns = 0
 
@@ -306,7 +308,7 @@ class FastBatches:
         batch.stream_seq = stored.seq
         batch.persisted = stored.last if batch.pending else batch.last
         if batch.commits and batch.persisted == batch.last:
-            self._finish(batch, stored.reply)
+            self._finish(batch)
         else:
             self._flow(batch, stored.reply)
 
@@ -325,17 +327,17 @@ class FastBatches:
 
     def _commit(self, batch: Batch, reply: bytes) -> bool:
         """End a batch now, or once everything of it is durable; return whether it has ended."""
-        batch.commits = True
+        batch.commits, batch.commit_reply = True, reply
         if batch.last != batch.persisted:
             return False
-        self._finish(batch, reply)
+        self._finish(batch)
         return True
 
-    def _finish(self, batch: Batch, reply: bytes) -> None:
+    def _finish(self, batch: Batch) -> None:
         self._close(batch)
         extra = batch_of_ack(batch.batch_id, batch.last)
         ack = b"%b%d%b}" % (self._stream.intake.acks.opening, batch.stream_seq, extra)
-        self._account.publish(reply, b"", b"", ack)
+        self._account.publish(batch.commit_reply, b"", b"", ack)
 
     def _flow(self, batch: Batch, reply: bytes) -> bool:
         """Send a flow ack where one is due, and return whether it was."""

@@ -26,7 +26,12 @@ class Publisher:
         return self.heard()
 
     def heard(self) -> list[Any]:
-        return [m.json() for m in self.jet.heard(self.sid)]
+        return [answer for _, answer in self.heard_where()]
+
+    def heard_where(self) -> list[tuple[str, Any]]:
+        """Return place and operation that each answer was sent to, with the answer."""
+        told = self.jet.heard(self.sid)
+        return [(".".join(m.subject.split(".")[-3:-1]), m.json()) for m in told]
 
 
 def test_flow_acks_and_the_batchs_ack_wait_for_the_commit(jet: Jet) -> None:
@@ -52,7 +57,7 @@ def test_a_commit_without_a_message_waits_for_what_is_under_way(jet: Jet) -> Non
     assert fast.send(2) == fast.send(3, END) == []
     jet.machine.hold_commits = False
     jet.machine.settle()
-    assert fast.heard() == [{"stream": "S", "seq": 2, "batch": "f", "count": 2}]
+    assert fast.heard_where() == [("3.3", {"stream": "S", "seq": 2, "batch": "f", "count": 2})]
 
 
 def test_a_gap_is_told_and_ends_the_batch_once_it_is_durable(jet: Jet) -> None:
