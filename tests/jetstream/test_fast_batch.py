@@ -31,7 +31,7 @@ class Publisher:
     def heard_where(self) -> list[tuple[str, Any]]:
         """Return place and operation that each answer was sent to, with the answer."""
         told = self.jet.heard(self.sid)
-        return [(".".join(m.subject.split(".")[-3:-1]), m.json()) for m in told]
+        return [(".".join(m.subject.decode().split(".")[-3:-1]), m.json()) for m in told]
 
 
 def test_flow_acks_and_the_batchs_ack_wait_for_the_commit(jet: Jet) -> None:
