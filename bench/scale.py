@@ -142,7 +142,6 @@ async def a_long_stream(server: ServerProcess, count: int, subjects: int) -> Row
     row["last per subject"] = await timed(
         consumer(client, "last", filter_subject="a.*.x", deliver_policy="last_per_subject")
     )
-
     row["info of one subject"] = await timed(api(client, b"STREAM.INFO.A", {"subjects_filter": "a.17.x"}))
     row["info of all subjects"] = await timed(api(client, b"STREAM.INFO.A", {"subjects_filter": "a.>"}))
     multi = json.dumps({"multi_last": [f"a.{n}.x" for n in range(0, min(subjects, 1000), 2)]}).encode()
@@ -182,7 +181,7 @@ async def many_consumers(server: ServerProcess, count: int) -> Row:
     """Measure one stream with `count` durable pull consumers, each on a subject of its own."""
     row: Row = {}
     client = await RawClient.connect(server.url)
-    await api(client, b"STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"]})
+    await api(client, b"STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], "max_consumers": count})
     idle_mb = rss_mb(server)
     row["create_per_s"] = count / await pipelined(
         count, lambda number: consumer(client, f"c{number}", filter_subject=f"a.{number}.x")

@@ -69,6 +69,10 @@ class Compaction:
             if segment.body is not None and segment.live and _kept(segment) + _kept(other) <= self._small_bytes:
                 self._candidates[segment.body] = segment
 
+    def unlink(self, paths: list[str]) -> None:
+        """Have the next commit unlink files."""
+        self._unlinks += paths
+
     def waits(self, index: StreamIndex) -> bool:
         """Return whether a commit has something to do here."""
         return bool(self._unlinks or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)

@@ -7,7 +7,7 @@ are recorded at the end of the batch, coalesced: one DELETES and one FLOOR recor
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 from zlib import crc32
 
@@ -58,6 +58,10 @@ class FileLog(StreamStore):
         self._has_messages = False
         self._removals = Removals()
         self._sealing: SegmentFile | None = None
+        self._fallen: list[Segment] = []
+        """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
+        self._unerased: list[tuple[SegmentFile, int, bytes]] = []
+        """Erasures on record that had not begun: the first commit does them."""
         self._compaction = Compaction(cache, host.options.segment_bytes)
         self._file = self._start_file(self._index.active, max(first_seq, 1))
 
@@ -264,6 +268,12 @@ class FileLog(StreamStore):
 
     def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
         return self._reader.messages_at(segment, positions)
+
+    def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        return self._reader.remnants_at(segment, positions)
+
+    def _remaining(self) -> Sequence[Segment]:
+        return [*self._fallen, *self._index.segments] if self._fallen else self._index.segments
 
     def _ts_at(self, segment: Segment, position: int) -> int:
         file = segment.body

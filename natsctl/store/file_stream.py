@@ -18,6 +18,7 @@ from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import write_index
 from natsctl.store.journal import Journal
+from natsctl.store.recovery import segment_of
 from natsctl.store.segment_file import SegmentCache
 
 
@@ -79,10 +80,23 @@ class FileStreamStore(FileLog):
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
             self._parts, self._taken_end = [self._file.head.encode()], 0
         self._compaction.note_all(index)
+        self._adopt_remains(check)
         if check.journal is not None and check.journal.scan.head is not None:
             scan = check.journal.scan
             self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))
         if index.segments[0].live == 0 and len(index.segments) > 1:
+            self._mark()
+
+    def _adopt_remains(self, check: StreamCheck) -> None:
+        """Leave to the first commit what takes bytes away that the owner may want to look at before."""
+        self._fallen = [segment_of(self.folder, found) for found in check.fallen]
+        for segment in self._fallen:
+            segment.head, segment.live = len(segment.sids), 0
+        files = [segment.body for segment in self._remaining() if segment.body is not None]
+        self._compaction.unlink([segment.body.path for segment in self._fallen if segment.body is not None])
+        by_path = {file.path: file for file in files}
+        self._unerased = [(by_path[f"{self.folder}/{name}"], offset, data) for name, offset, data in check.unerased]
+        if self._fallen or self._unerased:
             self._mark()
 
     def witness_entry(self) -> WitnessEntry:
@@ -165,16 +179,21 @@ class FileStreamStore(FileLog):
             if leading:
                 self._removals.floor_moved = plan.sync = True
         self._take_log(plan)
+        for file, _, _ in self._unerased:
+            self._cache.drop(file)
+        plan.erasures += self._unerased
+        self._fallen, self._unerased = [], []
         if self._birth is not None:
             plan.birth, plan.meta = self.folder + ".new", self._birth._replace(meta=self.meta).encode()
             self._birth = None
             self._meta_pending = None
         elif self._meta_pending is not None:
             plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
-        plan.journal = self._journal.take(self._sync_wanted)
-        self._sync_wanted = self._sync_forced = False
         if plan.sealed is None and not plan.birth:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, self.durable_seq + 1))
+        takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
+        plan.journal = self._journal.take(self._sync_wanted or takes_bytes)  # which tells what they would have told
+        self._sync_wanted = self._sync_forced = False
         return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
 
     def _envelope(self, meta: bytes) -> bytes:
@@ -259,9 +278,10 @@ class FileStreamStore(FileLog):
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
         index, long = self._index, self._host.options.tail_index_bytes
+        unerased = {file for file, _, _ in self._unerased}  # the next start must find what is still to be done
         for at, segment in enumerate(index.segments):
             file, last = segment.body, at == len(index.segments) - 1
-            if file is None or not file.created or (last and not (tail and file.size >= long)):
+            if file is None or not file.created or file in unerased or (last and not (tail and file.size >= long)):
                 continue
             if last or not file.indexed:
                 covers = index.last_seq if last else index.bases[at + 1] - 1

@@ -160,10 +160,14 @@ class Scan:
     dead: bytearray | None = None
     tally: Tally | None = None
 
+    def holds(self, seq: int) -> bool:
+        """Return whether message `seq` is there, removed or not."""
+        at = bisect_right(self.seqs, seq) - 1
+        return at >= 0 and self.seqs[at] == seq
+
     def is_live(self, seq: int) -> bool:
         """Return whether message `seq` is there and was not removed before the index file was written."""
-        at = bisect_right(self.seqs, seq) - 1
-        return at >= 0 and self.seqs[at] == seq and not (self.dead is not None and self.dead[at])
+        return self.holds(seq) and not (self.dead is not None and self.dead[bisect_right(self.seqs, seq) - 1])
 
     def cut(self, at: Gap | Batch) -> None:
         """Forget what lies at and after the start of `at`."""

@@ -61,7 +61,11 @@ class StreamCheck:
     reborn: int = 0
     """Base of a last segment whose header never got to the disk; it is made anew."""
     erasures: list[tuple[str, int, bytes]] = field(default_factory=list)
-    """(file name, offset, bytes) that finish an erasure."""
+    """(file name, offset, bytes) that finish an erasure that had begun."""
+    unerased: list[tuple[str, int, bytes]] = field(default_factory=list)
+    """The same of erasures that had not: the journal may not tell yet what those messages did."""
+    fallen: list[Found] = field(default_factory=list)
+    """Segments below the floor that are still there, of which the same holds."""
     indexes: set[str] = field(default_factory=set)
     """Names of the index files that are there, to be trusted or not."""
     leftovers: list[str] = field(default_factory=list)
@@ -75,7 +79,7 @@ class StreamCheck:
     @property
     def clean(self) -> bool:
         """Return whether nothing is damaged and nothing waits to be repaired."""
-        return not (self.damage or self.cuts or self.erasures or self.reborn)
+        return not (self.damage or self.cuts or self.erasures or self.unerased or self.reborn)
 
 
 def check_stream(
@@ -207,7 +211,8 @@ def _explain_erasures(check: StreamCheck) -> None:
         found.scan.gaps = [gap._replace(last_seq=max(gap.last_seq, last)) for gap in found.scan.gaps]
         for offset, (seq, length) in sorted(mine.items()):
             if seq not in found.scan.erased_seqs:
-                check.erasures.append((found.name, offset, frame.erased(seq, length, head.salt)))
+                todo = check.unerased if found.scan.holds(seq) else check.erasures
+                todo.append((found.name, offset, frame.erased(seq, length, head.salt)))
 
 
 def _intents(check: StreamCheck, stop: int) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
@@ -326,7 +331,10 @@ def _find_floor(check: StreamCheck) -> None:
     bases = [int(found.name[:20]) for found in check.segments]
     below = sum(base <= check.floor for base in bases[1:])
     for found in check.segments[:below]:
-        check.leftovers.append(found.name)
+        if found.scan.head is None:
+            check.leftovers.append(found.name)
+        else:
+            check.fallen.append(found)
         check.leftovers.extend(check.indexes & {index_name(int(found.name[:20]), found.generation)})
     del check.segments[:below]
     if bases[below] > check.floor and not check.reborn:

@@ -18,7 +18,7 @@ from natsctl.store.segment_list import Place, SegmentList
 from natsctl.store.subject_table import SubjectTable
 from natsctl.store.view import BULK_MESSAGES, View
 
-VIEWS = 1024
+VIEWS = 8192
 """Filters remembered per stream; the oldest goes first."""
 VIEW_SUBJECTS = 4_000_000
 """Subject numbers that they may hold together."""
@@ -27,7 +27,7 @@ VIEW_SUBJECTS = 4_000_000
 class StreamIndex(SegmentList):
     """Where every live message of a stream is."""
 
-    __slots__ = ("_views", "bytes", "first_seq", "last_seq", "messages", "table")
+    __slots__ = ("_view_subjects", "_views", "bytes", "first_seq", "last_seq", "messages", "table")
 
     def __init__(self, first_seq: int) -> None:
         super().__init__(first_seq)
@@ -37,19 +37,30 @@ class StreamIndex(SegmentList):
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self._views: dict[Filters, View] = {}
+        self._view_subjects = 0
 
     def view(self, filters: Filters) -> View:
         """Return the up-to-date view of `filters`."""
         view = self._views.get(filters)
         if view is None:
             view = View(filters, self)
-            kept = len(view.sids) + sum(len(other.sids) for other in self._views.values())
-            while len(self._views) >= VIEWS or (self._views and kept > VIEW_SUBJECTS):
-                kept -= len(self._views.pop(next(iter(self._views))).sids)
+            self._view_subjects += len(view.sids)
+            if len(self._views) >= VIEWS or self._view_subjects > VIEW_SUBJECTS:
+                self._forget_views(len(view.sids))
             self._views[filters] = view
         else:
             view.refresh()
         return view
+
+    def _forget_views(self, more: int) -> None:
+        """Forget the oldest eighth of the views, and more while they hold too much with `more` subject numbers."""
+        views = self._views
+        self._view_subjects = more + sum(len(view.sids) for view in views.values())
+        least = len(views) - VIEWS // 8 if len(views) >= VIEWS else len(views)
+        for filters in list(views):
+            if len(views) <= least and self._view_subjects <= VIEW_SUBJECTS:
+                break
+            self._view_subjects -= len(views.pop(filters).sids)
 
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
         """Enter the next message; `seq` must be above last_seq. `offset` is where its bytes are, if in a file."""

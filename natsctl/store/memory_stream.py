@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from natsctl.store.commit import Commit, Host, Settled
@@ -114,6 +114,9 @@ class MemoryStreamStore(StreamStore):
     def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
         messages = segment.messages
         return [m for m in map(messages.__getitem__, positions) if m is not None]
+
+    def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        yield from self._messages_at(segment, positions)
 
     def _ts_at(self, segment: Segment, position: int) -> int:
         while position < len(segment.messages):

@@ -117,7 +117,8 @@ def build_index(check: StreamCheck) -> StreamIndex:
     return index
 
 
-def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
+def segment_of(folder: str, found: Found) -> Segment:
+    """Return what a scan found as a segment with its file; nothing of it is counted yet."""
     scan = found.scan
     assert scan.head is not None
     segment = Segment(int(found.name[:20]))
@@ -131,11 +132,19 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     file = segment.body = SegmentFile(folder, scan.head)
     file.created, file.size, file.settled, file.indexed = True, scan.end, scan.end, scan.indexed
     file.dead_bytes = scan.erased_bytes
+    segment.live = count
+    return segment
+
+
+def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
+    scan, segment = found.scan, segment_of(folder, found)
+    file, count = segment.body, segment.live
+    assert file is not None
     floors = [frame.FLOOR_BODY.unpack(record.payload)[0] for record in scan.records if record.kind == frame.FLOOR]
     file.floor = max((file.floor, *floors))
     tally = scan.tally if scan.tally is not None else tally_of(scan.sids, scan.seqs)
     index.table.add_tally(tally, segment.base)
-    accounted, segment.live = sum(scan.sizes), count
+    accounted = sum(scan.sizes)
     if scan.dead is not None:
         segment.live = count - scan.dead.count(1)
         dead_sizes = sum(compress(scan.sizes, scan.dead))

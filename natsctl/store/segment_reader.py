@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from zlib import crc32
 
 from natsctl.store import frame
@@ -89,6 +89,21 @@ class SegmentReader:
                 out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], b"", blob[body:stop])))
         self._cache.touch(file)
         return out
+
+    def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield settled messages, also removed ones whose bytes are still there. Raises StoreDamaged for a live one."""
+        file = segment.body
+        assert file is not None
+        offsets, sizes, salt = segment.offsets, segment.sizes, file.head.salt
+        if file.find(offsets[positions[0]]) is None or file.find(offsets[positions[-1]]) is None:
+            self._cache.load(file)
+        for position in positions:
+            start, blob, _ = self._cache.fetch(file, offsets[position], sizes[position] + frame.FRAME_OVER_SIZE)
+            at = offsets[position] - start
+            if frame.is_intact(blob, at, salt, segment.seq_at(position)):
+                yield frame.parse_message(blob, at)
+            elif segment.is_live(position):
+                raise self._broken(segment, position)
 
     def ts_at(self, segment: Segment, position: int) -> int:
         """Return the time of a settled message, live or not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from natsctl.store.appended import AppendedView, Blob
@@ -161,6 +161,19 @@ class StreamStore(AppendedView):
             out.extend(self._messages_at(segment, positions))
             from_seq = segment.seq_at(positions[-1]) + 1
         return out
+
+    def remnants(self, from_seq: int, from_ts_ns: int = 0) -> Iterator[StoredMessage]:
+        """Yield what can still be read at or above a sequence and a time, removed or not, in order.
+
+        After a restart all is there that was removed by a commit whose journal records may be missing: bytes go only
+        when those are synced. Erased and damaged messages that were removed are left out. Raises StoreDamaged.
+        """
+        for segment in self._remaining():
+            start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
+            if start < stop and segment.last_ts >= from_ts_ns:
+                for message in self._remnants_at(segment, range(start, stop)):
+                    if message.ts_ns >= from_ts_ns:
+                        yield message
 
     # -- taking out: a record is buffered first, the space comes back after a commit
 
@@ -331,6 +344,14 @@ class StreamStore(AppendedView):
     @abstractmethod
     def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
         """Return live messages of one segment; `positions` ascend and are not empty."""
+
+    @abstractmethod
+    def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
+
+    def _remaining(self) -> Sequence[Segment]:
+        """Return the segments whose bytes are there, in order."""
+        return self._index.segments
 
     @abstractmethod
     def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
