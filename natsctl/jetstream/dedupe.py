@@ -5,7 +5,8 @@ sequence of an id. Entries leave when they are older than the window, looked at 
 and by a timer when nobody publishes any more. Deleting or purging a message does not clear its id.
 
 Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
-of messages that are gone before they are too old go into the stream's journal at the moment they go. A stream that
+of messages that are gone before they are too old go into the stream's journal at the moment they go; it may not have
+got to the disk when the removal has, so recovery also reads removed messages that are still in the log. A stream that
 never saw an id has no mark for it in its journal, and its messages are not read. Source: jetstream_semantics.md part
 1.4.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +31,6 @@ IN_USE: Final = 0x10
 GONE_IDS: Final = 0x11
 """Journal record: entries whose messages are gone."""
 
-READ_BATCH: Final = 1024
-"""Messages read at once at recovery."""
 COMPACT_FROM: Final = 4096
 """Entries too old that are kept before the list is cut."""
 
@@ -197,18 +197,13 @@ class Dedupe:
             self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
 
     def _read_headers(self) -> Iterable[Entry]:
-        """Yield the entries of messages younger than the window, and that of the last one."""
+        """Yield the entries of the last message and of those younger than the window, removed or not."""
         store = self._stream.store
-        seq = min(store.first_seq_at(self._clock.now_ns() - self._window_ns), store.last_seq)
-        while seq <= store.durable_seq:
-            messages = store.read_from(seq, max_msgs=READ_BATCH)
-            if not messages:
-                return
-            for message in messages:
-                msg_id = _id_in(message.header) if message.header else b""
-                if msg_id:
-                    yield message.seq, message.ts_ns, msg_id
-            seq = messages[-1].seq + 1
+        oldest_ns = self._clock.now_ns() - self._window_ns
+        for message in chain(store.remnants(store.last_seq), store.remnants(1, oldest_ns)):
+            msg_id = _id_in(message.header) if message.header else b""
+            if msg_id:
+                yield message.seq, message.ts_ns, msg_id
 
 
 def _id_in(header: bytes) -> bytes:

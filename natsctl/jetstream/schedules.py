@@ -8,8 +8,9 @@ moment of one that repeats is entered.
 
 Once and no more. A crash between the two leaves a schedule that is due although it has fired. What it produced names
 it in its header and was stored when it was due or later, so the recovery looks at its target's messages from that time
-on: `Nats-Schedule-Next` says how it goes on. The journal keeps the next moment of schedules that repeat, so that there
-is little to look at, and what they produced may be gone by then.
+on: `Nats-Schedule-Next` says how it goes on. It also looks at the newest messages that are gone but still in the log,
+for a limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
+repeat, so that there is little to look at, and what they produced may be gone by then.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Fired(NamedTuple):
 class Schedules:
     """The schedules of one stream."""
 
-    __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_stream", "active", "produces")
+    __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_remnants", "_stream", "active", "produces")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -74,6 +75,7 @@ class Schedules:
         self._deadlines = Deadlines()
         self._fired: list[Fired] = []
         self._moved: dict[int, int] = {}
+        self._remnants: dict[bytes, tuple[int, int, bytes]] | None = None
         self.active = False
         """Whether schedules fire here."""
         self.produces = False
@@ -87,7 +89,7 @@ class Schedules:
     def clear(self) -> None:
         """Forget every schedule."""
         self._alarm.cancel()
-        self._deadlines = Deadlines()
+        self._deadlines, self._remnants = Deadlines(), None
 
     # Schedules that come
 
@@ -125,7 +127,8 @@ class Schedules:
         target = Incoming(headers.get(schedule.header, headers.SCHEDULE_TARGET) or b"", b"", b"", b"")
         self._stream.intake.map_subject(target)
         filters = Filters((target.subject,))
-        seq, step, looked = max(store.first_seq_at(from_ns), schedule.seq + 1), b"", 0
+        step, looked = self._last_step_in_log(schedule, from_ns), 0
+        seq = max(store.first_seq_at(from_ns), schedule.seq + 1)
         with suppress(StoreDamaged):
             while looked < MAX_LOOK_BACK and (messages := store.read_from(seq, filters, READ_BATCH)):
                 for message in messages:
@@ -133,6 +136,19 @@ class Schedules:
                         step = headers.get(message.header, headers.SCHEDULE_NEXT) or step
                 seq, looked = messages[-1].seq + 1, looked + len(messages)
         return step
+
+    def _last_step_in_log(self, schedule: StoredMessage, from_ns: int) -> bytes:
+        """Return what the newest removed messages say of a schedule; all schedules look at them once."""
+        if self._remnants is None:
+            store, self._remnants = self._stream.store, {}
+            with suppress(StoreDamaged):
+                for message in store.remnants(max(store.last_seq - MAX_LOOK_BACK, 1)):
+                    scheduler = headers.get(message.header, headers.SCHEDULER) if message.header else None
+                    if scheduler is not None:
+                        step = headers.get(message.header, headers.SCHEDULE_NEXT) or b""
+                        self._remnants[scheduler] = (message.seq, message.ts_ns, step)
+        seq, ts_ns, step = self._remnants.get(schedule.subject, (0, 0, b""))
+        return step if seq > schedule.seq and ts_ns >= from_ns else b""
 
     def _enter(self, due_ns: int, seq: int) -> None:
         if self.active:

@@ -6,8 +6,8 @@ positions also go into the journal, with the commit that holds the messages: a r
 sources were such when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out those
 of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes what it
 found before anything is asked of an origin; so that a position is never ahead of what is stored, and never behind.
-(The journal is written right after the messages: only a crash between the two can forget the newest message of a source
-that a limit pushed out, or someone deleted, within the very commit that brought it.)
+(The journal is written right after the messages. After a crash between the two, messages that a limit pushed out within
+the very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
 
 A source whose position no record tells (the stream was restored from a snapshot, or comes from another server) looks
 for its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
@@ -17,6 +17,7 @@ once, because a crash right after the first commit leaves messages without a rec
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -46,14 +47,14 @@ _decoder: Final = msgspec.msgpack.Decoder(Record)
 class SourceSet:
     """Makes, keeps and journals the sources of one stream."""
 
-    __slots__ = ("_known", "_ready", "_search_seq", "_searching", "_stream", "sources")
+    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.sources: dict[str, Source] = {}
         self._known: dict[str, Position] = {}
         self._searching: dict[str, Source] = {}
-        self._search_seq = 0
+        self._search_seq = self._search_end = 0
         self._ready = False
 
     def __bool__(self) -> bool:
@@ -110,7 +111,7 @@ class SourceSet:
         known = self._known.get(source.index)
         if known is not None:
             source.position = known
-        elif self._stream.store.messages:
+        elif self._stream.store.last_seq:
             self._search(source)
             return
         source.upstream.start()
@@ -145,7 +146,7 @@ class SourceSet:
             store.append_record(kind, body)
         for source in self.sources.values():
             source.upstream.stopped = False
-            if source.index not in self._known and store.messages:
+            if source.index not in self._known and store.last_seq:
                 self._search(source)
                 continue
             source.position = self._known.get(source.index, NOWHERE)
@@ -183,21 +184,20 @@ class SourceSet:
         return known, through
 
     def _read_headers(self, through: int) -> None:
-        """Bring positions up to date by the messages behind `through`."""
-        store, seq = self._stream.store, through + 1
-        while messages := store.read_from(seq, max_msgs=READ_BATCH):
-            for message in messages:
-                found = read_origin(message.header) if message.header else None
-                if found is not None and found.place:
-                    self._known[found.place] = found.position
-            seq = messages[-1].seq + 1
+        """Bring positions up to date by the messages behind `through`, removed or not."""
+        for message in self._stream.store.remnants(through + 1):
+            found = read_origin(message.header) if message.header else None
+            if found is not None and found.place:
+                self._known[found.place] = found.position
 
     # Searching
 
     def _search(self, source: Source) -> None:
         """Look for the newest header of a source from the end of the stream."""
         self._searching[source.index] = source
-        self._search_seq = self._stream.store.durable_seq
+        store = self._stream.store
+        self._search_seq = store.durable_seq
+        self._search_end = next((message.seq for message in store.remnants(1)), store.durable_seq + 1)
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
@@ -205,14 +205,14 @@ class SourceSet:
         store, end = self._stream.store, self._search_seq
         if not self._searching:
             return 0
-        start = max(end - min(budget, READ_BATCH) + 1, store.first_seq, 1)
-        messages = store.read_from(start, max_msgs=end - start + 1) if end >= start else []
+        start = max(end - min(budget, READ_BATCH) + 1, self._search_end)
+        messages = [*takewhile(lambda message: message.seq <= end, store.remnants(start))] if end >= start else []
         for message in reversed(messages):
-            found = read_origin(message.header) if message.header and message.seq <= end else None
+            found = read_origin(message.header) if message.header else None
             if found is not None:
                 self._found(found.stream, found.place, found.position)
         self._search_seq = start - 1
-        if self._searching and self._search_seq >= max(store.first_seq, 1):
+        if self._searching and self._search_seq >= self._search_end:
             self._stream.engine.ready(self)
         else:
             for source in tuple(self._searching.values()):

@@ -32,7 +32,7 @@ class AppendedView(ABC):
 
     @abstractmethod
     def _ts_at(self, segment: Segment, position: int) -> int:
-        """Return a message's time, live or not."""
+        """Return a message's time, live or not; 0 where it was erased."""
 
     @property
     def last_seq(self) -> int:
@@ -156,14 +156,20 @@ class AppendedView(ABC):
         first = bisect_left(index.segments, ts_ns, key=lambda segment: segment.last_ts or MAX_TS_NS)
         for segment in islice(index.segments, first, None):
             if segment.live and segment.last_ts >= ts_ns:
-                low, high = segment.head, len(segment.sids)
-                while low < high:
-                    middle = (low + high) // 2
-                    if self._ts_at(segment, middle) < ts_ns:
-                        low = middle + 1
-                    else:
-                        high = middle
-                position = segment.next_live(low)
+                position = segment.next_live(self._position_at(segment, segment.head, ts_ns))
                 if position >= 0:
                     return segment.seq_at(position)
         return index.last_seq + 1
+
+    def _position_at(self, segment: Segment, low: int, ts_ns: int) -> int:
+        """Return the first position from `low` on with a message of `ts_ns` or later, the length when there is none."""
+        high = len(segment.sids)
+        while low < high:
+            middle = at = (low + high) // 2
+            while at < high and not (found_ns := self._ts_at(segment, at)):
+                at += 1
+            if at < high and found_ns < ts_ns:
+                low = at + 1
+            else:
+                high = middle
+        return low

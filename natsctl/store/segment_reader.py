@@ -106,7 +106,7 @@ class SegmentReader:
                 raise self._broken(segment, position)
 
     def ts_at(self, segment: Segment, position: int) -> int:
-        """Return the time of a settled message, live or not."""
+        """Return the time of a settled message, live or not; 0 where it was erased."""
         file = segment.body
         assert file is not None
         offset = segment.offsets[position]

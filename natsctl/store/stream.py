@@ -171,9 +171,9 @@ class StreamStore(AppendedView):
         for segment in self._remaining():
             start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
             if start < stop and segment.last_ts >= from_ts_ns:
-                for message in self._remnants_at(segment, range(start, stop)):
-                    if message.ts_ns >= from_ts_ns:
-                        yield message
+                start = self._position_at(segment, start, from_ts_ns) if from_ts_ns else start
+                if start < stop:
+                    yield from self._remnants_at(segment, range(start, stop))
 
     # -- taking out: a record is buffered first, the space comes back after a commit
 
