@@ -19,6 +19,7 @@ from natsctl.api.codec import encode
 if TYPE_CHECKING:
     from natsctl.jetstream.incoming import Incoming
     from natsctl.jetstream.stream import Stream
+    from natsctl.store.stream import StreamStore
 
 Sources = dict[str, dict[str, str]]
 """Total by subject by stream."""
@@ -87,15 +88,40 @@ def count(stream: Stream, message: Incoming) -> ApiError | None:
     return error(10172) if total is None else add(stream, message, total)
 
 
+class FreshTotals:
+    """The counters' messages that the store does not show yet: the next increments add to them."""
+
+    __slots__ = ("_fresh", "_store")
+
+    def __init__(self, store: StreamStore) -> None:
+        self._store = store
+        self._fresh: dict[int, tuple[bytes, bytes]] = {}
+
+    def stored(self, seq: int, message: Incoming) -> None:
+        """Keep a message that was stored just now until it is durable."""
+        fresh, durable_seq = self._fresh, self._store.durable_seq
+        while fresh and (oldest := next(iter(fresh))) <= durable_seq:
+            del fresh[oldest]
+        fresh[seq] = (message.header, message.payload)
+
+    def last(self, subject: bytes) -> tuple[bytes, bytes] | None:
+        """Return header and payload of a counter's last message, durable or not; None where there is none."""
+        seq = self._store.last_seq_of(subject)
+        if seq > self._store.durable_seq:
+            return self._fresh.get(seq)
+        stored = self._store.get(seq) if seq else None
+        return (stored.header, stored.payload) if stored is not None else None
+
+
 def last_total(stream: Stream, subject: bytes) -> Total | None:
     """Return what is stored of a counter, zero where nothing is, None where it is no counter's message."""
-    seq = stream.store.last_seq_of(subject)
-    stored = stream.store.get(seq) if seq else None
-    if stored is None:
+    last = stream.intake.totals.last(subject)
+    if last is None:
         return Total()
+    header, payload = last
     try:
-        value = _value_decoder.decode(stored.payload)
-        listed = headers.get(stored.header, headers.COUNTER_SOURCES)
+        value = _value_decoder.decode(payload)
+        listed = headers.get(header, headers.COUNTER_SOURCES)
         sources = _sources_decoder.decode(listed) if listed else None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

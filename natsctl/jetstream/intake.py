@@ -21,6 +21,7 @@ from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.atomic_batch import AtomicBatches
 from natsctl.jetstream.batch_control import CONTROL_SUFFIX
+from natsctl.jetstream.counters import FreshTotals
 from natsctl.jetstream.fast_batch import FastBatches
 from natsctl.jetstream.incoming import Incoming
 from natsctl.jetstream.publish_acks import Entry, PublishAcks, storage_fault
@@ -49,7 +50,8 @@ class Intake:
 
     __slots__ = (
         "_after_store", "_append", "_append_run", "_bounded", "_direct", "_limits", "_max_payload", "_now_ns",
-        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting", "acks", "atomic", "fast", "republish",
+        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
+        "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
     def __init__(self, stream: Stream) -> None:
@@ -71,6 +73,7 @@ class Intake:
         self.republish = Republish(stream)
         self.atomic = AtomicBatches(stream)
         self.fast = FastBatches(stream)
+        self.totals = FreshTotals(stream.store)
 
     def configure(self) -> None:
         """Derive from the configuration which path messages take."""
@@ -95,6 +98,8 @@ class Intake:
         self._bounded = picky and not asked
         obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
         self._after_store = self._stream.timed.listeners()
+        if config.allow_msg_counter:
+            self._after_store.append(self.totals.stored)
         self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
 
     def stop(self) -> None:

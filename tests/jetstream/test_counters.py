@@ -86,6 +86,20 @@ def test_totals_of_sources_add_up_and_stand_in_a_header(jet: Jet) -> None:
     assert b"Nats-Incr: -2\r\n" in block
 
 
+def test_increments_that_one_commit_makes_durable_are_all_counted(jet: Jet) -> None:
+    jet.stream(allow_msg_counter=True, allow_direct=True)
+    sid = jet.listen("acks")
+    jet.machine.hold_commits = True
+    for _ in range(3):
+        jet.wire.publish("s.a", b"", "acks", b"NATS/1.0\r\nNats-Incr: 5\r\n\r\n")
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert [message.json()["val"] for message in jet.heard(sid)] == ["5", "10", "15"]
+    assert value(jet) == b"15"
+    add(jet, "1")
+    assert value(jet) == b"16"
+
+
 @given(st.integers(-(10**12000), 10**12000))
 def test_numbers_of_any_size_are_read_and_written(number: int) -> None:
     text = write_number(number)
