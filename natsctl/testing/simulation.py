@@ -17,7 +17,6 @@ import contextlib
 import errno
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
@@ -26,28 +25,14 @@ from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
+from natsctl.testing.disasters import Report, draw_plan
 from natsctl.testing.ledger import Ledger, StreamLedger, Violation
-from natsctl.testing.simdisk import Crash, Fault, Personality, Plan, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, Personality, Plan, SimDisk, no_faults
 
 STREAMS_MAX = 4
 PLATTER_CHECK_SHARE = 0.08
 SUBJECTS = (b"a", b"a.b", b"a.c", b"x.y.z")
 SETTLE_ROUNDS = 200
-
-
-@dataclass(slots=True)
-class Report:
-    """What one session did, so that a run can tell that it was not idle."""
-
-    seed: int
-    lives: int = 0
-    operations: int = 0
-    acks: int = 0
-    kills: int = 0
-    power_losses: int = 0
-    disk_faults: int = 0
-    platter_checks: int = 0
-    damaged_at_rest: int = 0
 
 
 class _Flight:
@@ -86,7 +71,7 @@ class Session:
     def run(self) -> Report:
         """Live several times and settle; raises Violation."""
         for _ in range(self._work.randint(2, 5)):
-            self._live(self._draw_plan())
+            self._live(draw_plan(self._faults))
         self._disk.plan = no_faults
         self._open()
         self._settle()
@@ -135,46 +120,6 @@ class Session:
 
     def _draw_salt(self) -> int:
         return self._salt.getrandbits(31) | 1
-
-    def _draw_plan(self) -> Plan:
-        """One disaster for a life, at one call, or none.
-
-        A crash anywhere or in a write (torn), a failing sync, write or folder sync, a full disk.
-        """
-        kind = self._faults.choice(
-            (
-                "none",
-                "none",
-                "crash",
-                "crash",
-                "torn",
-                "torn",
-                "torn",
-                "sync",
-                "sync",
-                "pwrite",
-                "full",
-                "short",
-                "fsync_dir",
-            )
-        )
-        at = self._faults.randint(1, 150 if kind == "crash" else 40)
-        seen = 0
-
-        def plan(call: str, path: str) -> Fault | None:
-            nonlocal seen
-            seen += kind in ("crash", call) or (kind in ("full", "short", "torn") and call == "pwrite")
-            if seen < at or kind == "none" or (seen > at and kind != "full") or seen > at + 5:
-                return None
-            if kind == "crash" or (kind == "torn" and call == "pwrite"):
-                return Fault(crash=True)
-            if kind in ("full", "short"):
-                return None if call != "pwrite" else Fault(short=True) if kind == "short" else Fault(error=errno.ENOSPC)
-            if call != kind:
-                return None
-            return Fault(error=errno.EIO)
-
-        return plan
 
     # -- one step of the program
 
