@@ -1,7 +1,8 @@
 """Bringing one checked stream back: repairs first, each safe to repeat after a crash, then the index.
 
 After an unclean stop what was not proven to be synced may live in the page cache only, or in pages that an earlier
-failed sync marked clean; those bytes are written again at the same places and synced before anyone sees them.
+failed sync marked clean; those bytes are written again at the same places and synced before anyone sees them. The
+names in every folder are synced again too, by the store, for all streams together.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ def repair(disk: Disk, check: StreamCheck, salt: int, clean_stop: bool) -> list[
         finally:
             file.close()
         notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
-    if not clean_stop or not check.clean:
+    if not check.clean or not (clean_stop or check.witnessed):
         last = check.segments[-1]
         _persist_again(disk, f"{folder}/{last.name}", check.rewrite_from)
         if check.journal is not None:
             _persist_again(disk, f"{folder}/{check.journal.name}", check.journal_rewrite_from)
     for name in check.leftovers:
-        disk.unlink(f"{folder}/{name}")
-    if not clean_stop or check.leftovers:
+        if disk.exists(f"{folder}/{name}"):  # a repair that was cut short left a file that this one has just used
+            disk.unlink(f"{folder}/{name}")
+    if check.leftovers:
         disk.fsync_dir(folder)
     return notes
 

@@ -1,0 +1,196 @@
+"""A crash at every disk call of a commit that takes out what it, or an earlier one, brought: no promise is broken.
+
+The journal is written behind the log. Between the two a message can be gone whose header was all that told of a
+source's position, of an id in the duplicate window, or of a schedule that has fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from natsctl.api.times import parse_time
+from natsctl.store.options import StoreOptions
+from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import Crash, Fault, Plan, SimDisk, no_faults
+
+PATIENCE_S = 25
+SMALL = StoreOptions(segment_bytes=4096)
+
+CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
+
+
+def crash_at(call_number: int) -> Plan:
+    """Return a plan that stops the machine at its n-th call of the disk."""
+    seen = 0
+
+    def plan(call: str, path: str) -> Fault | None:
+        nonlocal seen
+        seen += 1
+        return Fault(crash=True) if seen == call_number else None
+
+    return plan
+
+
+def crashed(
+    build: Callable[[], Jet],
+    act: Callable[[Jet], object],
+    crash: Callable[[SimDisk], None],
+    again: int = 0,
+    seeds: int = 2,
+) -> Iterator[Jet]:
+    """Yield what comes up after a crash at each disk call of `act`, and at once behind its last one.
+
+    With `again` the machine also crashes at that disk call of its start, and comes up after that.
+    """
+    for seed in range(seeds):
+        call_number, done = 0, False
+        while not done:
+            call_number += 1
+            jet = build()
+            jet.machine.rng.seed(seed)
+            disk = jet.machine.disk
+            disk.plan = crash_at(call_number)
+            try:
+                act(jet)
+                done = True
+            except (Crash, AssertionError):  # an answer that did not come any more
+                pass
+            if again:
+                crash(disk)
+                disk.plan = crash_at(again)
+                with suppress(Crash):
+                    jet.machine.restarted(SimDisk.kill)
+            disk.plan = no_faults
+            yield Jet(jet.machine.restarted(crash))
+
+
+def last_seq(jet: Jet, name: str) -> int:
+    """Return the last sequence of a stream."""
+    number: int = ok(jet.api(f"STREAM.INFO.{name}"))["state"]["last_seq"]
+    return number
+
+
+# Sources
+
+
+def two_origins() -> Jet:
+    """Return a client where a stream that keeps one message takes from two others."""
+    jet = Jet(Machine(store_options=SMALL))
+    jet.stream("A", "a")
+    jet.stream("B", "b")
+    ok(jet.api("STREAM.CREATE.X", {"name": "X", "sources": [{"name": "A"}, {"name": "B"}], "max_msgs": 1}))
+    return jet
+
+
+def publish_to_both(jet: Jet, number: int = 2) -> None:
+    """Publish to both origins at once, so that one commit takes what comes of it."""
+    jet.wire.send(b"PUB a 1\r\nx\r\n" * number + b"PUB b 1\r\nx\r\n" * number)
+
+
+@CRASHES
+@pytest.mark.parametrize("before", [0, 30])
+def test_each_message_of_two_sources_comes_once(before: int, crash: Callable[[SimDisk], None]) -> None:
+    def build() -> Jet:
+        jet = two_origins()
+        for _ in range(before):
+            publish_to_both(jet, 1)
+        return jet
+
+    for jet in crashed(build, publish_to_both, crash):
+        jet.advance(PATIENCE_S)
+        wanted = last_seq(jet, "A") + last_seq(jet, "B")
+        assert last_seq(jet, "X") == wanted >= 2 * before
+
+
+# The duplicate window
+
+
+def publish(jet: Jet, msg_id: str) -> dict[str, object]:
+    """Publish a message with an id and return its ack."""
+    header = b"NATS/1.0\r\nNats-Msg-Id: " + msg_id.encode() + b"\r\n\r\n"
+    answer: dict[str, object] = jet.wire.request("s.a", b"x" * 100, header)
+    return answer
+
+
+def ids(number: int, **config: object) -> Callable[[], Jet]:
+    """Return a maker of a stream with messages that have ids."""
+
+    def build() -> Jet:
+        jet = Jet(Machine(store_options=SMALL))
+        jet.stream("S", "s.>", **config)
+        for n in range(number):
+            assert publish(jet, f"id{n}")["seq"] == n + 1
+        return jet
+
+    return build
+
+
+TAKING_OUT: dict[str, tuple[Callable[[], Jet], Callable[[Jet], object]]] = {
+    "limit": (ids(3, max_msgs=3), lambda jet: publish(jet, "new")),
+    "segment": (ids(25, max_msgs_per_subject=1), lambda jet: [publish(jet, f"new{n}") for n in range(5)]),
+    "purge": (ids(40), lambda jet: ok(jet.api("STREAM.PURGE.S"))),
+    "delete": (ids(3), lambda jet: ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2, "no_erase": True}))),
+    "erase": (ids(3), lambda jet: ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))),
+    "erase the newest": (ids(3), lambda jet: ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 3}))),
+}
+
+
+@CRASHES
+@pytest.mark.parametrize("again", [0, 20])
+@pytest.mark.parametrize("how", TAKING_OUT)
+def test_an_id_outlives_its_message(how: str, again: int, crash: Callable[[SimDisk], None]) -> None:
+    build, act = TAKING_OUT[how]
+    known = last_seq(build(), "S")
+    for jet in crashed(build, act, crash, again, seeds=1):
+        for n in range(known):
+            answer = publish(jet, f"id{n}")
+            assert answer.get("duplicate") and answer["seq"] == n + 1, (n, answer)
+
+
+# Schedules
+
+
+def two_schedules(pattern: str) -> Callable[[], Jet]:
+    """Return a maker of two schedules whose products replace each other."""
+
+    def build() -> Jet:
+        jet = Jet()
+        jet.stream("S", "s.>", "t", allow_msg_schedules=True, allow_msg_ttl=True, max_msgs_per_subject=1)
+        header = b"NATS/1.0\r\nNats-Schedule: " + pattern.encode() + b"\r\nNats-Schedule-Target: t\r\n\r\n"
+        for name in ("s.1", "s.2"):
+            assert jet.wire.request(name, b"x", header)["stream"] == "S"
+        return jet
+
+    return build
+
+
+@CRASHES
+def test_schedules_fire_once_whose_products_replace_each_other(crash: Callable[[SimDisk], None]) -> None:
+    build = two_schedules("@at 2026-01-01T00:00:10Z")
+    for jet in crashed(build, lambda jet: jet.advance(11), crash):
+        jet.advance(30)
+        assert last_seq(jet, "S") == 4
+
+
+@CRASHES
+def test_schedules_that_repeat_fire_once_at_each_moment(crash: Callable[[SimDisk], None]) -> None:
+    build = two_schedules("0 * * * * *")
+    for jet in crashed(build, lambda jet: jet.advance(61), crash):
+        jet.machine.advance(parse_time("2026-01-01T00:01:30Z") - jet.machine.clock.now_ns())
+        assert last_seq(jet, "S") == 4
+
+
+def test_age_goes_by_the_time_of_what_was_not_erased() -> None:
+    jet = Jet()
+    jet.stream("S", max_age=20 * SECOND)
+    for n in range(10):
+        jet.publish(str(n))
+        jet.advance(1)
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 6}))
+    jet.advance(11)
+    state = ok(jet.api("STREAM.INFO.S"))["state"]
+    assert (state["first_seq"], state["messages"]) == (3, 7)
