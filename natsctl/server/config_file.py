@@ -204,10 +204,13 @@ def _jetstream(options: ServerOptions, item: Item) -> ServerOptions:
         return replace(options, jetstream=_word(item))
     options = replace(options, jetstream=True)
     for key, value in _block(item).items():
-        setter = _JETSTREAM.get(key.lower())
-        if setter is None:
+        name = key.lower()
+        if name in _UNHEEDED:
+            _number(value)
+        elif name in _JETSTREAM:
+            options = _JETSTREAM[name](options, value)
+        else:
             raise value.fault(f"unknown field {key!r} of jetstream")
-        options = setter(options, value)
     return options
 
 
@@ -219,6 +222,12 @@ def _word(item: Item) -> bool:
         raise item.fault(f"expected enabled, disabled or a block, not {item.value!r}")
     return words[str(item.value).lower()]
 
+
+_UNHEEDED: Final = frozenset({
+    "max_buffered_size", "max_buffered_msgs", "max_outstanding_catchup", "info_queue_limit", "meta_compact",
+    "meta_compact_size", "max_concurrent_io",
+})  # fmt: skip
+"""Bounds of queues between a client and its stream, of raft and of threads: here is none of these to bound."""
 
 _JETSTREAM: Final[dict[str, Setter]] = {
     "enabled": _set("jetstream", _flag),
@@ -259,6 +268,7 @@ _LIMITS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] = {
     "store_max_stream_bytes": ("storage_max_stream_bytes", _number),
     "max_bytes_required": ("max_bytes_required", _flag),
     "max_stream_bytes": ("max_bytes_required", _flag),
+    "max_bytes": ("max_bytes_required", _flag),
 }
 
 

@@ -67,6 +67,14 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
     assert second.jetstream.max_streams == -1
 
 
+def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
+    given = options("""
+        jetstream { max_buffered_size: 1Gb, max_buffered_msgs: 20000, info_queue_limit: 9, max_concurrent_io: 8,
+            max_outstanding_catchup: 64MB, meta_compact: 5, meta_compact_size: 1MB }
+    """)
+    assert given == options("jetstream {}")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -78,6 +86,7 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
         ("port: 99999", "invalid port 99999"),
         ("jetstream: maybe", "expected enabled, disabled or a block"),
         ("jetstream { stor_dir: x }", "unknown field 'stor_dir' of jetstream"),
+        ("jetstream { max_buffered_msgs: many }", "expected a number"),
         ("listen: here", "expected host:port"),
         ("accounts { A { users: [{pass: x}] } }", "a user needs a name"),
         ("accounts { A { exports: [] } }", "exports of an account: not available"),
