@@ -17,7 +17,7 @@ from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import write_index
-from natsctl.store.journal import Journal
+from natsctl.store.journal import Journal, entry_of
 from natsctl.store.recovery import segment_of
 from natsctl.store.segment_file import SegmentCache
 
@@ -81,9 +81,9 @@ class FileStreamStore(FileLog):
             self._parts, self._taken_end = [self._file.head.encode()], 0
         self._compaction.note_all(index)
         self._adopt_remains(check)
-        if check.journal is not None and check.journal.scan.head is not None:
-            scan = check.journal.scan
-            self._journal.adopt(check.journal.scan.head, scan.end, len(scan.records))
+        scan = check.journal.scan if check.journal is not None else None
+        if scan is not None and scan.head is not None:
+            self._journal.adopt(scan.head, scan.end, [entry_of(record) for record in scan.records])
         if index.segments[0].live == 0 and len(index.segments) > 1:
             self._mark()
 

@@ -75,6 +75,8 @@ class StreamCheck:
     rewrite_from: int = 0
     """Offset in the last segment from which nothing is proven to be synced."""
     journal_rewrite_from: int = 0
+    witnessed: bool = False
+    """Whether the witness says that all of the last segment and of the journal was synced."""
 
     @property
     def clean(self) -> bool:
@@ -129,7 +131,18 @@ def check_stream(
         _judge_journal(check, check.journal, witness)
     elif witness is not None and witness.journal_end:
         check.damage.append(f"{folder}: the journal is missing")
+    check.witnessed = witness is not None and _tells_all(witness, check)
     return check
+
+
+def _tells_all(witness: WitnessEntry, check: StreamCheck) -> bool:
+    """Return whether nothing was written behind what the witness says was synced."""
+    last, journal = check.segments[-1], check.journal
+    if (witness.base, witness.generation, witness.end) != (int(last.name[:20]), last.generation, last.scan.size):
+        return False
+    if journal is None:
+        return True
+    return (witness.journal_generation, witness.journal_end) == (journal.generation, journal.scan.size)
 
 
 def _read(disk: Disk, path: str) -> bytes:

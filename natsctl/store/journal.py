@@ -34,6 +34,7 @@ class Journal:
     __slots__ = (
         "_buffered",
         "_disk",
+        "_recovered",
         "_replacement",
         "_taken",
         "file",
@@ -57,11 +58,13 @@ class Journal:
         self._buffered: list[Entry] = []
         self._replacement: list[Entry] | None = None
         self._taken: tuple[list[Entry] | None, list[Entry]] | None = None
+        self._recovered: list[Entry] | None = None
 
-    def adopt(self, head: frame.FileHead, size: int, written: int) -> None:
-        """Go on with a recovered file of `written` records."""
+    def adopt(self, head: frame.FileHead, size: int, entries: list[Entry]) -> None:
+        """Go on with a recovered file; its `entries` are kept until they are asked for or the file changes."""
         self.head, self.size, self.synced_size = head, size, size
-        self.written = self.synced_count = written
+        self.written = self.synced_count = len(entries)
+        self._recovered = entries
 
     @property
     def path(self) -> str:
@@ -115,7 +118,7 @@ class Journal:
     def settle(self, work: JournalWork, full: bool) -> None:
         """Take in what became of `work`; what had no room is buffered again, in order."""
         replacement, taken = self._taken or (None, [])
-        self._taken = None
+        self._taken = self._recovered = None
         if full:
             if self._replacement is None:
                 self._replacement = replacement
@@ -142,7 +145,9 @@ class Journal:
         if taken[0] is not None:
             return taken[0] + taken[1] + self._buffered
         entries: list[Entry] = []
-        if self.size:
+        if self._recovered is not None:
+            entries, self._recovered = self._recovered, None
+        elif self.size:
             file = self._disk.open_read(self.path)
             try:
                 data = file.pread(self.size, 0)

@@ -100,6 +100,8 @@ class Store:
         for stream_id, entry in witnessed.items():
             if stream_id not in checks and stream_id not in trashed:
                 self._refuse(f"s{stream_id:06d}", f"streams/s{stream_id:06d} is missing", stream_id, entry, report)
+        if not report.clean_stop:
+            self._sync_names(checks.values())
         replaced = {c.envelope.replaces for c in checks.values() if c.envelope is not None and not c.damage}
         for stream_id, check in checks.items():
             if stream_id in replaced:
@@ -152,6 +154,12 @@ class Store:
             elif found is not None:
                 checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])), report.clean_stop)
         return checks
+
+    def _sync_names(self, checks: Iterable[StreamCheck]) -> None:
+        """Make sure that what was found in the streams' folders is there to stay."""
+        intact = {check.folder: check for check in checks if not check.damage}
+        for folder, error in self._disk.fsync_dirs(list(intact)).items():
+            intact[folder].damage.append(f"{folder} can not be synced: {error}")
 
     def _check(self, name: str, entry: WitnessEntry | None, clean_stop: bool) -> StreamCheck:
         try:

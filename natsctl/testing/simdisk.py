@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -299,6 +299,16 @@ class SimDisk:
         for index in carried:
             self._waiting[index].make_durable()
         self._waiting = [change for index, change in enumerate(self._waiting) if index not in set(carried)]
+
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
+        """Do `fsync_dir` to each and return what failed."""
+        faults: dict[str, OSError] = {}
+        for path in paths:
+            try:
+                self.fsync_dir(path)
+            except OSError as error:
+                faults[path] = error
+        return faults
 
     def lock(self, path: str) -> SimFile:
         """Create if missing and hold the lock until the file is closed or the process is killed; raises StoreLocked."""

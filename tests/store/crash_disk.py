@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Sequence
 
 from natsctl.store.errors import StoreLocked
 
@@ -244,6 +245,12 @@ class CrashDisk:
         for name in [p for p in self.durable_names if p.rpartition("/")[0] not in self.durable_names]:
             if name.rpartition("/")[0] not in self.names:
                 del self.durable_names[name]
+
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
+        """Make the names in some folders durable."""
+        for path in paths:
+            self.fsync_dir(path)
+        return {}
 
     def lock(self, path: str) -> CrashFile:
         """Hold a name."""
