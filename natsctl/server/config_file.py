@@ -86,6 +86,18 @@ def _number(item: Item) -> int:
     return item.value
 
 
+def _size(item: Item) -> int:
+    """Return a number of bytes; in quotes it ends in one letter of K, M, G and T, which bare words need not."""
+    if not isinstance(item.value, str):
+        return _number(item)
+    number, power = item.value[:-1], "KMGT".find(item.value[-1:])
+    if not item.value:
+        return 0
+    if not number.isdecimal() or power < 0:
+        raise item.fault(f"expected a size such as 64M, not {item.value!r}")
+    return int(number) << 10 * (power + 1)
+
+
 def _flag(item: Item) -> bool:
     if not isinstance(item.value, bool):
         raise item.fault(f"expected true or false, not {item.value!r}")
@@ -206,7 +218,7 @@ def _jetstream(options: ServerOptions, item: Item) -> ServerOptions:
     for key, value in _block(item).items():
         name = key.lower()
         if name in _UNHEEDED:
-            _number(value)
+            _size(value)
         elif name in _JETSTREAM:
             options = _JETSTREAM[name](options, value)
         else:
@@ -235,11 +247,11 @@ _JETSTREAM: Final[dict[str, Setter]] = {
     "store_dir": _set("store_dir", lambda item: Path(_text(item))),
     "storedir": _set("store_dir", lambda item: Path(_text(item))),
     "domain": _set("domain", _text),
-    "max_memory_store": _set("max_memory", _number),
-    "max_mem_store": _set("max_memory", _number),
-    "max_mem": _set("max_memory", _number),
-    "max_file_store": _set("max_storage", _number),
-    "max_file": _set("max_storage", _number),
+    "max_memory_store": _set("max_memory", _size),
+    "max_mem_store": _set("max_memory", _size),
+    "max_mem": _set("max_memory", _size),
+    "max_file_store": _set("max_storage", _size),
+    "max_file": _set("max_storage", _size),
     "limits": _set("jetstream_limits", read_limits),
     "sync": _set("sync", _sync),
     "sync_interval": _set("sync", _sync),

@@ -67,6 +67,11 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
     assert second.jetstream.max_streams == -1
 
 
+def test_a_size_of_jetstream_may_be_quoted_with_its_letter() -> None:
+    given = options('jetstream { max_mem: "64M", max_file: "2T" }')
+    assert (given.max_memory, given.max_storage) == (64 << 20, 2 << 40)
+
+
 def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
     given = options("""
         jetstream { max_buffered_size: 1Gb, max_buffered_msgs: 20000, info_queue_limit: 9, max_concurrent_io: 8,
@@ -86,7 +91,9 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
         ("port: 99999", "invalid port 99999"),
         ("jetstream: maybe", "expected enabled, disabled or a block"),
         ("jetstream { stor_dir: x }", "unknown field 'stor_dir' of jetstream"),
-        ("jetstream { max_buffered_msgs: many }", "expected a number"),
+        ("jetstream { max_buffered_msgs: many }", "expected a size"),
+        ('jetstream { max_mem: "1GB" }', "expected a size"),
+        ('jetstream { max_file: "12" }', "expected a size"),
         ("listen: here", "expected host:port"),
         ("accounts { A { users: [{pass: x}] } }", "a user needs a name"),
         ("accounts { A { exports: [] } }", "exports of an account: not available"),
