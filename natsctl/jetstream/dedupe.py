@@ -7,8 +7,8 @@ and by a timer when nobody publishes any more. Deleting or purging a message doe
 Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
 of messages that are gone before they are too old go into the stream's journal at the moment they go; it may not have
 got to the disk when the removal has, so recovery also reads removed messages that are still in the log. A stream that
-never saw an id has no mark for it in its journal, and its messages are not read. Source: jetstream_semantics.md part
-1.4.
+never saw an id has no mark for it in its journal, and its messages are not read but for the last ones: the first id may
+have come with a commit that did not get as far as the mark. Source: jetstream_semantics.md part 1.4.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ IN_USE: Final = 0x10
 GONE_IDS: Final = 0x11
 """Journal record: entries whose messages are gone."""
 
+ONE_COMMIT: Final = 65_536
+"""Messages that can be on the disk without the journal records of their commit; publishers are paused long before."""
 COMPACT_FROM: Final = 4096
 """Entries too old that are kept before the list is cut."""
 
@@ -182,25 +184,26 @@ class Dedupe:
                 found.update((entry[0], entry) for entry in _entries_decoder.decode(body))
             self._in_use |= kind in (IN_USE, GONE_IDS)
         self._journaled = set(found)
-        if not (self._in_use or restored) or self._window_ns <= 0:
+        if self._window_ns <= 0:
             return
-        for entry in self._read_headers():
+        last_seq = self._stream.store.last_seq
+        for entry in self._read_headers(1 if self._in_use or restored else max(last_seq - ONE_COMMIT, 1)):
             found[entry[0]] = entry
-        self._in_use = self._in_use or bool(found)
+        if found and not self._in_use:
+            self._mark_in_use()
         for seq in sorted(found):
             self._remember(found[seq])
-        last_seq = self._stream.store.last_seq
         if last_seq in found:
             self._last = (last_seq, found[last_seq][2])
         self._prune(self._clock.now_ns())
         if self._entries:
             self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
 
-    def _read_headers(self) -> Iterable[Entry]:
-        """Yield the entries of the last message and of those younger than the window, removed or not."""
+    def _read_headers(self, from_seq: int) -> Iterable[Entry]:
+        """Yield the entries of the last message and of those from `from_seq` on in the window, removed or not."""
         store = self._stream.store
         oldest_ns = self._clock.now_ns() - self._window_ns
-        for message in chain(store.remnants(store.last_seq), store.remnants(1, oldest_ns)):
+        for message in chain(store.remnants(store.last_seq), store.remnants(from_seq, oldest_ns)):
             msg_id = _id_in(message.header) if message.header else b""
             if msg_id:
                 yield message.seq, message.ts_ns, msg_id

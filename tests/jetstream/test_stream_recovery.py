@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from natsctl.store.stream import StreamStore
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.simdisk import Fault, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, Fault, SimDisk, no_faults
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
 
@@ -32,6 +33,25 @@ def test_acked_messages_and_state_come_back(jet: Jet, crash: Any) -> None:
     assert after["state"] == before["state"]
     assert (after["config"], after["created"]) == (before["config"], before["created"])
     assert publish(again)["seq"] == 7
+
+
+@CRASHES
+def test_the_first_id_of_a_stream_is_known_wherever_its_commit_was_interrupted(crash: Any) -> None:
+    stored = 0
+    for call_number in range(1, 12):
+        jet = Jet()
+        jet.stream()
+        calls = iter(range(1, 1000))
+        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
+        with suppress(Crash):
+            publish(jet, "one")
+        jet.machine.disk.plan = no_faults
+        for _ in range(2):
+            jet = Jet(jet.machine.restarted(crash))
+        if jet.api("STREAM.INFO.S")["state"]["last_seq"]:
+            stored += 1
+            assert publish(jet, "one").get("duplicate"), call_number
+    assert stored
 
 
 @CRASHES
