@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.limits import Limits
     from natsctl.jetstream.stream import Stream
+    from natsctl.store.stream import Copy
     from natsctl.wire.ops import Op
 
 ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
@@ -258,6 +259,16 @@ class Intake:
             self._tell_stored(seq, message)
         if self._trim:
             self._limits.trim(subject)
+
+    @property
+    def copies_plainly(self) -> bool:
+        """Whether nothing follows from a mirrored message but that it is stored."""
+        return not (self.republish.active or self._after_store or self._trim)
+
+    def store_copies(self, messages: Sequence[Copy]) -> None:
+        """Store messages of the origin that have no header, where copies are plain; there must be one."""
+        self._stream.store.append_copies(messages)
+        self._waiting.extend([(message[0], message[2], b"") for message in messages])
 
     def place(self, message: Incoming) -> ApiError | int:
         """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""

@@ -18,7 +18,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSON, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.model import Model
-from natsctl.api.stream import DiscardPolicy, StreamSource, StreamSourceInfo, StreamState
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import origin
 from natsctl.jetstream.consumer_events import nuid
@@ -116,6 +116,10 @@ class Mirror:
             raise Held
         if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
             messages = [message for message in messages if message[0] > stream.store.last_seq]
+        judged = mappings or transformed or picky or largest >= 0 or config.retention is RetentionPolicy.INTEREST
+        if not judged and messages and stream.intake.copies_plainly and not any(message[3] for message in messages):
+            stream.intake.store_copies(messages)
+            messages = ()
         for seq, ts_ns, subject, header, payload in messages:
             if mappings:
                 subject = apply_mappings(mappings, subject)

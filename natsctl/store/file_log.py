@@ -22,7 +22,7 @@ from natsctl.store.removals import Removals, Spot
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.segment_reader import SegmentReader
-from natsctl.store.stream import BatchMessage, StreamStore
+from natsctl.store.stream import BatchMessage, Copy, StreamStore
 
 _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
@@ -130,6 +130,31 @@ class FileLog(StreamStore):
         if seq <= self._index.last_seq:
             raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
         self._append(seq, ts_ns, subject, header, payload, _TIMED if timed else 0)
+
+    def append_copies(self, messages: Sequence[Copy]) -> None:
+        """Buffer messages without headers under ascending sequences above last_seq."""
+        if self.fault is not None:
+            raise StorePoisoned(self.fault)
+        if messages[0][0] <= self._index.last_seq:
+            raise ValueError(f"sequence {messages[0][0]} is not above {self._index.last_seq}")
+        parts, last_ts_ns, synced_seq = self._parts, self.last_ts_ns, self.synced_seq
+        if not parts:
+            self._begin_batch(messages[0][0])
+        file, enter = self._file, self._index.add
+        salt, offset = file.head.salt, file.size
+        for seq, ts_ns, subject, _, payload in messages:
+            if ts_ns > last_ts_ns:
+                last_ts_ns = ts_ns
+            body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
+            length = len(body) + 12
+            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
+            parts.append(body)
+            enter(seq, subject, length - frame.FRAME_OVER_SIZE, last_ts_ns, offset)
+            offset += length
+        file.size, self.last_ts_ns = offset, last_ts_ns
+        self._has_messages = True
+        if self._clean:
+            self._mark()
 
     def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> int:
         if self.fault is not None:

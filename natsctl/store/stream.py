@@ -27,6 +27,8 @@ BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
 """One message of a batch: subject, header, payload, whether it is timed."""
+Copy = tuple[int, int, bytes, bytes, bytes]
+"""A message of another stream: sequence, time, subject, header, payload."""
 
 
 def _ignore_durable(durable_seq: int) -> None:
@@ -90,6 +92,14 @@ class StreamStore(AppendedView):
     @abstractmethod
     def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob, timed: bool = False) -> None:
         """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
+
+    def append_copies(self, messages: Sequence[Copy]) -> None:
+        """Buffer messages without headers under ascending sequences above last_seq, as `append_at` does one by one.
+
+        There must be one. Raises as `append_at` (nothing changed).
+        """
+        for seq, ts_ns, subject, _, payload in messages:
+            self.append_at(seq, ts_ns, subject, b"", payload)
 
     def skip_to(self, last_seq: int) -> None:
         """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
