@@ -1,0 +1,149 @@
+"""What the benchmarks of one node share: requests that are timed, servers that start again, rows of figures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Final
+
+from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.rawclient import RawClient
+
+API: Final = b"$JS.API."
+BATCH: Final = 4000
+"""Messages sent before the ack of the last one is awaited; the reference drops what it can not queue."""
+PAYLOAD: Final = b"x" * 128
+PIPELINE: Final = 64
+"""API requests under way at once."""
+ANSWER_WITHIN_S: Final = 120.0
+
+Row = dict[str, float]
+"""Figures by name; seconds unless the name ends in one of UNITS."""
+UNITS: Final = {"_per_s": "/s", "_mb": " MB", "_kb": " KB", "_share": " %", "_count": ""}
+
+
+async def api(client: RawClient, subject: bytes, body: object = None) -> dict[str, object]:
+    """Return the answer of one API request; raises RuntimeError where it is an error."""
+    payload = b"" if body is None else json.dumps(body).encode()
+    _, answer = await client.request(API + subject, payload, ANSWER_WITHIN_S)
+    found: dict[str, object] = json.loads(answer)
+    if "error" in found:
+        raise RuntimeError(f"{subject.decode()}: {found['error']}")
+    return found
+
+
+async def timed(work: Awaitable[object]) -> float:
+    """Return how many seconds `work` takes."""
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
+
+
+async def pipelined(count: int, make: Callable[[int], Awaitable[object]]) -> float:
+    """Do `make(0)`, `make(1)`, … some at a time and return the seconds."""
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for number in numbers:
+            await make(number)
+
+    begun = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(PIPELINE)))
+    return time.perf_counter() - begun
+
+
+async def fill(client: RawClient, count: int, subject: Callable[[int], bytes]) -> float:
+    """Publish `count` messages and return the messages per second."""
+    tail = b" %d\r\n%s\r\n" % (len(PAYLOAD), PAYLOAD)
+    begun = time.perf_counter()
+    for start in range(0, count, BATCH):
+        last = min(start + BATCH, count) - 1
+        client.send(b"".join(b"PUB " + subject(number) + tail for number in range(start, last)))
+        await client.request(subject(last), PAYLOAD, ANSWER_WITHIN_S)
+    return count / (time.perf_counter() - begun)
+
+
+def rss_mb(server: ServerProcess) -> float:
+    """Return the resident memory of a server."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+async def restarted(server: ServerProcess, killed: bool) -> tuple[RawClient, float]:
+    """Start the server again; return a client and the seconds until the stream A answers."""
+    server.kill() if killed else server.stop()
+    begun = time.perf_counter()
+    server.start()
+    client = await RawClient.connect(server.url)
+    while True:
+        try:
+            await api(client, b"STREAM.INFO.A")
+        except RuntimeError:  # not yet: no responders, or not recovered
+            await asyncio.sleep(0.005)
+            continue
+        return client, time.perf_counter() - begun
+
+
+async def fetched(client: RawClient, consumer: bytes, batch: int) -> None:
+    """Return when `batch` messages of a pull consumer have come."""
+    left, done = batch, asyncio.Event()
+
+    def take(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    inbox = b"FETCHED." + consumer
+    sid = client.subscribe(inbox, take)
+    client.publish(API + b"CONSUMER.MSG.NEXT.A." + consumer, json.dumps({"batch": batch}).encode(), inbox)
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        await done.wait()
+    client.unsubscribe(sid)
+
+
+async def consumer(client: RawClient, name: str, **config: object) -> dict[str, object]:
+    """Make a durable pull consumer on the stream A."""
+    wanted = {"durable_name": name, "ack_policy": "explicit", **config}
+    body = {"stream_name": "A", "config": wanted}
+    return await api(client, b"CONSUMER.DURABLE.CREATE.A.%s" % name.encode(), body)
+
+
+def shown(name: str, value: float) -> str:
+    """Return a figure with its unit."""
+    for ending, unit in UNITS.items():
+        if name.endswith(ending):
+            return f"{value:,.0f}{unit}" if value >= 100 or ending in ("_per_s", "_count") else f"{value:.1f}{unit}"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
+
+
+def report(title: str, rows: dict[Kind, Row]) -> None:
+    """Print one size: a line for each figure, with the ratio where both servers ran."""
+    print(f"\n{title}")
+    own, reference = rows["natsctl"], rows.get("reference", {})
+    for name, value in own.items():
+        label = next((name.removesuffix(end) for end in UNITS if name.endswith(end) and end != "_per_s"), name)
+        line = f"  {label:28} {shown(name, value):>14}"
+        if name in reference:
+            line += f"   reference {shown(name, reference[name]):>14}"
+        if reference.get(name):
+            line += f"   ratio {value / reference[name]:.2f}"
+        print(line, flush=True)
+
+
+def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Coroutine[object, object, Row]]) -> None:
+    """Run `work` on a fresh server of each kind and report."""
+    rows: dict[Kind, Row] = {}
+    for kind in kinds:
+        with tempfile.TemporaryDirectory(prefix="natsctl-scale-") as folder:
+            server = ServerProcess(Path(folder) / "store", kind)
+            server.start()
+            try:
+                rows[kind] = asyncio.run(work(server))
+            finally:
+                server.stop()
+    report(title, rows)
