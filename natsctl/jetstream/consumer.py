@@ -116,7 +116,7 @@ class Consumer:
         self.journal: Journal = journal
         clock = self.engine.clock
         self._offset_ns = clock.now_ns() - clock.monotonic_ns()
-        self.state: ConsumerState = state if state is not None else first_state(stream.store, config)
+        self.state: ConsumerState = state or first_state(stream.store, config, stream.config.max_msgs_per_subject == 1)
         self.log = ChangeLog()
         self.answers: list[bytes] = []
         self.events = ConsumerEvents(self)
@@ -258,6 +258,14 @@ class Consumer:
         if self.stream.retention.removes:
             self.stream.retention.acked(acked)
 
+    def counts_as_ack(self) -> None:
+        """Note that an ack was taken now, or something that counts as one: a pending message is gone."""
+        if self.log.acked:
+            self.settle_acks()
+            return
+        self.state.last_ack_ns = self.now_ns()
+        self.log.settled(self.state.last_ack_ns)
+
     def _answer(self, replies: Sequence[bytes], fault: StoreError | None) -> None:
         """Answer double acks; after a fault their state is not durable and they stay unanswered."""
         if fault is None:
@@ -355,7 +363,7 @@ class Consumer:
             name=self.name,
             created=format_time(self.created_ns),
             config=self.config,
-            delivered=_sequence_info(state.delivered_cseq, state.delivered_sseq, state.last_delivered_ns),
+            delivered=_sequence_info(state.delivered_cseq, self._delivered_seq(), state.last_delivered_ns),
             ack_floor=_sequence_info(floor.consumer_seq, floor.stream_seq, state.last_ack_ns),
             num_ack_pending=len(state.pending),
             num_redelivered=0 if self.config.max_deliver == 1 else len(state.redelivered),
@@ -369,6 +377,14 @@ class Consumer:
         if self.lifetime.paused:
             info.paused, info.pause_remaining = True, self.lifetime.pause_remaining_ns()
         return info
+
+    def _delivered_seq(self) -> int:
+        """Return delivered.stream_seq: of a consumer in memory that has no state yet, how far it looked."""
+        state = self.state
+        on_disk = self.stream.store.storage == "file" and not self.config.mem_storage
+        if state.delivered_cseq or state.delivered_sseq or on_disk:
+            return state.delivered_sseq
+        return self.undelivered.position
 
 
 def _sequence_info(consumer_seq: int, stream_seq: int, last_ns: int) -> SequenceInfo:

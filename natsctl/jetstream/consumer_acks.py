@@ -51,6 +51,8 @@ class Acks:
             if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
                 if consumer.state.pending.pop(sseq, None) is not None:
                     consumer.log.acked.append(sseq)
+                elif 0 < sseq <= consumer.undelivered.position:
+                    consumer.counts_as_ack()
             else:
                 self._ack(sseq, subject)
         elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
@@ -92,10 +94,11 @@ class Acks:
             self._ack(sseq, subject)
             if isinstance(consumer.delivery, PullDelivery):
                 consumer.delivery.request(reply, ack.request)
-                reply = b""
+            else:
+                consumer.delivery.on_request(b"", reply, b"", b"", None)
             if not consumer.scheduled:
                 consumer.schedule()
-            return not reply
+            return True
         deliveries, cseq = _numbers(subject)
         if ack.kind is AckKind.TERM:
             consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
@@ -121,8 +124,11 @@ class Acks:
         elif sseq in state.redelivered:
             state.forget(sseq)
             consumer.log.forgotten((sseq,))
+            consumer.counts_as_ack()
             if consumer.stream.retention.removes:
                 consumer.stream.retention.acked((sseq,))
+        elif self._policy is AckPolicy.EXPLICIT and 0 < sseq <= consumer.undelivered.position:
+            consumer.counts_as_ack()  # one that comes too late
 
     def _sample(self, sseq: int, deliveries: int, cseq: int) -> None:
         consumer = self._consumer

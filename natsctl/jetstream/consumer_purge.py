@@ -45,14 +45,19 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> None:
         else:
             gone.update(state.redelivered)
             floor_cseq, floor_sseq = state.delivered_cseq, position
+    counts_as_ack = any(seq in state.pending for seq in gone)
     for seq in gone:
         state.forget(seq)
         consumer.redelivery.forget(seq)
     if gone:
         consumer.log.forgotten(sorted(gone))
+    if counts_as_ack:
+        consumer.counts_as_ack()
     if scope is not None:
+        before = state.delivered_sseq, state.floor_cseq, state.floor_sseq
         state.place(position, floor_cseq, floor_sseq)
-        consumer.log.placed(position, floor_cseq, floor_sseq)
+        if gone or before != (state.delivered_sseq, floor_cseq, floor_sseq):
+            consumer.log.placed(position, floor_cseq, floor_sseq)
 
 
 def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:

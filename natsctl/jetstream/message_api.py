@@ -8,6 +8,7 @@ from natsctl.api.answers import StreamMsgDeleteAnswer, StreamMsgGetAnswer, Strea
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.messages import StoredMsg
 from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
+from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
 from natsctl.jetstream import message_search as search
 from natsctl.jetstream.requests import PENDING, ApiRequest, EndpointFunction, Outcome, Uncounted
@@ -57,13 +58,18 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10109)
     if stream.config.deny_delete:
         return error(10057, err="message delete not permitted")
-    if wish.seq < stream.store.first_seq or not wish.seq:
-        return Uncounted(error(10057, err="no message found"))
-    if wish.seq > stream.store.last_seq:
-        return Uncounted(error(10057, err="stream store EOF"))
+    if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wish.seq)):
+        return Uncounted(error(10057, err=fault))
     if not stream.remove(wish.seq, erase=not wish.no_erase):
         return Uncounted(error(10043, seq=wish.seq))
     return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
+
+
+def _outside(stream: Stream, seq: int) -> str:
+    """Return what a stream on disk says of a sequence that it does not hold, "" within its bounds."""
+    if not seq or seq < stream.store.first_seq:
+        return "no message found"
+    return "stream store EOF" if seq > stream.store.last_seq else ""
 
 
 def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:

@@ -159,9 +159,10 @@ class Retry:
         if entry is not None or sseq in consumer.state.redelivered:
             waits = sseq in consumer.state.pending
             consumer.state.forget(sseq)
-            if waits:
-                consumer.state.settle()
             consumer.log.forgotten((sseq,))
+            if waits:
+                consumer.counts_as_ack()
+                consumer.state.settle()
             consumer.schedule()
 
     def _given_up(self, sseq: int) -> bool:

@@ -15,6 +15,7 @@ from natsctl.api.advisories import ActionType, StreamAction
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumer import Consumer
+from natsctl.jetstream.consumer_config import filters_of
 from natsctl.jetstream.consumer_log import KINDS as CONSUMER_KINDS
 from natsctl.jetstream.consumer_set import ConsumerSet
 from natsctl.jetstream.dedupe import Dedupe
@@ -29,7 +30,7 @@ from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timed_messages import TimedMessages
 from natsctl.jetstream.upstreams import Upstreams
 from natsctl.store.errors import StoreError, StoreFull
-from natsctl.store.filters import Filters
+from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.stream import StreamStore
 
@@ -82,10 +83,10 @@ class Stream:
         self.timed.refused(durable_seq)
         self.upstreams.refused()
 
-    def recover(self) -> None:
-        """Continue after a restart: ids of the duplicate window, expiry, consumers."""
+    def recover(self, restored: bool = False) -> None:
+        """Continue after a restart, or with what was `restored`: ids of the duplicate window, expiry, consumers."""
         records = self.store.records()
-        self.dedupe.recover(records)
+        self.dedupe.recover(records, restored)
         self.timed.recover(records)
         self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()
@@ -164,18 +165,31 @@ class Stream:
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
         self.dedupe.purging(below_seq)
-        oldest = self.store.first_seq_of(filters.literals[0]) if filters and len(filters.literals) == 1 else 0
+        oldest = self._oldest_of(filters) if filters or keep else 0
         count = self.store.purge(filters, below_seq, keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
+        for consumer in self._takers_of(filters):  # they move even where nothing was taken
+            # The reference tells of a single message only, and of one on disk by the subject of the purge.
+            if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
+                consumer.retry.tell_gone(oldest)
+            consumer.on_purged(filters)
         if count:
-            for consumer in self._takers_of(filters):
-                if count == 1 and oldest in consumer.state.pending:  # the reference tells of a single message only
-                    consumer.retry.tell_gone(oldest)
-                consumer.on_purged(filters)
             self.expiry.arm()
             self.count_bytes()
         return count
+
+    def _oldest_of(self, filters: Filters | None) -> int:
+        """Return the first sequence that a purge takes, 0 for none."""
+        if filters and len(filters.literals) == 1:
+            return self.store.first_seq_of(filters.literals[0])
+        return self.store.first_match(filters or ALL, self.store.first_seq)
+
+    def _tells(self, consumer: Consumer, filters: Filters | None) -> bool:
+        """Whether a consumer hears of the only message that a purge took, from one of its pending ones."""
+        own = Filters([each.encode() for each in filters_of(consumer.config)])
+        subject = filters.subjects[0] if filters and filters.subjects else b">"
+        return self.store.storage == "memory" or own.matches(subject)
 
     def _takers_of(self, filters: Filters | None) -> tuple[Consumer, ...]:
         """Return the consumers that may take something of what `filters` takes; None is everything."""

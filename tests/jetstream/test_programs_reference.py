@@ -1,0 +1,169 @@
+"""Random programs of everything a client can do, and what they found: the same on natsctl and on the reference.
+
+More of them than in a test run: `python -m natsctl.testing.programs --seeds 500`.
+
+Left out of the programs, or out of what is compared, with the reason:
+
+* Where a stream drops messages while several come in one chunk, how many of them were delivered before is chance at
+  the reference: such chunks go to streams without limits only, without the number pending behind an ack subject.
+* Where a message replaces one that is pending, the reference may deliver first or drop first: the ack floor tells.
+* A refusal may overtake the acks of messages before it in the same chunk: here an ack waits until its message is
+  durable. Answers are compared by message.
+* A file stream that never held a message has sequence 0 among its deleted ones there, and its first sequence is 1 after
+  a purge of nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
+from natsctl.testing.process import ServerProcess
+from natsctl.testing.programs import made, played
+
+SEEDS = (3, 7, 18, 118, 203, 211, 238, 241)
+
+scenario = Scenarios()
+
+PUSH: dict[str, Any] = {"deliver_subject": "push"}
+
+
+def active(t: Talk, name: str = "C") -> None:
+    """Note whether delivered and ack floor have a time, and where they are."""
+    info = t.ask(f"CONSUMER.INFO.S.{name}")
+    t.notes.append(["last_active" in info[key] for key in ("delivered", "ack_floor")])
+
+
+@scenario
+def a_message_that_is_gone_counts_as_acknowledged(t: Talk) -> None:
+    t.create()
+    t.create("D")
+    t.jet.publish("1", "2", "3")
+    t.pull({"batch": 1, "no_wait": True})
+    t.pull({"batch": 2, "no_wait": True}, "D")
+    t.ask("STREAM.MSG.DELETE.S", {"seq": 1})
+    active(t)
+    t.ask("STREAM.PURGE.S")
+    active(t, "D")
+
+
+@scenario
+def an_ack_that_comes_too_late_is_activity(t: Talk) -> None:
+    t.create()
+    t.create("D", ack_policy="all")
+    t.jet.publish("1")
+    (one,) = t.pull({"no_wait": True})
+    (other,) = t.pull({"no_wait": True}, "D")
+    t.ask("CONSUMER.RESET.S.C")
+    active(t)
+    t.note(t.jet.double_ack(one))
+    active(t)
+    t.note(t.jet.double_ack(one._replace(reply=one.reply.replace(b".1.1.1.", b".1.9.9."))))
+    active(t)
+    t.note(t.jet.double_ack(other))
+    t.note(t.jet.double_ack(other))
+    active(t, "D")
+
+
+@scenario
+def a_push_consumer_refuses_to_send_more_for_an_ack(t: Talk) -> None:
+    heard = t.jet.listen("push")
+    t.create(**PUSH)
+    t.jet.publish("1")
+    (one,) = t.jet.heard(heard)
+    t.note(t.jet.double_ack(one, b"+NXT"))
+    t.ask("CONSUMER.INFO.S.C")
+
+
+@scenario
+def a_purge_of_nothing_moves_consumers_too(t: Talk) -> None:
+    t.jet.publish("1", "2", "3")
+    t.create(filter_subject="s.b")
+    t.create("D")
+    t.create("E", filter_subject="s.a")
+    t.ask("STREAM.PURGE.S", {"filter": "s.b"})
+    for name in ("C", "D", "E"):
+        t.ask(f"CONSUMER.INFO.S.{name}")
+    t.ask("STREAM.PURGE.S", {"keep": 5})
+    t.ask("STREAM.PURGE.S", {"seq": 1})
+    for name in ("C", "D", "E"):
+        t.ask(f"CONSUMER.INFO.S.{name}")
+
+
+@scenario
+def a_purge_tells_of_the_only_message_that_it_takes(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.>")
+    t.jet.stream("M", "m.>", storage="memory")
+    for stream, own in (("S", "s"), ("M", "m")):
+        for filters in ([], [f"{own}.*"], [f"{own}.a"]):
+            for purge in ({"filter": f"{own}.*"}, {"filter": f"{own}.a"}, {"filter": f"{own}.>"}, {}, {"keep": 1}):
+                t.jet.publish("1", "2", subject=f"{own}.a")
+                t.ask(f"STREAM.MSG.DELETE.{stream}", {"seq": 1})
+                if "keep" not in purge:
+                    t.jet.api(f"STREAM.PURGE.{stream}", {"keep": 1})
+                config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters}
+                t.ask(f"CONSUMER.DURABLE.CREATE.{stream}.C", {"stream_name": stream, "config": config})
+                t.jet.pull({"batch": 1, "no_wait": True}, "C", stream)
+                t.jet.heard(heard)
+                t.ask(f"STREAM.PURGE.{stream}", purge)
+                t.ask(f"CONSUMER.INFO.{stream}.C")
+                t.event(heard)
+                t.jet.api(f"CONSUMER.DELETE.{stream}.C")
+
+
+@scenario
+def consumers_begin_where_the_last_message_was(t: Talk) -> None:
+    for subject in ("s.a", "s.b", "s.a", "s.c"):
+        t.jet.publish("x", subject=subject)
+    t.jet.stream("M", "m.>", max_msgs_per_subject=1)
+    t.jet.publish("x", "y", "z", subject="m.a")
+    t.ask("STREAM.MSG.DELETE.S", {"seq": 4})
+    t.create("L", deliver_policy="last")
+    t.create("F", deliver_policy="last", filter_subject="s.a")
+    t.create("G", deliver_policy="last", filter_subject="s.none")
+    t.create("P", deliver_policy="last_per_subject", filter_subject="s.none")
+    t.create("Q", deliver_policy="last_per_subject")
+    t.create("N", deliver_policy="new")
+    for filters in (["s.b"], ["s.a"], ["s.c"], ["s.b", "s.none"]):
+        t.create("T", deliver_policy="by_start_time", opt_start_time="2020-01-01T00:00:00Z", filter_subjects=filters)
+        t.ask("CONSUMER.DELETE.S.T")
+    body = {"stream_name": "M", "config": {"durable_name": "P", "deliver_policy": "last_per_subject"}}
+    t.ask("CONSUMER.DURABLE.CREATE.M.P", body)
+    body["config"]["filter_subject"] = "m.none"  # type: ignore[index]
+    body["config"]["durable_name"] = "R"  # type: ignore[index]
+    t.ask("CONSUMER.DURABLE.CREATE.M.R", body)
+    t.ask("CONSUMER.INFO.S.L")
+
+
+@scenario
+def a_consumer_in_memory_shows_how_far_it_looked(t: Talk) -> None:
+    t.jet.publish("1", "2")
+    t.jet.listen("push")
+    for name, memory in (("C", True), ("D", False)):
+        t.create(name, **PUSH, filter_subject="s.b", mem_storage=memory, ack_policy="none")
+        t.ask(f"CONSUMER.INFO.S.{name}")
+
+
+@scenario
+def what_is_not_there_can_not_be_deleted(t: Talk) -> None:
+    t.jet.stream("M", "m.>", storage="memory")
+    for stream, subject in (("S", "s.a"), ("M", "m.a")):
+        for _ in range(3):
+            for seq in (0, 1, 2, 3, 9):
+                t.ask(f"STREAM.MSG.DELETE.{stream}", {"seq": seq})
+            t.jet.publish("1", "2", subject=subject)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("run", scenario, ids=name_of)
+def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
+    assert_same(run, server.url)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_program_runs_the_same(seed: int, server: ServerProcess) -> None:
+    difference = played(made(seed), server.url)
+    assert difference is None, str(difference)
