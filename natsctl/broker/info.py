@@ -20,8 +20,17 @@ SERVER_PREFIX = 13 << 3
 """First byte of a server's public nkey: makes its text begin with N."""
 
 
-JETSTREAM_FLAGS = 1
-"""Capability bits in system answers: JetStream runs here."""
+JETSTREAM_FLAGS = 0b111
+"""Capability bits in system answers where JetStream runs: it does, it takes snapshots in pieces, accounts may own raft
+groups."""
+
+FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": True,
+    "js_snapshot_sources": False,
+}
+"""Forms of subjects and records that a server of this version uses unless told otherwise."""
 
 
 def make_server_id(rng: Rng) -> str:
@@ -76,20 +85,17 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
 def user_info_json(broker: Broker, session: Session) -> bytes:
     """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
     options = broker.options
-    server: dict[str, object] = {
-        "name": broker.server_name,
-        "host": options.host,
-        "id": broker.server_id,
+    server: dict[str, object] = {"name": broker.server_name, "host": options.host, "id": broker.server_id}
+    if options.domain:
+        server["domain"] = options.domain
+    server |= {
         "ver": options.version,
+        "feature_flags": FEATURE_FLAGS,
         "jetstream": options.jetstream,
         "flags": JETSTREAM_FLAGS if options.jetstream else 0,
         "seq": broker.next_event_seq(),
         "time": format_time(broker.clock.now_ns()),
     }
-    if options.domain:
-        server["domain"] = options.domain
     account = session.account.name
     data = {"user": session.user, "account": account, "account_name": account}
-    if not session.user:
-        del data["user"]
     return msgspec.json.encode({"server": server, "data": data})

@@ -180,7 +180,7 @@ class JetStreamAccount:
             reserved_memory=self.reserved(StorageType.MEMORY),
             reserved_storage=self.reserved(StorageType.FILE),
             streams=len(self.streams),
-            consumers=sum(stream.consumer_count for stream in self.streams.values()),
+            consumers=sum(len(stream.consumers) for stream in self.streams.values()),  # of mirrors and sources too
             limits=self.quota.limits,
             domain=self.engine.options.domain,
             api=ApiStats(level=API_LEVEL, total=self.dispatcher.total, errors=self.dispatcher.errors),

@@ -203,8 +203,10 @@ def test_user_info_is_answered_in_every_account(house: Any) -> None:
     client = house.client()
     heard = client.say(b"SUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n")
     body = json.loads(heard.split(b"\r\n")[1])
-    assert list(body) == ["server", "data"] and body["data"] == {"account": "$G", "account_name": "$G"}
+    assert list(body) == ["server", "data"] and body["data"] == {"user": "", "account": "$G", "account_name": "$G"}
     assert body["server"]["id"] == house.broker.server_id and body["server"]["time"].endswith("Z")
+    names = ["name", "host", "id", "ver", "feature_flags", "jetstream", "flags", "seq", "time"]
+    assert list(body["server"]) == names and body["server"]["feature_flags"]["js_raft_delete_range"]
 
 
 def test_max_subscriptions_refuses_and_keeps_the_connection(new_house: Callable[..., Any]) -> None:

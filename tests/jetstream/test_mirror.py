@@ -313,3 +313,10 @@ def test_a_mirror_waits_where_its_account_has_no_room() -> None:
     ok(jet.api("STREAM.PURGE.M"))
     jet.advance(PATIENCE_S)
     assert [m[0] for m in contents(jet)] == [4, 5]
+
+
+def test_the_account_counts_the_consumer_of_a_mirror_but_its_origin_does_not(jet: Jet) -> None:
+    jet.stream("S")
+    mirror(jet)
+    assert ok(jet.api("INFO"))["consumers"] == 1
+    assert info(jet, "S")["state"]["consumer_count"] == 0
