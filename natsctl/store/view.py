@@ -85,6 +85,9 @@ class View:
         return positions
 
     def _positions(self, segment: Segment, start: int) -> array[int]:
+        few = segment.positions_of_few(self.sids, start) if isinstance(self.sids, set) else None
+        if few is not None:
+            return few
         if self._index.messages >= BULK_MESSAGES and len(segment.sids) - start > PROBE:
             from natsctl.store import bulk
 
