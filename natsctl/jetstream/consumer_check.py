@@ -7,6 +7,7 @@ server_api.md §4.3.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -149,10 +150,12 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: Consume
     filters = filters_of(config)
     if not all(filters):
         return error(10139)
-    for place, subject in enumerate(filters):
+    patterns = [subject for subject in filters if "*" in subject or ">" in subject]
+    twice = {subject for subject, times in Counter(filters).items() if times > 1}
+    for subject in filters:
         if not is_valid_subject(subject):
             return error(10052, err="invalid subject")
-        if any(is_subset(subject, other) for at, other in enumerate(filters) if at != place):
+        if subject in twice or any(is_subset(subject, other) for other in patterns if other != subject):
             return error(10138)
     return None
 

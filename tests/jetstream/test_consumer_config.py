@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from natsctl.jetstream import consumer_check
 from natsctl.testing.jet import SECOND, Jet
 
 MS = 1_000_000
@@ -50,6 +51,9 @@ def jet() -> Jet:
         ({"filter_subject": "s.a", "filter_subjects": ["s.b"]}, 10136),
         ({"filter_subjects": ["s.a", ""]}, 10139),
         ({"filter_subjects": ["s.a", "s.*"]}, 10138),
+        ({"filter_subjects": ["s.*", "s.a"]}, 10138),
+        ({"filter_subjects": ["s.*.b", "s.>"]}, 10138),
+        ({"filter_subjects": ["s.b", "s.a", "s.b"]}, 10138),
         ({"filter_subject": "s..a"}, 10052),
         ({"deliver_policy": "by_start_sequence"}, 10094),
         ({"deliver_policy": "by_start_time"}, 10094),
@@ -139,3 +143,9 @@ def test_consumer_limits_of_the_stream_are_defaults_and_bounds() -> None:
 
 def test_a_filter_outside_the_streams_subjects_is_accepted(jet: Jet) -> None:
     assert attempt(jet, filter_subject="other")["name"] == "C"
+
+
+def test_a_thousand_filters_are_not_compared_with_each_other(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_check, "is_subset", lambda *subjects: pytest.fail("compared"))
+    filters = [f"s.{number}" for number in range(1000)]
+    assert len(jet.consumer(filter_subjects=filters)["config"]["filter_subjects"]) == 1000
