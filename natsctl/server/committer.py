@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from natsctl.store.commit import Commit, Committable
     from natsctl.store.store import Store
 
-WORKERS: Final = 4
-"""Threads that may wait for a disk at the same time."""
+WORKERS: Final = 12
+"""Threads that may wait for a disk at the same time; one new stream after the other waits for four flushes."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
 _Fault: TypeAlias = "Callable[[str, Exception], object]"

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -64,6 +65,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: ServerOptions) -> int:
+    if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
+        options = replace(options, max_storage=default_max_storage(options.store_path))
     try:
         log = Log(options.log_file, with_time=options.log_time, debug=options.debug, trace=options.trace)
     except OSError as error:
@@ -134,7 +137,7 @@ class ServerProcess:
         log.info("Starting JetStream")
         log.info("---------------- JETSTREAM ----------------")
         log.info(f"  Max Memory:      {format_size(options.max_memory or default_max_memory())}")
-        log.info(f"  Max Storage:     {format_size(options.max_storage or default_max_storage(options.store_path))}")
+        log.info(f"  Max Storage:     {format_size(options.max_storage)}")
         log.info(f'  Store Directory: "{options.store_path}"')
         log.info(f"  Sync:            {_sync_text(options)}")
         log.info("-------------------------------------------")
