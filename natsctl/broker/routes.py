@@ -1,18 +1,23 @@
-"""One cached route per subject, and one per prefix for subjects that are used once.
+"""One cached route per subject, and one per beginning for subjects that are used once.
 
 Theory of operation. `exact` maps a subject to its route and is what the hot path looks into; `find` is the miss. Inbox
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
 (sublist.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
-(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. A change of a literal subscription drops the at most
-three entries that could cover it; a change of a wildcard drops all. Sizes are bounded by the number of takers kept.
+(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. Where nothing but `>` is left, the route of every
+longer subject is kept under the stem (`orders.`). A subject that no beginning tells of costs the walk through the trie,
+but its route is made once for each set of nodes that is reached.
+
+A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
+bounded by the number of takers kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import is_literal
-from natsctl.broker.sublist import SubList
+from natsctl.broker.sublist import Node, SubList
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -30,24 +35,29 @@ MAX_CACHED_HEADS: Final = 8
 """Clients of one route up to which their message heads are kept ready."""
 ACK_TAIL: Final = 5
 """Tokens of an ack subject that differ per delivery."""
+DOT: Final = 46
+"""What is between the tokens of a subject."""
 
 
 class Routes:
     """The routing table of one account."""
 
-    __slots__ = ("_by_ack_prefix", "_by_prefix", "_cost", "exact", "subs")
+    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "exact", "subs")
 
     def __init__(self) -> None:
         self.subs = SubList()
         self.exact: dict[bytes, Route] = {}
         self._by_prefix: dict[bytes, Route] = {}
         self._by_ack_prefix: dict[bytes, Route] = {}
+        self._by_stem: dict[bytes, Route] = {}
+        self._by_nodes: dict[tuple[Node, ...], Route] = {}
         self._cost = 0
 
     @property
     def cached(self) -> int:
         """Number of cached routes."""
-        return len(self.exact) + len(self._by_prefix) + len(self._by_ack_prefix)
+        beginnings = len(self._by_prefix) + len(self._by_ack_prefix) + len(self._by_stem)
+        return len(self.exact) + beginnings + len(self._by_nodes)
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription and forget the routes that it changes."""
@@ -62,7 +72,11 @@ class Routes:
         return True
 
     def _forget(self, pattern: bytes) -> None:
+        self._by_nodes.clear()
         if is_literal(pattern):
+            if self._by_stem:
+                for stem in _stems(pattern):
+                    self._by_stem.pop(stem, None)
             self.exact.pop(pattern, None)
             self._by_prefix.pop(pattern.rpartition(b".")[0], None)
             self._by_ack_prefix.pop(pattern.rsplit(b".", ACK_TAIL)[0], None)
@@ -70,6 +84,7 @@ class Routes:
             self.exact.clear()
             self._by_prefix.clear()
             self._by_ack_prefix.clear()
+            self._by_stem.clear()
             self._cost = 0
 
     def shared_size(self, subject: bytes, route: Route) -> int:
@@ -88,13 +103,50 @@ class Routes:
             route = self._by_prefix.get(prefix)
             if route is not None:
                 return route
+            if self._by_stem:
+                stem = self.stem(subject)
+                if stem:
+                    route = self._by_stem[stem]
+                    self._pay(1)
+                    self.exact[subject] = route
+                    return route
         return self._match(subject, prefix)
+
+    def stem(self, subject: bytes) -> bytes:
+        """Return the beginning of `subject` that any tokens may follow on the same route; empty where none is known."""
+        stems = self._by_stem
+        end = subject.find(b".") + 1
+        while end:
+            if subject[:end] in stems:
+                return b"" if b".." in subject or subject[-1] == DOT else subject[:end]
+            end = subject.find(b".", end) + 1
+        return b""
 
     def _match(self, subject: bytes, prefix: bytes) -> Route:
         tokens = subject.split(b".")
         if b"" in tokens:
             return NO_ROUTE
-        nodes, decided = self.subs.match(tokens)
+        nodes, decided, stem = self.subs.match(tokens)
+        reached = tuple(nodes)
+        shared = route = self._by_nodes.get(reached)
+        if shared is None or route is None:
+            route, shared = self._make(reached, subject)
+            self._by_nodes[reached] = shared
+        else:
+            self._pay(3)
+        depth = len(tokens)
+        if depth > 1 and decided < depth:
+            if tokens[:2] == [b"$JS", b"ACK"] and decided <= depth - ACK_TAIL:
+                self._by_ack_prefix[b".".join(tokens[:-ACK_TAIL])] = shared
+                return shared
+            self._by_prefix[prefix] = shared
+            if stem:
+                self._by_stem[b".".join(tokens[:stem]) + b"."] = shared
+        self.exact[subject] = route
+        return route
+
+    def _make(self, nodes: tuple[Node, ...], subject: bytes) -> tuple[Route, Route]:
+        """Return the route of one subject to what is at `nodes`, and the one of every subject that reaches them."""
         plain = [sub for node in nodes for sub in node.plain]
         clients = [sub for sub in plain if sub.session is not None]
         queues: dict[bytes, list[Subscription]] = {}
@@ -105,18 +157,22 @@ class Routes:
         cost = 1 + len(plain) + sum(len(members) for members in queues.values())
         heads = cost <= MAX_CACHED_HEADS
         route = _route(clients, queues, handlers, subject if heads else b"")
-        shared = _route(clients, queues, handlers, b"") if heads else route
-        if self._cost + 2 * cost > MAX_CACHED_TAKERS:
+        self._pay(4 * cost)
+        return route, _route(clients, queues, handlers, b"") if heads else route
+
+    def _pay(self, cost: int) -> None:
+        """Count what is about to be cached, after forgetting all where that would be too much."""
+        if self._cost + cost > MAX_CACHED_TAKERS:
             self._forget(b">")
-        self._cost += 2 * cost
-        depth = len(tokens)
-        if depth > 1 and decided < depth:
-            if tokens[:2] == [b"$JS", b"ACK"] and decided <= depth - ACK_TAIL:
-                self._by_ack_prefix[b".".join(tokens[:-ACK_TAIL])] = shared
-                return shared
-            self._by_prefix[prefix] = shared
-        self.exact[subject] = route
-        return route
+        self._cost += cost
+
+
+def _stems(subject: bytes) -> Iterator[bytes]:
+    """Yield the beginnings of a subject that end between two tokens."""
+    end = subject.find(b".") + 1
+    while end:
+        yield subject[:end]
+        end = subject.find(b".", end) + 1
 
 
 def _route(

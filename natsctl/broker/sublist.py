@@ -3,7 +3,8 @@
 Theory of operation. Subscriptions live in a trie of subject tokens, with `*` and `>` as ordinary children. A literal
 subject is matched by walking all nodes that its tokens can reach, one level at a time. The walk also tells on how many
 leading tokens the result depends: below the last level where a reached node has a literal child, every subject with the
-same number of tokens has the same result. routes.py caches by that.
+same number of tokens has the same result; and where no reached node has a child but `>`, every longer subject has it.
+routes.py caches by that.
 """
 
 from __future__ import annotations
@@ -76,8 +77,11 @@ class SubList:
         self.count -= 1
         return True
 
-    def match(self, tokens: list[bytes]) -> tuple[list[Node], int]:
-        """Return the nodes whose patterns match, and the number of leading tokens that decided it."""
+    def match(self, tokens: list[bytes]) -> tuple[list[Node], int, int]:
+        """Return the nodes whose patterns match, and the number of leading tokens that decided it.
+
+        The last number is how many leading tokens decided it for subjects of every length above that; 0: none.
+        """
         found: list[Node] = []
         level = [self._root]
         decided = 0
@@ -100,9 +104,9 @@ class SubList:
                     if child is not None and token != ANY and token != REST:
                         reached.append(child)
             if not reached:
-                return found, decided
+                return found, decided, index - 1 if decided < index else 0
             level = reached
-        return found + level, decided
+        return found + level, decided, 0
 
     def __iter__(self) -> Iterator[Subscription]:
         waiting = [self._root]

@@ -1,0 +1,95 @@
+"""Cached routes say what the plain matcher says, whatever came and went before; and they stay small."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.api.subjects import matches
+from natsctl.broker.routes import Route, Routes
+from natsctl.broker.subscription import Subscription
+
+TOKENS = st.sampled_from([b"a", b"b", b"c"])
+PATTERNS = st.builds(
+    lambda tokens, rest: b".".join([*tokens, b">"] if rest or not tokens else tokens),
+    st.lists(TOKENS | st.just(b"*"), max_size=4),
+    st.booleans(),
+)
+SUBJECTS = st.lists(TOKENS | st.sampled_from([b"*", b">", b"", b"$JS"]), min_size=1, max_size=8).map(b".".join)
+ACKS = st.lists(TOKENS, min_size=2, max_size=8).map(lambda tokens: b"$JS.ACK." + b".".join(tokens))
+QUEUES = st.sampled_from([b"", b"", b"q", b"r"])
+STEPS = st.lists(
+    st.tuples(st.just("add"), PATTERNS | ACKS, QUEUES)
+    | st.tuples(st.just("remove"), st.integers(0, 30), st.none())
+    | st.tuples(st.just("ask"), SUBJECTS | ACKS, st.none()),
+    max_size=60,
+)
+
+
+def add(routes: Routes, pattern: bytes, queue: bytes = b"") -> Subscription:
+    sub = Subscription(None, pattern, queue)  # type: ignore[arg-type]  # a route asks no account
+    routes.insert(sub)
+    return sub
+
+
+def look_up(routes: Routes, subject: bytes) -> Route:
+    return routes.exact.get(subject) or routes.find(subject)
+
+
+def takers(route: Route) -> set[Subscription]:
+    clients, queues, handlers = route
+    return {sub for _, sub, _ in clients} | {sub for group in queues for _, sub, _ in group} | set(handlers)
+
+
+def expected(live: list[Subscription], subject: bytes) -> set[Subscription]:
+    return set() if b"" in subject.split(b".") else {sub for sub in live if matches(sub.subject, subject)}
+
+
+@given(STEPS)
+def test_routes_agree_with_the_plain_matcher(steps: list[tuple[str, bytes | int, bytes | None]]) -> None:
+    routes, live = Routes(), list[Subscription]()
+    asked: set[bytes] = set()
+    for kind, what, queue in steps:
+        if isinstance(what, int):
+            if live:
+                assert routes.remove(live.pop(what % len(live)))
+        elif kind == "add":
+            live.append(add(routes, what, queue or b""))
+        else:
+            asked.add(what)
+        for subject in sorted(asked):
+            route = look_up(routes, subject)
+            assert takers(route) == expected(live, subject), subject
+            stem = routes.stem(subject)
+            for longer in (b"a", b"c.b", b"b.b.c", b"*.d") if stem else ():
+                assert takers(look_up(routes, stem + longer)) == expected(live, stem + longer), stem + longer
+
+
+def test_one_look_below_a_stem_tells_of_every_subject_there() -> None:
+    routes = Routes()
+    sub = add(routes, b"orders.>")
+    route = routes.find(b"orders.1.new")
+    assert takers(route) == {sub}
+    assert routes.stem(b"orders.2.old.again") == b"orders."
+    assert routes.find(b"orders.2.old.again")[2] is route[2]
+    assert [routes.stem(bad) for bad in (b"orders", b"orders.", b"orders.a..b", b"orders.a.")] == [b""] * 4
+
+
+def test_a_literal_below_a_stem_ends_it() -> None:
+    routes = Routes()
+    wide = add(routes, b"orders.>")
+    routes.find(b"orders.1.new")
+    narrow = add(routes, b"orders.2.new")
+    assert routes.stem(b"orders.3") == b""
+    assert takers(routes.find(b"orders.2.new")) == {wide, narrow}
+    assert takers(routes.find(b"orders.3.new")) == {wide}
+    assert routes.remove(narrow)
+    assert takers(routes.find(b"orders.2.new")) == {wide}
+
+
+def test_subjects_that_reach_the_same_patterns_share_what_was_made_for_the_first() -> None:
+    routes = Routes()
+    add(routes, b"orders.>")
+    add(routes, b"orders.literal.new")
+    first, second = routes.find(b"orders.1.new"), routes.find(b"orders.2.new")
+    assert first[2] is second[2]
