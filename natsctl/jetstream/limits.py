@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.jetstream.stream import Stream
+
+
+MAX_LOOK: Final = 65_536
+"""Subjects, or last messages where there are more subjects, that are looked at after a restart."""
 
 
 class Limits:
@@ -82,6 +86,22 @@ class Limits:
         max_msgs, max_bytes = config.max_msgs, config.max_bytes
         while (0 < max_msgs < store.messages) or (0 < max_bytes < store.bytes and store.messages):
             stream.removed(store.drop_first(), GONE)
+
+    def recovered(self) -> None:
+        """Drop what a commit that a crash interrupted left: what it takes out is written after what it brings."""
+        store, per_subject = self._stream.store, self._stream.config.max_msgs_per_subject
+        if not self.any or not store.healthy:
+            return
+        self._trim_stream()
+        if per_subject <= 0 or store.messages < store.num_subjects + per_subject:
+            return
+        if store.num_subjects <= MAX_LOOK:  # a new limit may concern any of them
+            subjects = set(store.subjects())
+        else:
+            latest = range(max(store.last_seq - MAX_LOOK, store.first_seq), store.last_seq + 1)
+            subjects = {subject for seq in latest if (subject := store.subject_of(seq)) is not None}
+        for subject in subjects:
+            self._trim_subject(subject)
 
     def enforce(self) -> None:
         """Drop everything that limits, perhaps tightened just now, push out: those of the stream first."""

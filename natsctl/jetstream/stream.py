@@ -91,6 +91,7 @@ class Stream:
         self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
+        self.limits.recovered()
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:

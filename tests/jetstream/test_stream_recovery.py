@@ -55,6 +55,25 @@ def test_the_first_id_of_a_stream_is_known_wherever_its_commit_was_interrupted(c
 
 
 @CRASHES
+@pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
+def test_a_limit_holds_wherever_the_commit_was_interrupted_that_keeps_it(limit: str, crash: Any) -> None:
+    found = set()
+    for call_number in range(1, 12):
+        jet = Jet()
+        jet.stream(**{limit: 1})
+        publish(jet)
+        calls = iter(range(1, 1000))
+        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
+        with suppress(Crash):
+            publish(jet)
+        jet.machine.disk.plan = no_faults
+        state = Jet(jet.machine.restarted(crash)).api("STREAM.INFO.S")["state"]
+        assert state["messages"] == 1, call_number
+        found.add(state["last_seq"])
+    assert found == {1, 2}
+
+
+@CRASHES
 def test_a_blank_behind_an_id_belongs_to_it(jet: Jet, crash: Any) -> None:
     jet.stream()
     publish(jet, "one ")
