@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 
 from natsctl.store.stream import StreamStore
 from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, Fault, SimDisk, no_faults
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
@@ -58,8 +60,8 @@ def test_the_first_id_of_a_stream_is_known_wherever_its_commit_was_interrupted(c
 @pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
 def test_a_limit_holds_wherever_the_commit_was_interrupted_that_keeps_it(limit: str, crash: Any) -> None:
     found = set()
-    for call_number in range(1, 12):
-        jet = Jet()
+    for seed, call_number in product(range(20), range(1, 5)):  # the seed says how much of a write gets in
+        jet = Jet(Machine(seed=seed))
         jet.stream(**{limit: 1})
         publish(jet)
         calls = iter(range(1, 1000))
