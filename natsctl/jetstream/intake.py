@@ -129,7 +129,10 @@ class Intake:
             self._limits.trim(subject)
 
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Take messages without headers on one subject, in order; the broker's handler for runs."""
+        """Take messages without headers, in order; the broker's handler for runs. b"": on several subjects."""
+        if not subject:
+            self._publish_mixed(messages)
+            return
         payloads = [message[4] for message in messages]
         direct = self._direct or (self._bounded and self._limits.has_room(subject, payloads))
         if not direct or max(map(len, payloads)) > self._max_payload:
@@ -148,6 +151,26 @@ class Intake:
         self._waiting.extend([(seq, subject, message[2]) for seq, message in enumerate(messages, first_seq)])
         if self._trim:
             self._limits.trim(subject)
+
+    def _publish_mixed(self, messages: Sequence[Op]) -> None:
+        """Take messages without headers on several subjects: together where each would do no more than be stored."""
+        together = self._direct and not (self._trim and self._stream.config.max_msgs_per_subject > 0)
+        most = self._max_payload
+        if not together or any(len(op[4]) > most or op[2][-4:] == CONTROL_SUFFIX for op in messages):
+            for _, subject, reply, header, payload in messages:
+                self.publish(subject, reply, header, payload, None)
+            return
+        store, now_ns = self._stream.store, self._now_ns()
+        first_seq = store.last_seq + 1
+        try:
+            store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
+        except StoreError as fault:
+            for op in messages:
+                self.acks.refuse(op[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, op[1], op[2]) for seq, op in enumerate(messages, first_seq)])
+        if self._trim:
+            self._limits.trim(messages[-1][1])
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
         """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
@@ -335,7 +358,7 @@ class Intake:
 
     def _roll_up(self, seq: int, message: Incoming) -> None:
         if message.rollup:
-            self._stream.purge(Filters((message.subject,)) if message.rollup == b"sub" else None, below_seq=seq)
+            self._stream.purge(Filters((message.subject if message.rollup == b"sub" else b">",)), below_seq=seq)
 
     def _tell_stored(self, seq: int, message: Incoming) -> None:
         for listener in self._after_store:

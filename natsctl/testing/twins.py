@@ -231,8 +231,11 @@ Notes = dict[str, list[Any]]
 def noted(inboxes: dict[str, list[Got]], in_flight: bool) -> Notes:
     """Return inboxes as they can be compared, with `in_flight` without the numbers of messages pending."""
     notes = {label: [shown(m, in_flight) for m in messages] for label, messages in inboxes.items() if messages}
-    if "events" in notes:
-        notes["events"].sort(key=repr)
+    for label in notes:
+        if label == "events":
+            notes[label].sort(key=repr)
+        elif label.startswith("push"):
+            notes[label].sort(key=lambda note: note[1].split(".")[2:4])
     return notes
 
 

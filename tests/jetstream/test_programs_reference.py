@@ -9,6 +9,8 @@ Left out of the programs, or out of what is compared, with the reason:
 * Where a message replaces one that is pending, the reference may deliver first or drop first: the ack floor tells.
 * A refusal may overtake the acks of messages before it in the same chunk: here an ack waits until its message is
   durable. Answers are compared by message.
+* A consumer that is paused, changed or without a match looks at the stream only at its next occasion there: how far it
+  looked shows in delivered.stream_seq in memory, after a purge, and in when a request that does not wait is ended.
 * A file stream that never held a message has sequence 0 among its deleted ones there, and its first sequence is 1 after
   a purge of nothing.
 """
@@ -111,6 +113,25 @@ def a_purge_tells_of_the_only_message_that_it_takes(t: Talk) -> None:
                 t.ask(f"CONSUMER.INFO.{stream}.C")
                 t.event(heard)
                 t.jet.api(f"CONSUMER.DELETE.{stream}.C")
+
+
+@scenario
+def a_rollup_tells_of_the_only_message_that_it_takes(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.*.C")
+    for name, storage in (("M", "memory"), ("F", "file")):
+        t.jet.stream(name, f"{name}.>", storage=storage, allow_rollup_hdrs=True)
+        for filters in ([], [f"{name}.*"], [f"{name}.a"]):
+            for which in (b"all", b"sub"):
+                config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters}
+                t.jet.api(f"CONSUMER.DURABLE.CREATE.{name}.C", {"stream_name": name, "config": config})
+                t.jet.api(f"STREAM.PURGE.{name}")
+                t.jet.publish("1", subject=f"{name}.a")
+                t.jet.pull({"batch": 1, "no_wait": True}, "C", name)
+                t.jet.heard(heard)
+                t.jet.wire.request(f"{name}.a", b"2", b"NATS/1.0\r\nNats-Rollup: %b\r\n\r\n" % which)
+                t.ask(f"CONSUMER.INFO.{name}.C")
+                t.event(heard)
+                t.jet.api(f"CONSUMER.DELETE.{name}.C")
 
 
 @scenario
