@@ -244,6 +244,7 @@ _UNHEEDED: Final = frozenset({
 _JETSTREAM: Final[dict[str, Setter]] = {
     "enabled": _set("jetstream", _flag),
     "enable": _set("jetstream", _flag),
+    "store": _set("store_dir", lambda item: Path(_text(item))),
     "store_dir": _set("store_dir", lambda item: Path(_text(item))),
     "storedir": _set("store_dir", lambda item: Path(_text(item))),
     "domain": _set("domain", _text),

@@ -67,6 +67,11 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
     assert second.jetstream.max_streams == -1
 
 
+@pytest.mark.parametrize("key", ["store", "store_dir", "storedir"])
+def test_the_folder_of_jetstream_has_three_names(key: str) -> None:
+    assert options(f"jetstream {{ {key}: /s }}").store_dir == Path("/s")
+
+
 def test_a_size_of_jetstream_may_be_quoted_with_its_letter() -> None:
     given = options('jetstream { max_mem: "64M", max_file: "2T" }')
     assert (given.max_memory, given.max_storage) == (64 << 20, 2 << 40)
