@@ -1,6 +1,7 @@
 """One source of a stream: the origin's messages as new ones, each with a header that tells where it is from.
 
-Where a source continues is told by the newest of those headers; `source_set.py` keeps that in the journal. An origin
+Where a source continues is told by the newest of those headers; `source_set.py` keeps that in the journal. Where it
+begins is decided, and written down, with its first connection. An origin
 that was made anew has another identity; its messages are then taken from the beginning, as those of another stream.
 """
 
@@ -13,6 +14,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.stream import StreamSource, StreamSourceInfo
+from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream import origin
 from natsctl.jetstream.mirror import apply_mappings, compile_mappings, set_first_start, without_conditions
 from natsctl.jetstream.upstream import Held, Taken, Upstream
@@ -78,12 +80,15 @@ class Source:
         self._mappings = compile_mappings(source)
         self.position = NOWHERE
         self._anew = False
+        self._skipped = 0
+        self.fresh = False
+        """Whether nothing is known of this source, so that its first connection decides where it begins."""
         self.upstream = Upstream(stream, self)
 
     def info(self) -> StreamSourceInfo:
         """Return what stream infos show."""
         info = self.upstream.info()
-        if not self._anew:
+        if not self._anew and self.position.seq > self._skipped:
             info.seq = self.position.seq
         if self.source.subject_transforms:
             info.filter_subject = ""
@@ -103,7 +108,18 @@ class Source:
             config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, self.position.seq + 1
         else:
             set_first_start(config, source)
+            if self.fresh:
+                self._begin_late(config)
         return config
+
+    def _begin_late(self, config: ConsumerConfig) -> None:
+        """Leave out what is older than the stream's newest message, once messages have gone. Source: reference."""
+        store, starts_at = self._stream.store, self.source.opt_start_time
+        if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not store.last_ts_ns:
+            return
+        if store.first_seq > 1 if starts_at is None else parse_time(starts_at) < store.last_ts_ns:
+            config.deliver_policy = DeliverPolicy.BY_START_TIME
+            config.opt_start_time = format_time(store.last_ts_ns)
 
     def known_identity(self) -> str:
         """Return what the origin was when its last message was taken."""
@@ -115,6 +131,10 @@ class Source:
         if self._anew or (identity and known and identity != known):
             self.position = NOWHERE
         self._anew = False
+        if self.fresh:
+            self.fresh = False
+            self.position, self._skipped = Position(delivered_seq, identity), delivered_seq
+            self._sources.moved(self)
         self._identity = identity
         self._end = b" %b\r\n\r\n" % identity.encode() if identity else b"\r\n\r\n"
         return max(self.position.seq, delivered_seq)

@@ -114,6 +114,7 @@ class SourceSet:
         elif self._stream.store.last_seq:
             self._search(source)
             return
+        source.fresh = known is None
         source.upstream.start()
 
     # Positions
@@ -231,5 +232,7 @@ class SourceSet:
     def _settle(self, source: Source, position: Position) -> None:
         del self._searching[source.index]
         source.position = position
-        self.moved(source)
+        source.fresh = position is NOWHERE
+        if not source.fresh:
+            self.moved(source)
         source.upstream.start()

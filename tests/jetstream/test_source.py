@@ -217,6 +217,25 @@ def test_a_source_that_was_away_goes_on_where_it_was(jet: Jet) -> None:
     assert texts(jet) == ["a", "b", "c"]
 
 
+def test_a_new_source_of_a_stream_that_lost_messages_begins_at_its_newest(jet: Jet) -> None:
+    jet.stream("S")
+    jet.publish("old")
+    sourcing(jet, subjects=["x"])
+    jet.advance(1)
+    for n in range(2):
+        jet.publish(str(n), subject="x")
+    ok(jet.api("STREAM.PURGE.X", {"keep": 1}))
+    ok(jet.api("STREAM.UPDATE.X", {"name": "X", "subjects": ["x"], "sources": [{"name": "S"}]}))
+    jet.advance(1)
+    assert "seq" not in info(jet)["sources"][0]
+    again = killed(jet)
+    again.publish("2", subject="x")  # what comes behind the first connection is taken, whatever else is stored
+    ok(again.api("STREAM.PURGE.X", {"keep": 1}))
+    again = killed(again)
+    again.publish("new")
+    assert texts(again) == ["2", "new"]
+
+
 def test_an_origin_made_anew_is_taken_from_its_beginning(jet: Jet) -> None:
     jet.stream("S")
     sourcing(jet, "S")

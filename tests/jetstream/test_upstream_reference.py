@@ -359,6 +359,22 @@ def sources_come_and_go(t: Talk) -> None:
 
 
 @scenario
+def a_new_source_begins_at_the_newest_message_of_a_stream_that_lost_some(t: Talk) -> None:
+    make(t, "X", subjects=["x"], sources=[{"name": "S", "filter_subject": "s.a"}])
+    for subject in ("s.b", "s.a"):
+        for n in range(3):
+            send(t, subject, str(n))
+        t.jet.advance(0.2)  # so that the copies are younger than what they shall hide
+    show(t, "X")
+    t.ask("STREAM.PURGE.X", {"keep": 1})
+    update(t, "X", subjects=["x"], sources=[{"name": "S", "filter_subject": "s.b"}])
+    t.jet.advance(1)
+    show(t, "X")
+    send(t, "s.b", "new")
+    show(t, "X")
+
+
+@scenario
 def an_origin_made_anew_is_taken_from_its_beginning(t: Talk) -> None:
     make(t, "X", sources=[{"name": "S"}])
     send(t, "s.a", "1")
