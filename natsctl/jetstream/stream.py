@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.advisories import ActionType, StreamAction
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.jetstream import rollups
 from natsctl.jetstream.consumer import Consumer
 from natsctl.jetstream.consumer_config import filters_of
 from natsctl.jetstream.consumer_log import KINDS as CONSUMER_KINDS
@@ -91,7 +92,9 @@ class Stream:
         self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()
         self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
-        self.limits.recovered()
+        if not self.engine.store.stopped_cleanly:
+            self.limits.recovered()
+            rollups.finish(self)
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:

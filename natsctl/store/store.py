@@ -69,6 +69,8 @@ class Store:
         """Streams with bytes that a sync was postponed for, and since when: the oldest first."""
         self._patience_ns = options.sync if isinstance(options.sync, int) else options.journal_sync_ns
         self._open: dict[FileStreamStore, None] = {}
+        self.stopped_cleanly = False
+        """Whether what `open` found was closed."""
         self._witness_due_ns = 0
 
     @property
@@ -115,7 +117,7 @@ class Store:
         self._witness_start(testimony, report)
         self._trash.add(gone)
         self._keep_reserve()
-        self.damaged = report.damaged
+        self.damaged, self.stopped_cleanly = report.damaged, report.clean_stop
         for line in report.notes:
             self._log(line)
         for key, reason in report.damaged.items():

@@ -76,6 +76,24 @@ def test_a_limit_holds_wherever_the_commit_was_interrupted_that_keeps_it(limit: 
 
 
 @CRASHES
+@pytest.mark.parametrize("rollup", ["sub", "all"])
+def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(rollup: str, crash: Any) -> None:
+    found = set()
+    for seed, call_number in product(range(20), range(1, 5)):
+        jet = Jet(Machine(seed=seed))
+        jet.stream(allow_rollup_hdrs=True)
+        jet.publish("a", "b")
+        calls = iter(range(1, 1000))
+        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
+        with suppress(Crash):
+            jet.wire.publish("s.a", b"x", header=f"NATS/1.0\r\nNats-Rollup: {rollup}\r\n\r\n".encode())
+        jet.machine.disk.plan = no_faults
+        state = Jet(jet.machine.restarted(crash)).api("STREAM.INFO.S")["state"]
+        found.add((state["last_seq"], state["messages"]))
+    assert found == {(2, 2), (3, 1)}
+
+
+@CRASHES
 def test_a_blank_behind_an_id_belongs_to_it(jet: Jet, crash: Any) -> None:
     jet.stream()
     publish(jet, "one ")
