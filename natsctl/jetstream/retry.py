@@ -142,8 +142,7 @@ class Retry:
     def tell_gone(self, sseq: int) -> None:
         """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
         consumer = self._consumer
-        cseq, deliveries = consumer.state.pending[sseq][0], consumer.state.deliveries(sseq)
-        consumer.events.terminated(sseq, cseq, deliveries, GONE)
+        consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
 
     def message_gone(self, sseq: int, reason: str) -> None:
         """Drop a pending entry whose message left the stream."""
@@ -151,7 +150,7 @@ class Retry:
         entry = consumer.state.pending.get(sseq)
         self.redelivery.forget(sseq)
         if entry is not None:
-            consumer.events.terminated(sseq, entry[0], consumer.state.deliveries(sseq), reason)
+            consumer.events.terminated(sseq, entry[0], self._redeliveries(sseq), reason)
         if consumer.log.acked:
             consumer.settle_acks()
         if entry is not None and consumer.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
@@ -164,6 +163,10 @@ class Retry:
                 consumer.counts_as_ack()
                 consumer.state.settle()
             consumer.schedule()
+
+    def _redeliveries(self, sseq: int) -> int:
+        """Return what the reference calls deliveries of a message that is gone: how often again, at least 1."""
+        return max(self._consumer.state.deliveries(sseq) - 1, 1)
 
     def _given_up(self, sseq: int) -> bool:
         consumer = self._consumer

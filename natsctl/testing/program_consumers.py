@@ -34,7 +34,6 @@ class ConsumerSteps(Chance):
             backoff=(0.08, ([HOUR], [HOUR, 2 * HOUR])),
             filter_subject=(0.4, filters),
             filter_subjects=(0.12, (filters[:2], [filters[2], filters[6]], [filters[0], filters[4]])),
-            replay_policy=(0.03, ("original",)),
             sample_freq=(0.1, ("100%", "100", "0")),
             max_waiting=(0.1, (1, 2)),
             max_ack_pending=(0.3, (1, 2, 5)),

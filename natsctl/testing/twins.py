@@ -12,7 +12,6 @@ No time passes on the engine, and little on the reference: every time in a progr
 from __future__ import annotations
 
 import json
-import re
 import select
 import socket
 import time
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine
+from natsctl.testing.twin_notes import Got, Notes, noted, scrub, unequal
 from natsctl.wire import ops
 from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_parser import ServerParser
@@ -61,15 +61,6 @@ def told(step: Step) -> str:
     """Return a step as people read it: only what it has."""
     fields = ", ".join(f"{key}={value!r}" for key, value in step._asdict().items() if value and key != "kind")
     return f"{step.kind} {fields}"
-
-
-class Got(NamedTuple):
-    """A message that a client received."""
-
-    subject: bytes
-    reply: bytes
-    header: bytes
-    payload: bytes
 
 
 class Side(Protocol):
@@ -137,6 +128,8 @@ class Client:
         self.inboxes: defaultdict[str, list[Got]] = defaultdict(list)
         self.pool: list[Got] = []
         self._labels: dict[bytes, str] = {}
+        self._targets: dict[str, bytes] = {}
+        self._chunk: list[bytes] = []
         self._sids = 0
         self.subscribe("_INBOX.T.>", "")
         for subject in EVENTS:
@@ -150,9 +143,27 @@ class Client:
         self.side.send(encode_sub(subject.encode(), queue.encode(), sid))
         return sid
 
-    def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription."""
-        self.side.send(encode_unsub(sid, 0))
+    def do(self, at: int, step: Step, body: bytes) -> None:
+        """Do what a step says, whose answers go to the inbox `at` unless it names one."""
+        if step.kind in ("ask", "update", "reuse"):
+            self._publish(step.subject.encode(), step.inbox or str(at), step.header, body)
+        elif step.kind == "say":
+            for place, (subject, header, payload, inbox) in enumerate(step.lines):
+                self._publish(subject.encode(), inbox or f"{at}_{place}", header, payload)
+        elif step.kind == "ack":
+            self._publish(self.pool.pop(step.number % len(self.pool)).reply, str(at), b"", body)
+        elif step.kind == "listen":
+            self._targets[step.inbox] = self.subscribe(step.subject, step.inbox)
+        elif step.kind == "leave" and (sid := self._targets.pop(step.inbox, b"")):
+            self.side.send(encode_unsub(sid, 0))
+        if self._chunk:
+            self.side.send(b"".join(self._chunk))
+            self._chunk.clear()
+
+    def _publish(self, subject: bytes, inbox: str, header: bytes, body: bytes) -> None:
+        """Put a message into the chunk to send; without a reply where `inbox` is "-"."""
+        reply = f"_INBOX.T.{inbox}".encode() if inbox != "-" else b""
+        self._chunk.append(encode_pub(subject, reply, header, body))
 
     def collect(self, within_s: float) -> bool:
         """Put what came into inboxes and tell whether anything came."""
@@ -170,75 +181,6 @@ class Client:
         self.inboxes.clear()
 
 
-DROPPED: Final = frozenset({
-    "ts", "created", "last_active", "id", "timestamp", "ack_time", "pause_remaining", "first_ts", "last_ts", "cluster",
-    "time", "active", "client", "server", "api", "pinned_id", "pinned_ts", "pinned_client_id", "start", "end",
-})  # fmt: skip
-"""Keys of answers whose values differ from run to run."""
-
-
-NEVER_USED: Final = frozenset({"num_deleted", "deleted", "first_seq"})
-"""What the reference tells of a stream that never held a message: 0 is deleted on disk, a purge makes 1 the first."""
-
-
-def scrub(value: Any) -> Any:
-    """Return an answer without what differs from run to run, its keys in their order."""
-    if isinstance(value, dict):
-        if "last_seq" in value and not value["last_seq"]:
-            value = {k: v for k, v in value.items() if k not in NEVER_USED}
-        if "delivered" in value and value["delivered"]["consumer_seq"] == 0:
-            value = {**value, "delivered": {"consumer_seq": 0}}  # in memory it moves whenever the reference looks
-        return [(k, "" if k in DROPPED else scrub(v)) for k, v in value.items()]
-    return [scrub(v) for v in value] if isinstance(value, list) else value
-
-
-VARYING: Final = (
-    (re.compile(rb"(^\$JS\.ACK\.\S+\.)\d{19}\."), rb"\1T."),
-    (re.compile(rb"(^\$JS\.FC\.[^.]+\.[^.]+\.).*"), rb"\1X"),
-    (re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"), b"T"),
-    (re.compile(rb"(Nats-Pin-Id: )\S+"), rb"\1P"),
-    (re.compile(rb"(Nats-Stream-Source: .* )\S+\r\n"), rb"\1I\r\n"),
-    (re.compile(rb"(Nats-Consumer-Stalled: ).*"), rb"\1X\r"),
-    (re.compile(rb"(Nats-Subject: \$JS\.ACK\.\S+\.)\d{19}\.\d+"), rb"\1T"),
-)
-
-
-def plain(data: bytes) -> bytes:
-    """Return a header block or a reply subject without what differs from run to run."""
-    for pattern, text in VARYING:
-        data = pattern.sub(text, data)
-    return data
-
-
-def shown(got: Got, in_flight: bool) -> tuple[str, str, str, Any]:
-    """Return a message as it can be compared."""
-    subject = "" if got.subject.startswith(b"_INBOX.T.") else got.subject.decode()
-    payload: Any = got.payload
-    if payload[:1] == b"{":
-        try:
-            payload = scrub(json.loads(payload))
-        except ValueError:
-            payload = got.payload
-    reply = plain(got.reply).decode()
-    if in_flight and reply.startswith("$JS.ACK."):
-        reply = reply.rpartition(".")[0]
-    return subject, reply, plain(got.header).decode("latin-1"), payload
-
-
-Notes = dict[str, list[Any]]
-
-
-def noted(inboxes: dict[str, list[Got]], in_flight: bool) -> Notes:
-    """Return inboxes as they can be compared, with `in_flight` without the numbers of messages pending."""
-    notes = {label: [shown(m, in_flight) for m in messages] for label, messages in inboxes.items() if messages}
-    for label in notes:
-        if label == "events":
-            notes[label].sort(key=repr)
-        elif label.startswith("push"):
-            notes[label].sort(key=lambda note: note[1].split(".")[2:4])
-    return notes
-
-
 class Difference(NamedTuple):
     """The first step after which the two did not tell the same."""
 
@@ -249,25 +191,6 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         return f"step {self.at}: {told(self.step)}\n  natsctl   {self.ours}\n  reference {self.theirs}"
-
-
-def unequal(ours: Notes, theirs: Notes) -> tuple[Any, Any]:
-    """Return only what is unequal of two notes."""
-    labels = [label for label in sorted(ours.keys() | theirs.keys()) if ours.get(label) != theirs.get(label)]
-    return tuple(
-        {label: apart(a.get(label), b.get(label)) for label in labels} for a, b in ((ours, theirs), (theirs, ours))
-    )  # type: ignore[return-value]
-
-
-def apart(mine: Any, other: Any) -> Any:
-    """Return the parts of `mine` that `other` has not: pairs of dicts, and messages in lists."""
-    if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
-        return [apart(a, b) for a, b in zip(mine, other, strict=True) if a != b]
-    if isinstance(mine, tuple) and isinstance(other, tuple) and len(mine) == len(other):
-        if len(mine) == 2 and mine[0] == other[0]:
-            return (mine[0], apart(mine[1], other[1]))
-        return tuple(apart(a, b) if a != b else "=" for a, b in zip(mine, other, strict=True))
-    return mine
 
 
 class Twins:
@@ -281,7 +204,6 @@ class Twins:
         self.consumers: list[str] = []
         self._polled: dict[str, Any] = {}
         self._run = 0
-        self._sids: dict[str, bytes] = {}
 
     def close(self) -> None:
         """Delete what the program made on the reference, and part from it."""
@@ -308,28 +230,9 @@ class Twins:
     def _do(self, at: int, step: Step) -> None:
         if step.kind == "ack" and not self.clients[0].pool:
             return
-        patched = self._patched(step) if step.patch is not None else step.body
+        body = self._patched(step) if step.patch is not None else step.body
         for client in self.clients:
-            if step.kind in ("ask", "update", "reuse"):
-                inbox = f"_INBOX.T.{step.inbox or at}".encode() if step.inbox != "-" else b""
-                client.side.send(encode_pub(step.subject.encode(), inbox, step.header, patched))
-            elif step.kind == "say":
-                parts = (
-                    encode_pub(s.encode(), f"_INBOX.T.{i or f'{at}_{place}'}".encode() if i != "-" else b"", h, b)
-                    for place, (s, h, b, i) in enumerate(step.lines)
-                )
-                client.side.send(b"".join(parts))
-            elif step.kind == "ack":
-                message = client.pool.pop(step.number % len(client.pool))
-                client.side.send(encode_pub(message.reply, f"_INBOX.T.{at}".encode(), b"", step.body))
-            elif step.kind == "again":
-                ...
-            elif step.kind == "listen":
-                self._sids[step.inbox + str(id(client))] = client.subscribe(
-                    step.subject, step.inbox, step.header.decode()
-                )
-            elif step.kind == "leave" and (sid := self._sids.pop(step.inbox + str(id(client)), b"")):
-                client.unsubscribe(sid)
+            client.do(at, step, body)
 
     def _patched(self, step: Step) -> bytes:
         """Return a request with the present configuration, changed."""
