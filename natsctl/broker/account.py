@@ -144,6 +144,18 @@ class Account:
             return None
         return partial(self._send_run, session, sub)
 
+    def shared_size(self, subject: bytes) -> tuple[int, bool]:
+        """Return how much of a published subject decides its route, and whether any number of tokens may follow.
+
+        Else it is any one token; 0: the whole subject decides.
+        """
+        if self._mappings is not None:
+            return 0, False
+        stem = self.routes.stem(subject)
+        if stem:
+            return len(stem), True
+        return self.routes.shared_size(subject, self._exact.get(subject) or self.routes.find(subject)), False
+
     def _send_run(self, session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
         self._send_all_to(session, sub, [op[1:] for op in run])
 

@@ -10,6 +10,7 @@ from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth import ConnectOptions, Grant, parse_connect
 from natsctl.broker.info import info_json
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import Subscription
 from natsctl.wire.encode import OK_LINE, PING_LINE, PONG_LINE, encode_err, encode_info
 from natsctl.wire.faults import FaultKind, ProtocolFault
@@ -24,7 +25,7 @@ RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
 RESERVED_HEADS: Final = (b"_R_", b"_GR")
 """Their first three bytes: what the hot path looks at."""
 RUN_MIN: Final = 4
-"""Publishes in a row on one subject that are worth a look for a taker of runs."""
+"""Publishes in a row on one route that are worth a look for a taker of runs."""
 
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
@@ -219,7 +220,7 @@ class Session:
             self._fail(parser.fault)
 
     def _publish_runs(self, ops: list[Op]) -> list[Op]:
-        """Hand leading runs of messages on one subject to takers of runs, and return the operations that are left."""
+        """Hand leading runs of messages on one route to takers of runs, and return the operations that are left."""
         start = 0
         while len(ops) - start >= RUN_MIN and ops[start][0] == PUB:
             subject = ops[start][1]
@@ -232,6 +233,10 @@ class Session:
                     break
                 end += 1
                 size += len(op[4])
+            if end - start < RUN_MIN:
+                more, total = self._one_route(ops, start)
+                if more > end:
+                    subject, end, size = b"", more, total
             if end == start:
                 break
             self.in_msgs += end - start
@@ -239,6 +244,24 @@ class Session:
             take(subject, ops[start:end])
             start = end
         return ops[start:] if start else ops
+
+    def _one_route(self, ops: list[Op], start: int) -> tuple[int, int]:
+        """Return where messages end that surely take the route of the first one, and the sum of their payloads."""
+        size, longer = self.account.shared_size(ops[start][1])
+        if not size:
+            return start, 0
+        shared, end, total = ops[start][1][:size], start, 0
+        for op in islice(ops, start, None):
+            if op[0] != PUB or op[1][:size] != shared or op[3] or op[2][:3] in RESERVED_HEADS:
+                break
+            subject = op[1]
+            if len(subject) == size or (
+                subject.find(b".", size) >= 0 and not (longer and b".." not in subject and subject[-1] != DOT)
+            ):
+                break
+            end += 1
+            total += len(op[4])
+        return end, total
 
     def _fail(self, fault: ProtocolFault) -> None:
         if self.authenticated or self._connected:

@@ -15,7 +15,10 @@ Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], boo
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a taker."""
 
 RunHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
-"""Called with a subject and PUB operations on it, all without headers, in order; it takes every one of them."""
+"""Called with PUB operations, all without headers, in order, and their subject, b"" where they are on several.
+
+It takes every one of them.
+"""
 
 AllHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""

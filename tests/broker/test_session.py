@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subjects import matches
 from natsctl.broker.auth import Authenticator, User
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
@@ -388,3 +391,42 @@ def test_a_publisher_without_echo_does_not_hear_its_own_run(house: Any) -> None:
     client = house.client(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"echo":false}\r\n')
     client.say(b"SUB a 1\r\n")
     assert client.say(b"PUB a 1\r\nx\r\n" * 9) == b""
+
+
+@pytest.mark.parametrize("watch", [b"a.>", b"a.*", b"a.*.*", b">"])
+def test_a_run_on_one_route_ends_where_a_subject_may_take_another(house: Any, watch: bytes) -> None:
+    taken: list[tuple[bytes, list[bytes]]] = []
+    alone: list[bytes] = []
+    house.account.subscribe(
+        watch, lambda subject, *_: alone.append(subject), run=lambda subject, ops: taken.append((subject, ops))
+    )
+    literal = house.client()
+    literal.say(b"SUB a.b.c 1\r\n")
+    subjects = [b"a.%d" % n for n in range(6)] + [b"a.b.%d" % n for n in range(6)]
+    subjects += [b"a.b.c", b"a.x..y", b"a.x.", b"b.1", *(b"a.%d.%d" % (n, n) for n in range(6)), b"a"]
+    publisher = house.client()
+    for _ in range(2):
+        publisher.say(b"".join(b"PUB %b 1\r\nx\r\n" % subject for subject in subjects))
+    runs = [op[1] for _, run in taken for op in run]
+    wanted = [s for s in subjects if b"" not in s.split(b".") and matches(watch, s)]
+    assert Counter(runs + alone) == Counter(2 * wanted)
+    assert literal.heard().count(b"MSG a.b.c 1 1\r\nx\r\n") == 2
+    assert publisher.session.in_msgs == 2 * len(subjects) == publisher.session.in_bytes
+
+
+def test_subjects_below_one_stem_make_one_run(house: Any) -> None:
+    taken: list[tuple[bytes, list[bytes]]] = []
+    house.account.subscribe(b"a.>", lambda *_: None, run=lambda subject, ops: taken.append((subject, ops)))
+    publisher = house.client()
+    publisher.say(b"".join(b"PUB a.%d.x 1\r\nx\r\n" % number for number in range(10)))
+    publisher.say(b"PUB a.1 1\r\nx\r\n" * 5 + b"PUB a.2 1\r\nx\r\n" * 5)
+    assert [(subject, len(ops)) for subject, ops in taken] == [(b"", 10), (b"a.1", 5), (b"a.2", 5)]
+
+
+def test_messages_on_new_subjects_are_mapped_one_by_one(house: Any) -> None:
+    house.account.map_subject(SubjectMapping.compile("a.*.x", "b.$1"))
+    seen: list[bytes] = []
+    house.account.subscribe(b"a.>", lambda subject, *_: seen.append(subject), run=lambda *_: seen.append(b"run"))
+    house.account.subscribe(b"b.>", lambda subject, *_: seen.append(subject))
+    house.client().say(b"".join(b"PUB a.%d.x 1\r\nx\r\n" % number for number in range(5)))
+    assert seen == [b"b.%d" % number for number in range(5)]

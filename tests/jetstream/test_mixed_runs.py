@@ -1,0 +1,85 @@
+"""Messages on several subjects that arrive together are taken as each by itself would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.store.errors import StoreFull
+from natsctl.testing.jet import Jet, texts
+from natsctl.testing.machine import Machine
+
+SUBJECTS = st.sampled_from(["s.a", "s.b", "s.a.1", "s.b.1", "s.c.d.e", "s.x", "s.x.y"])
+MESSAGES = st.lists(st.tuples(SUBJECTS, st.sampled_from(["", "x", "yy", "z" * 40]), st.booleans()), max_size=30)
+CONFIGS: list[dict[str, Any]] = [
+    {},
+    {"max_msgs": 5},
+    {"max_bytes": 200},
+    {"max_msgs_per_subject": 1},
+    {"max_msgs_per_subject": 2, "discard": "new", "discard_new_per_subject": True},
+    {"max_msgs": 7, "discard": "new"},
+    {"max_msg_size": 10},
+    {"retention": "interest"},
+    {"retention": "workqueue", "max_msgs": 6},
+    {"no_ack": True},
+    {"subject_transform": {"src": "s.*", "dest": "s.x.$1"}},
+]
+
+
+def outcome(together: bool, messages: list[tuple[str, str, bool]], config: dict[str, Any]) -> list[object]:
+    """Return what the publisher hears, what is stored, and what a consumer of some subjects gets."""
+    jet = Jet(Machine())
+    jet.stream("S", "s.>", **config)
+    jet.consumer("C", filter_subject="s.*")
+    watch, sid = jet.machine.connect(), jet.wire.subscribe("in.*")
+    watch.subscribe("s.x.y")
+    lines = []
+    for number, (subject, payload, answer) in enumerate(messages):
+        reply = f" in.{number}" if answer else ""
+        lines.append(f"PUB {subject}{reply} {len(payload)}\r\n{payload}\r\n".encode())
+    for chunk in [b"".join(lines)] if together else lines:
+        jet.wire.session.receive(chunk)
+    jet.machine.settle()
+    acks = [(message.subject, message.payload) for message in jet.wire.take(sid)]
+    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    kept = [(m.seq, m.subject, m.payload) for m in store.read_from(1)]
+    state = (store.first_seq, store.last_seq, store.messages, store.bytes)
+    return [sorted(acks), kept, state, texts(jet.pull({"batch": 50, "no_wait": True})), texts(watch.take())]
+
+
+@given(MESSAGES, st.sampled_from(CONFIGS), st.sampled_from(["file", "memory"]))
+def test_together_is_as_one_by_one(messages: list[tuple[str, str, bool]], config: dict[str, Any], storage: str) -> None:
+    config = {**config, "storage": storage}
+    assert outcome(True, messages, config) == outcome(False, messages, config)
+
+
+def chunk(count: int) -> bytes:
+    return b"".join(b"PUB s.%d.x in.%d 1\r\nx\r\n" % (number, number) for number in range(count))
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_messages_on_new_subjects_are_stored_in_order_and_survive(storage: str) -> None:
+    jet = Jet()
+    jet.stream(storage=storage)
+    acks = jet.listen("in.*")
+    jet.wire.send(chunk(500))
+    assert [m.payload for m in jet.heard(acks)] == [b'{"stream":"S","seq":%d}' % seq for seq in range(1, 501)]
+    machine = jet.machine.restarted() if storage == "file" else jet.machine
+    store = machine.engine.accounts["$G"].streams["S"].store
+    assert [m.subject for m in store.read_from(1, max_msgs=600)] == [b"s.%d.x" % number for number in range(500)]
+    assert store.last_seq_of(b"s.7.x") == 8 and store.count_of(b"s.7.x") == 1
+
+
+def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.stream()
+    acks = jet.listen("in.*")
+
+    def full(messages: object) -> None:
+        raise StoreFull("no space left")
+
+    monkeypatch.setattr(jet.machine.engine.accounts["$G"].streams["S"].store, "append_copies", full)
+    jet.wire.send(chunk(6))
+    assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10023] * 6
