@@ -136,7 +136,11 @@ class Undelivered:
 
     def arrived(self, messages: Sequence[tuple[int, bytes]]) -> bool:
         """Count newly durable (sequence, subject) pairs and say whether one of them is to be delivered."""
-        first, self.seen_seq = messages[0][0], messages[-1][0]
+        seen_seq, first, self.seen_seq = self.seen_seq, messages[0][0], messages[-1][0]
+        if first <= seen_seq:  # a removal within the same commit has had everything counted that is durable
+            self.seen_seq = max(seen_seq, self.seen_seq)
+            self.count += self._store.count(self._filters, max(seen_seq + 1, self.next_seq), self.seen_seq)
+            return self.count > 0
         if first <= self._doubtful_seq or first < self.next_seq:
             more = self._store.count(self._filters, max(first, self.next_seq), self.seen_seq)
         elif self._everything:

@@ -260,6 +260,15 @@ class Book:
             if headers.get(message.header, headers.SCHEDULE) and due_of(message) < late:
                 raise self.broken(f"the schedule {message} did not fire, or stayed")
         self._check_limits(after.messages.values())
+        self._check_rollups(after)
+
+    def _check_rollups(self, after: Snapshot) -> None:
+        """What a rollup stands for must be gone wherever the rollup is there."""
+        for later in after.messages.values() if self.origin is None else ():
+            if later.seq not in self.before.messages and headers.get(later.header, headers.ROLLUP):
+                kept = [m for m in after.messages.values() if m.seq < later.seq and rolls_up(later, m)]
+                if kept:
+                    raise self.broken(f"{later} is there beside what it rolls up: {kept}")
 
     def _check_limits(self, messages: Iterable[StoredMessage]) -> None:
         max_msgs, per_subject = self.config.get("max_msgs", 0), self.config.get("max_msgs_per_subject", 0)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api import headers
+from natsctl.api.times import format_time
 from natsctl.testing.jet import SECOND, Jet, ok, texts
 from natsctl.testing.simdisk import Fault, SimDisk
 
@@ -204,3 +205,16 @@ def test_many_schedules_at_one_moment_all_fire(jet: Jet) -> None:
     state = jet.api("STREAM.INFO.S")["state"]
     assert (state["messages"], state["num_subjects"]) == (300, 1)
     assert times(jet, "s.out") == ["00:00:05Z"] * 300
+
+
+def test_a_schedule_that_its_message_pushes_out_is_counted_once_by_consumers() -> None:
+    jet = Jet()
+    jet.stream(allow_msg_schedules=True, allow_rollup_hdrs=True, max_msgs=3)
+    jet.consumer()
+    due = format_time(jet.machine.clock.now_ns() + 2 * SECOND)
+    lines = f"NATS/1.0\r\nNats-Schedule: @at {due}\r\nNats-Schedule-Target: s.a\r\n\r\n"
+    jet.wire.publish("s.plan", b"x", header=lines.encode())
+    jet.publish("a", "b")
+    jet.advance(3)
+    assert jet.counts()["pending"] == jet.api("STREAM.INFO.S")["state"]["messages"] == 3
+    assert len(jet.pull({"batch": 5, "no_wait": True})) == 4  # and the status that nothing is left
