@@ -5,6 +5,7 @@ Models carry times as wire text; here they become ns since the epoch and back.
 
 import re
 from datetime import date
+from functools import lru_cache
 from typing import Final
 
 from natsctl.api.model import ZERO_TIME
@@ -15,6 +16,8 @@ ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
 _SECOND_NS: Final = 1_000_000_000
+KNOWN_SECONDS: Final = 256
+"""Seconds whose text is kept: what is read together was mostly stored together."""
 _TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
@@ -45,12 +48,15 @@ def parse_time(text: str) -> int:
 def format_time(ns: int) -> str:
     """Return the UTC text of `ns` since the epoch, up to nine digits without trailing zeros: 2026-01-31T12:00:00.5Z."""
     seconds, fraction = divmod(ns, _SECOND_NS)
+    text = _format_second(seconds)
+    return f"{text}.{f'{fraction:09d}'.rstrip('0')}Z" if fraction else text + "Z"
+
+
+@lru_cache(KNOWN_SECONDS)
+def _format_second(seconds: int) -> str:
     days, rest = divmod(seconds, _DAY_S)
     day = date.fromordinal(days + _EPOCH_DAY)
-    text = f"{day.year:04d}-{day.month:02d}-{day.day:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    if fraction:
-        text += "." + f"{fraction:09d}".rstrip("0")
-    return text + "Z"
+    return f"{day.year:04d}-{day.month:02d}-{day.day:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
 
 
 def canonical_time(text: str) -> str:

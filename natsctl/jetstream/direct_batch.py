@@ -2,7 +2,8 @@
 
 Theory of operation. A batch is sent over as many turns of the engine's ready queue as it needs, so that a large one
 neither holds the loop nor stands in memory as a whole. What is pending is counted once, before the first message, and
-counted down from there, as at the reference; a message that vanishes meanwhile is passed over.
+counted down from there, as at the reference; a message that vanishes meanwhile is passed over. What one turn sends goes
+to the requester in one call.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.api.requests import DirectGetRequest
+    from natsctl.broker.account import Delivery
     from natsctl.jetstream.stream import Stream
     from natsctl.store.message import StoredMessage
 
@@ -29,7 +31,9 @@ TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 class _Batch:
     """What both answers have in common: what was sent so far, and when it is enough."""
 
-    __slots__ = ("_last_seq", "_most_bytes", "_pending", "_reply", "_request", "_sent", "_sent_bytes", "_stream")
+    __slots__ = (
+        "_last_seq", "_most_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         self._stream = stream
@@ -37,6 +41,7 @@ class _Batch:
         self._request = request
         self._most_bytes = request.max_bytes or stream.engine.broker.options.max_pending
         self._pending = self._last_seq = self._sent = self._sent_bytes = 0
+        self._ready: list[Delivery] = []
 
     def run(self, budget: int) -> int:
         """Send up to `budget` messages and return how many went."""
@@ -45,7 +50,9 @@ class _Batch:
             done = self._send_some(budget)
         except StoreError:
             self._send(NOT_FOUND)
-            return self._sent - before
+            done = True
+        ready, self._ready = self._ready, []
+        self._stream.account.send_all(self._reply, ready)
         if not done:
             self._stream.engine.ready(self)
         return max(self._sent - before, 1)
@@ -55,17 +62,17 @@ class _Batch:
         raise AssertionError("each batch says what it sends")
 
     def _send_message(self, message: StoredMessage) -> bool:
-        """Send one message and return whether there is room for more."""
+        """Have one message sent with this turn's and return whether there is room for more."""
         bare = self._request.no_hdr and not self._request.multi_last
         block = b"" if bare else with_place(self._stream.name, message, self._pending, self._last_seq)
-        self._stream.account.publish(self._reply, b"", block, message.payload)
+        self._ready.append((self._reply, b"", block, message.payload))
         self._last_seq = message.seq
         self._sent += 1
         self._sent_bytes += len(message.subject) + len(message.header) + len(message.payload)
         return self._sent_bytes < self._most_bytes
 
     def _send(self, block: bytes) -> None:
-        self._stream.account.publish(self._reply, b"", block, b"")
+        self._ready.append((self._reply, b"", block, b""))
 
 
 class Run(_Batch):
@@ -123,9 +130,9 @@ class LastOfSubjects(_Batch):
         """Find the sequences and send. Raises StoreError."""
         found = search.last_of_subjects(self._stream.store, self._request, self._up_to)
         if len(found) > MAX_SUBJECTS:
-            self._send(TOO_MANY)
+            self._stream.account.publish(self._reply, b"", TOO_MANY, b"")
         elif not found:
-            self._send(NO_RESULTS)
+            self._stream.account.publish(self._reply, b"", NO_RESULTS, b"")
         else:
             self._seqs = [seq for seq in reversed(found) if seq >= self._request.seq]
             self._pending = len(self._seqs)
