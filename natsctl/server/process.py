@@ -25,7 +25,7 @@ from natsctl.server.flags import USAGE, parse_command_line
 from natsctl.server.goflags import FlagError
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log import Log
-from natsctl.server.loops import new_event_loop, tune_interpreter
+from natsctl.server.loops import let_garbage_wait, new_event_loop, tune_interpreter
 from natsctl.server.options import ServerOptions
 from natsctl.server.ports import write_pid_file, write_ports_file
 from natsctl.server.version import PROTOCOL_VERSION, version_line
@@ -97,6 +97,7 @@ class ServerProcess:
         """Serve until a signal and return the exit status."""
         self._stopping = asyncio.Event()
         self._catch_signals()
+        let_garbage_wait()
         try:
             self._announce()
             await self._server.start()
