@@ -154,8 +154,12 @@ class Intake:
 
     def _publish_mixed(self, messages: Sequence[Op]) -> None:
         """Take messages without headers on several subjects: together where each would do no more than be stored."""
-        together = self._direct and not (self._trim and self._stream.config.max_msgs_per_subject > 0)
-        most = self._max_payload
+        limits, most = self._limits, self._max_payload
+        together = self._direct
+        if self._bounded:
+            together = limits.has_room(max([op[1] for op in messages], key=len), [op[4] for op in messages])
+        if self._trim:
+            together = together and limits.trims_together
         if not together or any(len(op[4]) > most or op[2][-4:] == CONTROL_SUFFIX for op in messages):
             for _, subject, reply, header, payload in messages:
                 self.publish(subject, reply, header, payload, None)
@@ -170,7 +174,7 @@ class Intake:
             return
         self._waiting.extend([(seq, op[1], op[2]) for seq, op in enumerate(messages, first_seq)])
         if self._trim:
-            self._limits.trim(messages[-1][1])
+            limits.trim_all({op[1]: None for op in messages})
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
         """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
@@ -358,6 +362,8 @@ class Intake:
 
     def _roll_up(self, seq: int, message: Incoming) -> None:
         if message.rollup:
+            if self._trim and not self._stream.retention.refuses(message.subject):
+                self._limits.trim(message.subject)  # what limits drop is told of one by one, what a purge takes is not
             self._stream.purge(Filters((message.subject if message.rollup == b"sub" else b">",)), below_seq=seq)
 
     def _tell_stored(self, seq: int, message: Incoming) -> None:

@@ -156,6 +156,20 @@ def a_rollup_tells_of_the_only_message_that_it_takes(t: Talk) -> None:
 
 
 @scenario
+def limits_drop_before_a_rollup_does(t: Talk) -> None:
+    heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.*.C")
+    for name, limits in (("M", {"max_msgs_per_subject": 1}), ("F", {"max_msgs": 3})):
+        t.jet.stream(name, f"{name}.>", allow_rollup_hdrs=True, **limits)
+        t.jet.consumer("C", name)
+        for subject in ("a", "b", "c"):
+            t.jet.publish("1", subject=f"{name}.{subject}")
+        t.jet.pull({"batch": 1, "no_wait": True}, "C", name)
+        t.jet.wire.request(f"{name}.c", b"2", b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+        t.ask(f"CONSUMER.INFO.{name}.C")
+        t.event(heard)
+
+
+@scenario
 def consumers_begin_where_the_last_message_was(t: Talk) -> None:
     for subject in ("s.a", "s.b", "s.a", "s.c"):
         t.jet.publish("x", subject=subject)
