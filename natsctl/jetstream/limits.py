@@ -11,7 +11,7 @@ from natsctl.jetstream.retry import GONE
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from natsctl.jetstream.stream import Stream
 
@@ -57,7 +57,9 @@ class Limits:
     def has_room(self, subject: bytes, payloads: Sequence[bytes]) -> bool:
         """Tell whether messages without headers fit surely, so that discard new refuses none of them."""
         config, store = self._stream.config, self._stream.store
-        if config.max_msgs_per_subject > 0 or 0 < config.max_msgs < store.messages + len(payloads):
+        if config.max_msgs_per_subject > 0 and config.discard_new_per_subject:
+            return False
+        if 0 < config.max_msgs < store.messages + len(payloads):
             return False
         if config.max_bytes <= 0:
             return True
@@ -67,6 +69,22 @@ class Limits:
     def trim(self, subject: bytes) -> None:
         """Drop what the limits push out after a message on `subject` was stored."""
         self._trim_subject(subject)
+        self._trim_stream()
+
+    @property
+    def trims_together(self) -> bool:
+        """Whether messages may be stored first and trimmed then: what goes is the same.
+
+        It is not where a smaller message takes the place of a larger one, so that an older one would have fitted.
+        """
+        config = self._stream.config
+        return config.max_msgs_per_subject <= 0 or config.max_bytes <= 0 or config.discard is DiscardPolicy.NEW
+
+    def trim_all(self, subjects: Iterable[bytes]) -> None:
+        """Drop what the limits push out after messages on these subjects were stored."""
+        if self._stream.config.max_msgs_per_subject > 0:
+            for subject in subjects:
+                self._trim_subject(subject)
         self._trim_stream()
 
     def _trim_subject(self, subject: bytes) -> None:
