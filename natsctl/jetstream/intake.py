@@ -130,51 +130,35 @@ class Intake:
 
     def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
         """Take messages without headers, in order; the broker's handler for runs. b"": on several subjects."""
-        if not subject:
-            self._publish_mixed(messages)
-            return
         payloads = [message[4] for message in messages]
-        direct = self._direct or (self._bounded and self._limits.has_room(subject, payloads))
-        if not direct or max(map(len, payloads)) > self._max_payload:
-            for _, _, reply, header, payload in messages:
-                self.publish(subject, reply, header, payload, None)
+        if not self._take_together(subject, messages, payloads):
+            for _, its_subject, reply, header, payload in messages:
+                self.publish(its_subject, reply, header, payload, None)
             return
-        if messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
+        if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
             self.fast.take_run(subject, messages)
             return
+        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
         try:
-            first_seq = self._append_run(subject, payloads, self._now_ns())
+            if subject:
+                self._append_run(subject, payloads, now_ns)
+            else:
+                store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
         except StoreError as fault:
             for message in messages:
                 self.acks.refuse(message[2], storage_fault(fault))
             return
-        self._waiting.extend([(seq, subject, message[2]) for seq, message in enumerate(messages, first_seq)])
+        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
         if self._trim:
-            self._limits.trim(subject)
+            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
 
-    def _publish_mixed(self, messages: Sequence[Op]) -> None:
-        """Take messages without headers on several subjects: together where each would do no more than be stored."""
-        limits, most = self._limits, self._max_payload
-        together = self._direct
-        if self._bounded:
-            together = limits.has_room(max([op[1] for op in messages], key=len), [op[4] for op in messages])
-        if self._trim:
-            together = together and limits.trims_together
-        if not together or any(len(op[4]) > most or op[2][-4:] == CONTROL_SUFFIX for op in messages):
-            for _, subject, reply, header, payload in messages:
-                self.publish(subject, reply, header, payload, None)
-            return
-        store, now_ns = self._stream.store, self._now_ns()
-        first_seq = store.last_seq + 1
-        try:
-            store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
-        except StoreError as fault:
-            for op in messages:
-                self.acks.refuse(op[2], storage_fault(fault))
-            return
-        self._waiting.extend([(seq, op[1], op[2]) for seq, op in enumerate(messages, first_seq)])
-        if self._trim:
-            limits.trim_all({op[1]: None for op in messages})
+    def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
+        """Tell whether each of a run's messages would do no more than be stored."""
+        if not (self._direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
+            return False
+        if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
+            return False
+        return self._direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
         """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
