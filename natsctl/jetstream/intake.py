@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError
-from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy
+from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StoreCompression
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream import publish_checks as checks
 from natsctl.jetstream.atomic_batch import AtomicBatches
@@ -82,6 +82,7 @@ class Intake:
         for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
             part.configure()
         self._stream.store.lazy = config.persist_mode is PersistMode.ASYNC
+        self._stream.store.compress(config.compression is StoreCompression.S2)
         self._transform = None
         if config.subject_transform is not None:
             src, dest = config.subject_transform.src, config.subject_transform.dest

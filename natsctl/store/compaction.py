@@ -1,4 +1,5 @@
-"""Getting space back: empty segments are unlinked from the front, mostly dead ones are rewritten.
+"""Getting space back: empty segments are unlinked from the front, mostly dead ones are rewritten, and so are those that
+are to be compressed.
 
 Sealed neighbours that are small together are rewritten as one, so that the number of files follows the live bytes: of
 two neighbours in the interior at least half of what a segment takes is kept. What was rewritten stands under the next
@@ -41,7 +42,7 @@ def _sparse(segment: Segment) -> bool:
 class Compaction:
     """The segments of one stream that wait for it."""
 
-    __slots__ = ("_cache", "_candidates", "_retired", "_small_bytes", "_unlinks")
+    __slots__ = ("_cache", "_candidates", "_retired", "_small_bytes", "_unlinks", "block_bytes")
 
     def __init__(self, cache: SegmentCache, segment_bytes: int) -> None:
         self._cache = cache
@@ -49,12 +50,17 @@ class Compaction:
         self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
         self._unlinks: list[str] = []
+        self.block_bytes = 0
+        """Length of the blocks that files are compressed in when they are written anew; 0 leaves them plain."""
 
     def note(self, segment: Segment) -> None:
-        """Have the segment rewritten if more than half of it is dead."""
-        if _sparse(segment):
+        """Have the segment rewritten if more than half of it is dead, or if it is to be compressed."""
+        if _sparse(segment) or self._unpacked(segment):
             assert segment.body is not None
             self._candidates[segment.body] = segment
+
+    def _unpacked(self, segment: Segment) -> bool:
+        return self.block_bytes > 0 and segment.body is not None and not segment.body.packed
 
     def note_all(self, index: StreamIndex) -> None:
         """Look at every sealed segment, after a start."""
@@ -100,8 +106,8 @@ class Compaction:
             if at < 0 or not _whole(segment):
                 continue
             group = self._group(index, at)
-            if len(group) > 1 or _sparse(segment):
-                return plan_rewrite(index, group, floor)
+            if len(group) > 1 or _sparse(segment) or self._unpacked(segment):
+                return plan_rewrite(index, group, floor, self.block_bytes)
         return None
 
     def _group(self, index: StreamIndex, at: int) -> list[Segment]:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
+from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
 from natsctl.store.index_file import IndexImage, write_index
+from natsctl.store.packed import PackedFile, altered, open_segment, pack
 from natsctl.store.rewrite import Rewrite
 from natsctl.store.segment_file import SegmentFile
 
@@ -58,6 +60,8 @@ class Plan:
     meta: bytes | None = None
     journal: JournalWork | None = None
     erasures: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
+    asked: int = 0
+    """How many of these somebody waits for; the others were left over."""
     unlinks: list[str] = field(default_factory=list)
     rewrite: Rewrite | None = None
     image: IndexImage | None = None
@@ -100,7 +104,17 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
 class FileCommit(Commit):
     """One group commit of a file stream. After `run` without error, `full` and `meta_full` say what had no room."""
 
-    __slots__ = ("_disk", "_release", "full", "journal_full", "meta_full", "plan", "rewritten", "settled_end")
+    __slots__ = (
+        "_disk",
+        "_release",
+        "full",
+        "journal_full",
+        "meta_full",
+        "plan",
+        "rewritten",
+        "settled_end",
+        "unerased",
+    )
 
     io = True
 
@@ -114,6 +128,8 @@ class FileCommit(Commit):
         self.full = False
         self.journal_full = False
         self.meta_full = False
+        self.unerased: dict[tuple[SegmentFile, int, bytes], StoreError] = {}
+        """Erasures in compressed segments that could not be done, and why; their records are on disk."""
         self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
 
@@ -198,6 +214,7 @@ class FileCommit(Commit):
             target.close()
             if self._disk.exists(target.path):
                 self._disk.unlink(target.path)
+                self._disk.fsync_dir(plan.folder)  # or it could come back behind a segment without its seal
         else:
             self._writer(target, create=False).truncate(plan.offset)
         if plan.sealed is not None:
@@ -253,6 +270,9 @@ class FileCommit(Commit):
     def _erase(self) -> None:
         """Overwrite erased frames; their ERASE records are durable, so a torn overwrite can be finished later."""
         for segment, group in _by_segment(self.plan.erasures).items():
+            if segment.packed:
+                self._erase_packed(segment, group)
+                continue
             if segment is self.plan.target:
                 file, own = self._writer(segment, create=False), False
             else:
@@ -265,13 +285,39 @@ class FileCommit(Commit):
                 if own:
                     file.close()
 
+    def _erase_packed(self, segment: SegmentFile, group: Sequence[tuple[int, bytes]]) -> None:
+        """Replace a compressed segment by one without the erased bytes; `unerased` keeps what could not be done."""
+        if not self._disk.exists(segment.path):
+            return
+        file = open_segment(self._disk, segment.path)
+        try:
+            data = altered(file, group) if isinstance(file, PackedFile) else None
+        finally:
+            file.close()
+        if data is None:
+            damaged = StoreDamaged(f"{segment.path}: what is to be erased lies in a damaged block")
+            self.unerased.update(((segment, *spot), damaged) for spot in group)
+            return
+        try:
+            try:
+                replace_file(self._disk, segment.path, data)
+            except OSError as error:
+                if error.errno not in NO_SPACE or not self._release():
+                    raise
+                replace_file(self._disk, segment.path, data)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            full = StoreFull("no space left on the store's disk")
+            self.unerased.update(((segment, *spot), full) for spot in group)
+
     def _rewrite(self, work: Rewrite) -> None:
         """Write segments without their dead frames beside the old ones; lack of space only postpones it."""
         data = work.build(self._read)
         if data is None:
             return
         try:
-            replace_file(self._disk, work.new.path, data)
+            replace_file(self._disk, work.new.path, pack(data, work.block_bytes) if work.block_bytes else data)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -280,10 +326,12 @@ class FileCommit(Commit):
         work.new.indexed = write_index(self._disk, self.plan.folder, work.index())
         self.rewritten = True
 
-    def _read(self, segment: SegmentFile) -> bytes:
-        file = self._disk.open_read(segment.path)
+    def _read(self, segment: SegmentFile) -> bytes | None:
+        """Return the plain bytes of a segment; None where some of them are not to be read."""
+        file = open_segment(self._disk, segment.path)
         try:
-            return file.pread(segment.size, 0)
+            data = file.pread(segment.size, 0)
+            return None if isinstance(file, PackedFile) and file.damaged else data
         finally:
             file.close()
 

@@ -207,6 +207,12 @@ class FileLog(StreamStore):
         self._parts.append(self._file.head.encode())
         self._taken_end = 0
 
+    def compress(self, on: bool) -> None:
+        """Have segments compressed once they are sealed, or leave them plain; old ones follow as they are rewritten."""
+        self._compaction.block_bytes = self._host.options.block_bytes if on else 0
+        if on and len(self._index.segments) > 1:  # a stop may have come between its seal and its compression
+            self._compaction.note(self._index.segments[-2])
+
     @property
     def waiting_bytes(self) -> int:
         """Return how much is buffered for the commit after the one in flight."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
-from natsctl.store.errors import StoreError, StoreFull, StorePoisoned
+from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
 from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck, WitnessEntry
@@ -43,6 +43,8 @@ class FileStreamStore(FileLog):
         self._journal = Journal(disk, self.folder, stream_id, salt())
         self._sync_wanted = False
         self._sync_forced = False
+        self._postponed = False
+        """Whether erasures wait for a commit that has more to do than take messages."""
         self.synced_mark = (0, 0, 0)
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
@@ -179,10 +181,13 @@ class FileStreamStore(FileLog):
             if leading:
                 self._removals.floor_moved = plan.sync = True
         self._take_log(plan)
-        for file, _, _ in self._unerased:
-            self._cache.drop(file)
-        plan.erasures += self._unerased
-        self._fallen, self._unerased = [], []
+        plan.asked = len(plan.erasures)
+        self._fallen = []
+        if not self._postponed or plan.erasures or plan.sealed is not None or self._sync_forced:
+            for file, _, _ in self._unerased:
+                self._cache.drop(file)
+            plan.erasures += self._unerased
+            self._unerased = []
         if self._birth is not None:
             plan.birth, plan.meta = self.folder + ".new", self._birth._replace(meta=self.meta).encode()
             self._birth = None
@@ -225,6 +230,8 @@ class FileStreamStore(FileLog):
         if plan.rewrite is not None and commit.rewritten:
             self._compaction.swap(self._index, plan.rewrite)
         self._compaction.settle()
+        if plan.erasures:
+            self._settle_erasures(commit)
         if commit.full:
             return self._refuse(commit)
         if target is not None and (plan.sync or not plan.offset):
@@ -239,6 +246,22 @@ class FileStreamStore(FileLog):
         if commit.meta_full or commit.journal_full:
             return StoreFull("no space left on the store's disk")
         return None
+
+    def _settle_erasures(self, commit: FileCommit) -> None:
+        """Leave what could not be erased to a later commit, and tell those who asked for it."""
+        erasures = commit.plan.erasures
+        for file in {file for file, _, _ in erasures if file.packed}:
+            self._cache.drop(file)  # a reader would hold the file that was replaced
+        self._postponed = bool(commit.unerased)
+        self._unerased += commit.unerased
+        for error in commit.unerased.values():
+            if isinstance(error, StoreDamaged):
+                self._host.report_fault(str(error))
+        asked = [commit.unerased[spot] for spot in erasures[: commit.plan.asked] if spot in commit.unerased]
+        if asked:
+            waiting, commit.callbacks = commit.callbacks, []
+            for callback in waiting:
+                callback(asked[0])
 
     def _poison(self, commit: FileCommit, error: OSError | StoreError) -> StoreError:
         if commit.plan.birth and isinstance(error, OSError) and error.errno in NO_SPACE:

@@ -155,6 +155,8 @@ class Scan:
     last_seq: int = 0
     batch: Batch | None = None
     """A batch that the file ends in the middle of."""
+    packed: bool = False
+    """Whether the file lies compressed."""
     indexed: bool = False
     """Whether this comes from the segment's index file; then `dead` marks what was removed before it was written."""
     dead: bytearray | None = None

@@ -17,6 +17,7 @@ from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope, parse_envelope
 from natsctl.store.frame import Scan
 from natsctl.store.index_file import load_index
+from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable
 
@@ -154,7 +155,13 @@ def _read(disk: Disk, path: str) -> bytes:
 
 
 def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
-    return frame.scan(_read(disk, f"{check.folder}/{name}"), max_frame_bytes, check.table)
+    file = open_segment(disk, f"{check.folder}/{name}")
+    try:
+        scan = frame.scan(file.pread(file.size(), 0), max_frame_bytes, check.table)
+    finally:
+        file.close()
+    scan.packed = isinstance(file, PackedFile)
+    return scan
 
 
 def superseded(base: int, covered_seq: int) -> bool:
@@ -217,13 +224,14 @@ def _explain_erasures(check: StreamCheck) -> None:
         mine = intents.get((head.base, head.generation)) if head is not None else None
         if head is None or not mine or found.scan.indexed:  # an index file that is believed knows of the erasure
             continue
-        found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
+        if not found.scan.packed:  # which is replaced as a whole, so that no erasure is half done
+            found.scan.gaps = [gap for gap in found.scan.gaps if not _covers(mine, gap.start, gap.end)]
         limit = found.scan.gaps[0].start if found.scan.gaps else found.scan.size
         last = max((seq for offset, (seq, _) in mine.items() if offset < limit), default=0)
         found.scan.last_seq = max(found.scan.last_seq, last)
         found.scan.gaps = [gap._replace(last_seq=max(gap.last_seq, last)) for gap in found.scan.gaps]
         for offset, (seq, length) in sorted(mine.items()):
-            if seq not in found.scan.erased_seqs:
+            if seq not in found.scan.erased_seqs and (found.scan.holds(seq) or not found.scan.packed):
                 todo = check.unerased if found.scan.holds(seq) else check.erasures
                 todo.append((found.name, offset, frame.erased(seq, length, head.salt)))
 
@@ -289,6 +297,8 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
     if witness is not None:
         proven = max(proven, witness.synced_seq)
     before = ""
+    if scan.packed:  # only what lies before another segment ever is
+        check.damage.append(f"{name}: the segment after it is missing")
     if scan.head is None:
         check.reborn = base
         proven = max(proven, frame.claimed_durable(_read(disk, name)))

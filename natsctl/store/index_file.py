@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from natsctl.store import frame
-from natsctl.store.disk import Disk, File
+from natsctl.store.disk import Disk
 from natsctl.store.frame import FileHead, Scan
+from natsctl.store.packed import PackedFile, Readable, open_segment
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import index_name, segment_name
 from natsctl.store.subject_table import GONE, SubjectTable
@@ -124,20 +125,21 @@ def load_index(disk: Disk, folder: str, base: int, generation: int, table: Subje
         index.close()
     if len(data) < HEAD.size or data[:8] != MAGIC or crc32(memoryview(data)[CRC_FROM:]) != HEAD.unpack_from(data)[1]:
         return None
-    segment = disk.open_read(f"{folder}/{segment_name(base, generation)}")
+    segment = open_segment(disk, f"{folder}/{segment_name(base, generation)}")
     try:
         return _parse(data, segment, base, generation, table)
     finally:
         segment.close()
 
 
-def _parse(data: bytes, segment: File, base: int, generation: int, table: SubjectTable) -> Scan | None:
+def _parse(data: bytes, segment: Readable, base: int, generation: int, table: SubjectTable) -> Scan | None:
     head = frame.parse_file_head(segment.pread(frame.FILE_HEAD_BYTES, 0))
     if head is None or (head.base, head.generation) != (base, generation) or not _speaks_of(segment, head, data):
         return None
     *_, end, covers, floor, first_ts, last_ts, count, subjects, tombs, timed, flags = HEAD.unpack_from(data)
     columns = _Columns(data)
     scan = Scan(head, end, end, indexed=True, first_ts=first_ts, last_ts=last_ts, durable_seq=covers, last_seq=covers)
+    scan.packed = isinstance(segment, PackedFile)
     scan.offsets, scan.sizes, scan.sids = (columns.take("I", count) for _ in range(3))
     scan.tally = Tally(columns.take("I", subjects), columns.take("I", subjects), columns.take("Q", subjects))
     scan.seqs = columns.take("Q", count) if flags & SPARSE else range(base, base + count)
@@ -156,7 +158,7 @@ def _parse(data: bytes, segment: File, base: int, generation: int, table: Subjec
     return scan
 
 
-def _speaks_of(segment: File, head: FileHead, data: bytes) -> bool:
+def _speaks_of(segment: Readable, head: FileHead, data: bytes) -> bool:
     """Return whether an index file is of exactly this segment, and its seal, if it should have one, is valid."""
     _, _, salt, stream_id, base, generation, end, covers, *_, flags = HEAD.unpack_from(data)
     if (salt, stream_id, base, generation) != head[:3] + head[4:] or segment.size() != end:

@@ -27,6 +27,19 @@ class Part:
     positions: list[int]
     sids: array[int]
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every message is kept."""
+        return len(self.positions) == len(self.sids)
+
+    @property
+    def is_one_run(self) -> bool:
+        """Return whether every message is kept and nothing lies between them."""
+        offsets, sizes = self.segment.offsets, self.segment.sizes
+        if not self.is_whole:
+            return False
+        return offsets[-1] + sizes[-1] - offsets[0] == sum(sizes) + frame.FRAME_OVER_SIZE * (len(sizes) - 1)
+
 
 @dataclass(slots=True)
 class Rewrite:
@@ -37,16 +50,25 @@ class Rewrite:
     tombs: array[int]
     covers_seq: int
     names: list[bytes]
+    block_bytes: int = 0
+    """Length of the blocks that the new file is compressed in; 0 leaves it plain."""
     offsets: array[int] = field(default_factory=lambda: array("I"))
     built: Segment | None = None
 
-    def build(self, read: Callable[[SegmentFile], bytes]) -> bytes | None:
-        """Return the new file's bytes and note where frames came to lie; None where an old frame is damaged."""
+    def build(self, read: Callable[[SegmentFile], bytes | None]) -> bytes | None:
+        """Return the new file's plain bytes and note where frames came to lie; None where an old one is damaged."""
         head = self.new.head
         pieces, size = [head.encode()], frame.FILE_HEAD_BYTES
         for part in self.parts:
             source, offsets, sizes = read(part.file), part.segment.offsets, part.segment.sizes
             salt = part.file.head.salt
+            if source is None:
+                return None
+            if salt == head.salt and part.is_one_run:
+                self.offsets.extend(offset - offsets[0] + size for offset in offsets)
+                pieces.append(source[offsets[0] : offsets[-1] + sizes[-1] + frame.FRAME_OVER_SIZE])
+                size += len(pieces[-1])
+                continue
             for position in part.positions:
                 start = offsets[position]
                 piece = source[start : start + sizes[position] + frame.FRAME_OVER_SIZE]
@@ -71,6 +93,12 @@ class Rewrite:
         new.seqs, new.sizes, new.sids, new.timed = array("Q"), array("I"), array("I"), array("Q")
         for part in self.parts:
             old, kept = part.segment, set[int]()
+            if part.is_whole:
+                new.seqs.extend(range(old.base, old.next_seq()) if old.seqs is None else old.seqs)
+                new.sizes.extend(old.sizes)
+                new.sids.extend(part.sids)
+                new.timed.extend(old.timed)
+                continue
             new.seqs.extend(map(old.seq_at, part.positions))
             new.sizes.extend(map(old.sizes.__getitem__, part.positions))
             new.sids.extend(map(part.sids.__getitem__, part.positions))
@@ -78,11 +106,14 @@ class Rewrite:
                 kept.update(map(old.seq_at, part.positions))
             new.timed.extend(seq for seq in old.timed if seq in kept)
         new.offsets, new.live = self.offsets, len(new.seqs)
+        if new.live and new.seqs[0] == new.base and new.seqs[-1] == new.base + new.live - 1:
+            new.seqs = None
         new.first_ts = next((part.segment.first_ts for part in self.parts if part.segment.first_ts), 0)
         new.last_ts = max(part.segment.last_ts for part in self.parts)
         new.seal()
         new.body = file
         file.created, file.settled, file.tombs = True, file.size, self.tombs
+        file.packed = self.block_bytes > 0
         self.built = new
         return image_of(new, file.size, self.covers_seq, self.names, True)
 
@@ -114,7 +145,7 @@ def _under_another_salt(piece: bytes, old: int, new: int) -> bytes | None:
     return frame.PREFIX.pack(frame.MAGIC, length, crc32(body, (new + length) & frame.MASK)) + body
 
 
-def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int) -> Rewrite:
+def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int, block_bytes: int = 0) -> Rewrite:
     """Return how to rewrite segments in a row: live messages, and the deletes that earlier segments still need."""
     parts, tombs = [], array("Q")
     for segment in segments:
@@ -127,4 +158,4 @@ def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int) ->
     first = parts[0].file
     head = first.head._replace(generation=first.head.generation + 1, floor=floor)
     covers = index.bases[index.place_of(segments[-1]) + 1] - 1
-    return Rewrite(parts, SegmentFile(first.folder, head), tombs, covers, index.table.names)
+    return Rewrite(parts, SegmentFile(first.folder, head), tombs, covers, index.table.names, block_bytes)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 
 from natsctl.store.disk import Disk, File
 from natsctl.store.frame import FileHead
+from natsctl.store.packed import Readable, open_segment
 
 MAX_BLOBS = 256
 """Runs per segment before small ones are joined."""
@@ -44,6 +45,7 @@ class SegmentFile:
         "kept",
         "last_miss",
         "misses",
+        "packed",
         "settled",
         "size",
         "starts",
@@ -57,6 +59,8 @@ class SegmentFile:
         self.head = head
         self.created = False
         self.indexed = False
+        self.packed = False
+        """Whether it lies compressed; every length and offset here is that of the plain file."""
         self.size = 0
         self.settled = 0
         self.dead_bytes = 0
@@ -125,7 +129,7 @@ class SegmentCache:
         self._disk = disk
         self._limit = limit_bytes
         self._files: dict[SegmentFile, int] = {}
-        self._readers: dict[SegmentFile, File] = {}
+        self._readers: dict[SegmentFile, Readable] = {}
         self.bytes = 0
 
     def touch(self, file: SegmentFile) -> None:
@@ -144,13 +148,13 @@ class SegmentCache:
         if reader is not None:
             reader.close()
 
-    def reader(self, file: SegmentFile) -> File:
+    def reader(self, file: SegmentFile) -> Readable:
         """Return a descriptor to read `file` from."""
         found = self._readers.pop(file, None)
         if found is None:
             while len(self._readers) >= self.READERS:
                 self._readers.pop(next(iter(self._readers))).close()
-            found = self._disk.open_read(file.path)
+            found = open_segment(self._disk, file.path)
         self._readers[file] = found
         return found
 

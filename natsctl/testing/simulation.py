@@ -23,6 +23,7 @@ from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
+from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from natsctl.testing.disasters import Report, draw_plan
@@ -56,8 +57,12 @@ class Session:
         self._faults = random.Random(f"{seed}/faults")
         personality = self._faults.choice(list(Personality))
         self._disk = SimDisk(random.Random(f"{seed}/disk"), personality)
+        self._packs = random.Random(f"{seed}/packs")
         self._options = StoreOptions(
-            segment_bytes=self._work.choice((1024, 2048, 4096, 16384)), reserve_bytes=4096, tail_index_bytes=512
+            segment_bytes=self._work.choice((1024, 2048, 4096, 16384)),
+            reserve_bytes=4096,
+            tail_index_bytes=512,
+            block_bytes=self._packs.choice((200, 1000, 65536)),
         )
         self._ledger = Ledger()
         self._now_ns = 1_700_000_000_000_000_000
@@ -76,6 +81,7 @@ class Session:
         self._open()
         self._settle()
         self._ledger.judge(self._store.streams, {})
+        self.report.packed_files = len(self._unpacked())
         self._store.close()
         self._disk.kill()
         self.report.disk_faults = self._disk.faults
@@ -205,6 +211,7 @@ class Session:
                 ledger.refused_above(durable_seq)
 
         stream.listener, stream.refused = acked, refused
+        stream.compress(self.report.seed % 2 == 1 and self._packs.random() < 0.8)
 
     def _remove(self) -> None:
         if picked := self._pick():
@@ -256,8 +263,12 @@ class Session:
             stream.on_durable(settled)
 
     def _check_erased(self, payload: bytes) -> None:
-        if self._disk.holds(payload):
+        if self._disk.holds(payload) or any(payload in plain for plain in self._unpacked()):
             raise Violation("an erased payload is still on the disk")
+
+    def _unpacked(self) -> list[bytes]:
+        opened = [open_segment(self._disk, path) for path in self._disk.files() if path.endswith(".seg")]
+        return [file.pread(file.size(), 0) for file in opened if isinstance(file, PackedFile)]
 
     def _journal(self) -> None:
         if picked := self._pick():
