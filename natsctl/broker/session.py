@@ -26,6 +26,8 @@ RESERVED_HEADS: Final = (b"_R_", b"_GR")
 """Their first three bytes: what the hot path looks at."""
 RUN_MIN: Final = 4
 """Publishes in a row on one route that are worth a look for a taker of runs."""
+SHORT_RUNS: Final = 4
+"""Runs below that after which no more are looked for among what arrived together."""
 
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
@@ -221,8 +223,8 @@ class Session:
 
     def _publish_runs(self, ops: list[Op]) -> list[Op]:
         """Hand leading runs of messages on one route to takers of runs, and return the operations that are left."""
-        start = 0
-        while len(ops) - start >= RUN_MIN and ops[start][0] == PUB:
+        start = short = 0
+        while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
             subject = ops[start][1]
             take = self.account.run_taker(subject, self)
             if take is None:
@@ -237,6 +239,7 @@ class Session:
                 more, total = self._one_route(ops, start)
                 if more > end:
                     subject, end, size = b"", more, total
+                short += end - start < RUN_MIN
             if end == start:
                 break
             self.in_msgs += end - start
@@ -250,7 +253,7 @@ class Session:
         size, longer = self.account.shared_size(ops[start][1])
         if not size:
             return start, 0
-        shared, end, total = ops[start][1][:size], start, 0
+        shared, end = ops[start][1][:size], start
         for op in islice(ops, start, None):
             if op[0] != PUB or op[1][:size] != shared or op[3] or op[2][:3] in RESERVED_HEADS:
                 break
@@ -260,8 +263,7 @@ class Session:
             ):
                 break
             end += 1
-            total += len(op[4])
-        return end, total
+        return end, sum([len(op[4]) for op in ops[start:end]])
 
     def _fail(self, fault: ProtocolFault) -> None:
         if self.authenticated or self._connected:
