@@ -15,22 +15,22 @@ from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
 from natsctl.jetstream.claims import Claims
-from natsctl.jetstream.consumer_desk import ConsumerDesk
-from natsctl.jetstream.consumer_events import nuid
-from natsctl.jetstream.dispatcher import Dispatcher
+from natsctl.jetstream.consumers.consumer_desk import ConsumerDesk
+from natsctl.jetstream.consumers.consumer_events import nuid
+from natsctl.jetstream.endpoints.dispatcher import Dispatcher
+from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.offline import Offline
 from natsctl.jetstream.quota import Quota
 from natsctl.jetstream.stream import Stream
 from natsctl.jetstream.stream_meta import StreamMeta
-from natsctl.jetstream.templates import Templates
 from natsctl.jetstream.usage import AccountUsage
 from natsctl.store.errors import StoreError
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+    from natsctl.jetstream.endpoints.requests import Settling
     from natsctl.jetstream.engine import Engine
-    from natsctl.jetstream.requests import Settling
 
 
 class JetStreamAccount:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.advisories import ServerOutOfSpace
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
-from natsctl.jetstream.consumer_events import nuid
+from natsctl.jetstream.consumers.consumer_events import nuid
 
 if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine

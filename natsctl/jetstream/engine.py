@@ -20,14 +20,14 @@ from natsctl.api.stream import StorageType
 from natsctl.broker.account import Account
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
-from natsctl.jetstream.api_level import unmet
-from natsctl.jetstream.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.clock_watch import ClockWatch
+from natsctl.jetstream.config.api_level import unmet
 from natsctl.jetstream.disk_full import DiskFull
 from natsctl.jetstream.domain import map_domain
-from natsctl.jetstream.refused_api import RefusedApi, SystemApi
+from natsctl.jetstream.endpoints.refused_api import RefusedApi, SystemApi
+from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
+from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.stream_meta import StreamMeta
-from natsctl.jetstream.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.timers import Timers
 from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
@@ -35,7 +35,7 @@ from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.requests import Settling
+    from natsctl.jetstream.endpoints.requests import Settling
 
 RUN_MIN: Final = 32
 """Least share of a turn's budget that a runnable gets, messages."""

@@ -12,8 +12,8 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.broker.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
+    from natsctl.jetstream.endpoints.requests import Settling
     from natsctl.jetstream.engine import Engine
-    from natsctl.jetstream.requests import Settling
 
 
 class Offline:

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from natsctl.api.advisories import ActionType, StreamAction
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
-from natsctl.jetstream import rollups
-from natsctl.jetstream.consumer import Consumer
-from natsctl.jetstream.consumer_config import filters_of
-from natsctl.jetstream.consumer_log import KINDS as CONSUMER_KINDS
-from natsctl.jetstream.consumer_set import ConsumerSet
-from natsctl.jetstream.dedupe import Dedupe
-from natsctl.jetstream.delete_markers import DeleteMarkers
-from natsctl.jetstream.direct_get import DirectGet
-from natsctl.jetstream.expiry import Expiry
-from natsctl.jetstream.intake import Intake
-from natsctl.jetstream.limits import Limits
-from natsctl.jetstream.retention import Retention
-from natsctl.jetstream.retry import GONE
+from natsctl.jetstream.config.consumer_config import filters_of
+from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_log import KINDS as CONSUMER_KINDS
+from natsctl.jetstream.consumers.consumer_set import ConsumerSet
+from natsctl.jetstream.consumers.retention import Retention
+from natsctl.jetstream.consumers.retry import GONE
+from natsctl.jetstream.endpoints.direct_get import DirectGet
+from natsctl.jetstream.publish import rollups
+from natsctl.jetstream.publish.dedupe import Dedupe
+from natsctl.jetstream.publish.intake import Intake
+from natsctl.jetstream.publish.limits import Limits
 from natsctl.jetstream.stream_meta import StreamMeta
-from natsctl.jetstream.timed_messages import TimedMessages
-from natsctl.jetstream.upstreams import Upstreams
+from natsctl.jetstream.timed.delete_markers import DeleteMarkers
+from natsctl.jetstream.timed.expiry import Expiry
+from natsctl.jetstream.timed.timed_messages import TimedMessages
+from natsctl.jetstream.upstream.upstreams import Upstreams
 from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage

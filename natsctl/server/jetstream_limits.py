@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from natsctl.api.units import parse_duration
-from natsctl.jetstream.batch_limits import BatchLimits
+from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.server.conf_syntax import Block, Item
 
 

@@ -120,7 +120,9 @@ class ServerProcess:
 
     def _warm_up(self) -> None:
         """Import what the first snapshot needs, beside the loop: it takes 0.1 s, on a busy machine a second."""
-        self._warming = asyncio.get_running_loop().run_in_executor(None, import_module, "natsctl.jetstream.hash_lanes")
+        self._warming = asyncio.get_running_loop().run_in_executor(
+            None, import_module, "natsctl.jetstream.archive.hash_lanes"
+        )
 
     def _announce(self) -> None:
         log, options = self._log, self._options

@@ -14,7 +14,7 @@ from natsctl.testing.ledger import Violation
 from natsctl.testing.machine import Message
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.testing.engine_ledger import Book
     from natsctl.testing.engine_steps import Snapshot
 

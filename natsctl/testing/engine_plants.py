@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 from unittest import mock
 
-from natsctl.jetstream import counters, retention
-from natsctl.jetstream.consumer import Consumer
-from natsctl.jetstream.consumer_set import ConsumerSet
-from natsctl.jetstream.dedupe import Dedupe
-from natsctl.jetstream.delete_markers import DeleteMarkers
-from natsctl.jetstream.expiry import Expiry
-from natsctl.jetstream.incoming import Incoming
-from natsctl.jetstream.intake import Intake
-from natsctl.jetstream.limits import Limits
-from natsctl.jetstream.schedules import Schedules
-from natsctl.jetstream.source_set import SourceSet
-from natsctl.jetstream.timed_messages import TimedMessages
+from natsctl.jetstream.consumers import retention
+from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_set import ConsumerSet
+from natsctl.jetstream.publish import counters
+from natsctl.jetstream.publish.dedupe import Dedupe
+from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.intake import Intake
+from natsctl.jetstream.publish.limits import Limits
+from natsctl.jetstream.timed.delete_markers import DeleteMarkers
+from natsctl.jetstream.timed.expiry import Expiry
+from natsctl.jetstream.timed.schedules import Schedules
+from natsctl.jetstream.timed.timed_messages import TimedMessages
+from natsctl.jetstream.upstream.source_set import SourceSet
 from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.testing.engine_simulation import simulate_engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from natsctl.api import headers
-from natsctl.jetstream.message_ttl import parse_ttl
+from natsctl.jetstream.timed.message_ttl import parse_ttl
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage, file_size
 from natsctl.testing.engine_steps import Wanted

@@ -1,0 +1,1 @@
+"""Snapshots and restores, and the formats they travel in."""

@@ -1,0 +1,58 @@
+"""An archive that arrives in pieces, of either format: the first eight bytes decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from natsctl.jetstream.archive.archive import PAUSE, ArchiveFault, Feed, Item
+from natsctl.jetstream.archive.archive_v1 import read_v1
+from natsctl.jetstream.archive.archive_v2 import MAGIC, read_v2
+from natsctl.jetstream.archive.s2 import FrameFault, FrameReader
+
+
+class ArchiveReader:
+    """Yields items as bytes arrive; holds at most one frame and one record."""
+
+    def __init__(self) -> None:
+        self._frames = FrameReader()
+        self._feed = Feed()
+        self._items = _items(self._feed)
+        self._complete = False
+
+    def read(self, data: bytes) -> Iterator[Item]:
+        """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveFault."""
+        try:
+            for content in self._frames.read(data):
+                yield PAUSE
+                if self._complete:
+                    if content.strip(b"\0"):
+                        raise ArchiveFault("something follows the end of the archive")
+                    continue
+                self._feed.add(content)
+                yield from self._drain()
+        except FrameFault as fault:
+            raise ArchiveFault(str(fault)) from fault
+
+    def _drain(self) -> Iterator[Item]:
+        for item in self._items:
+            if item is None:
+                return
+            yield item
+        self._complete = True
+
+    def finish(self) -> None:
+        """Raise ArchiveFault unless the archive is whole."""
+        if not self._frames.started:
+            raise ArchiveFault("EOF")
+        if not self._complete or not self._frames.between_frames:
+            raise ArchiveFault("the archive is incomplete")
+
+
+def _items(feed: Feed) -> Iterator[Item | None]:
+    while (magic := feed.peek(len(MAGIC))) is None:
+        yield None
+    if magic == MAGIC:
+        feed.take(len(MAGIC))
+        yield from read_v2(feed)
+    else:
+        yield from read_v1(feed)

@@ -1,0 +1,275 @@
+"""Version 2 archives: `NATSARC1`, then records until one of zeros only.
+
+A record is: name length, time (zigzag), sequence, header length, payload length, all as varints; then name, header and
+payload. First come `state.json` and, as often as that says, `consumers/<name>`; everything after is a message, whose
+name is its subject. Source: probes of nats-server 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.consumer import ConsumerConfig, SequenceInfo
+from natsctl.api.model import Model
+from natsctl.api.stream import StreamState
+from natsctl.jetstream.archive.archive import (
+    MAX_RECORD_BYTES,
+    ArchivedConsumer,
+    ArchivedStream,
+    ArchiveFault,
+    Feed,
+    Item,
+    Progress,
+    unzigzag,
+    uvarint,
+    zigzag,
+)
+from natsctl.store.message import StoredMessage
+
+MAGIC: Final = b"NATSARC1"
+_STATE: Final = b"state.json"
+_CONSUMERS: Final = b"consumers/"
+_END: Final = bytes(5)
+
+_SMALL: Final = 4096
+_TEXTS: Final = tuple(map(uvarint, range(_SMALL)))
+_PAIR_BITS: Final = 14
+_PAIR_MASK: Final = (1 << _PAIR_BITS) - 1
+_LOW_BITS: Final = 2 * _PAIR_BITS
+_LOW_MASK: Final = (1 << _LOW_BITS) - 1
+_PAIRS: Final = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in range(1 << _PAIR_BITS))
+"""Two bytes of a varint that goes on."""
+_READ_BYTES: Final = 1 << 18
+"""Records that are looked for at once."""
+_MAX_NAME_BYTES: Final = 1 << 20
+
+Record = tuple[bytes, int, int, bytes, bytes]
+T = TypeVar("T", bound=Model)
+
+
+class _Pending(Model):
+    """When an unacknowledged message was delivered, and under which consumer sequence."""
+
+    Sequence: int = msgspec.field(default_factory=lambda: 0)
+    Timestamp: int = msgspec.field(default_factory=lambda: 0)
+
+
+class _State(Model):
+    """A consumer's state in JSON."""
+
+    delivered: SequenceInfo = msgspec.field(default_factory=lambda: SequenceInfo())
+    ack_floor: SequenceInfo = msgspec.field(default_factory=lambda: SequenceInfo())
+    pending: dict[int, _Pending] | None = None
+    redelivered: dict[int, int] | None = None
+
+
+class _Consumer(Model):
+    """The record of one consumer."""
+
+    config: ConsumerConfig = msgspec.field(default_factory=lambda: ConsumerConfig())
+    state: _State | None = None
+
+
+def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) -> bytes:
+    numbers = (len(name), zigzag(ts_ns), seq, len(header), len(payload))
+    return b"".join([*map(uvarint, numbers), name, header, payload])
+
+
+class _Varints:
+    """Writes numbers as varints, those of one archive quickly: most are small, or near the one before."""
+
+    __slots__ = ("_high", "_high_text")
+
+    def __init__(self) -> None:
+        self._high, self._high_text = 0, b""
+
+    def text(self, value: int) -> bytes:
+        """Return what `uvarint` does; the upper bits are put together only when they change."""
+        if value < _SMALL:
+            return _TEXTS[value]
+        low, high = value & _LOW_MASK, value >> _LOW_BITS
+        if not high:
+            return uvarint(value)
+        if high != self._high:
+            self._high, self._high_text = high, uvarint(high)
+        return _PAIRS[low & _PAIR_MASK] + _PAIRS[low >> _PAIR_BITS] + self._high_text
+
+
+class WriterV2:
+    """Writes version 2."""
+
+    def __init__(self) -> None:
+        self._times = _Varints()
+        self._seqs = _Varints()
+
+    def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
+        """Return magic, state and consumers."""
+        state = msgspec.structs.replace(stream.state or StreamState(), consumer_count=len(consumers))
+        parts = [MAGIC, _record(_STATE, stream.created_ns, 0, b"", encode(state))]
+        for consumer in consumers:
+            body = encode(_Consumer(config=consumer.config, state=_state_of(consumer.progress)))
+            parts.append(_record(_CONSUMERS + consumer.name.encode(), consumer.created_ns, 0, b"", body))
+        return b"".join(parts)
+
+    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+        """Yield one record per message."""
+        times, seqs = self._times.text, self._seqs.text
+        parts: list[bytes] = []
+        for seq, ts_ns, subject, header, payload in messages:
+            names, headers, payloads = len(subject), len(header), len(payload)
+            parts += (
+                _TEXTS[names] if names < _SMALL else uvarint(names),
+                times(ts_ns << 1) if ts_ns >= 0 else uvarint(zigzag(ts_ns)),
+                seqs(seq),
+                _TEXTS[headers] if headers < _SMALL else uvarint(headers),
+                _TEXTS[payloads] if payloads < _SMALL else uvarint(payloads),
+                subject,
+                header,
+                payload,
+            )
+        yield b"".join(parts)
+
+    def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
+        """Yield the record of zeros; the state has told the last sequence."""
+        yield _END
+
+
+def _state_of(progress: Progress) -> _State:
+    pending = {sseq: _Pending(Sequence=cseq, Timestamp=ts_ns) for sseq, (cseq, ts_ns) in progress.pending.items()}
+    return _State(
+        delivered=SequenceInfo(consumer_seq=progress.delivered_cseq, stream_seq=progress.delivered_sseq),
+        ack_floor=SequenceInfo(consumer_seq=progress.floor_cseq, stream_seq=progress.floor_sseq),
+        pending=pending or None,
+        redelivered=dict(progress.redelivered) or None,
+    )
+
+
+def read_v2(feed: Feed) -> Iterator[Item | None]:
+    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveFault."""
+    consumers = -1
+    for records in _records(feed):
+        if records is None:
+            yield None
+            continue
+        at = 0
+        while consumers and at < len(records):
+            name, ts_ns, _, _, payload = records[at]
+            if consumers < 0:
+                state = _state(name, payload)
+                consumers = state.consumer_count
+                yield ArchivedStream(state=state)
+            else:
+                consumers -= 1
+                yield _consumer(name, ts_ns, payload)
+            at += 1
+        if at < len(records):
+            yield _messages(records[at:])
+    if consumers:
+        raise ArchiveFault("the archive ends before its consumers")
+
+
+def _state(name: bytes, payload: bytes) -> StreamState:
+    """Return the state an archive begins with, of which nothing is absurd. Raises ArchiveFault."""
+    if name != _STATE:
+        raise ArchiveFault("expected state.json first")
+    state = _json(payload, StreamState, "state.json")
+    first_seq, last_seq, messages = state.first_seq, state.last_seq, state.messages
+    if state.consumer_count < 0:
+        raise ArchiveFault("invalid stream state: negative consumer count")
+    if (first_seq > last_seq + 1 or (first_seq > last_seq and messages)) or (not first_seq and (last_seq or messages)):
+        raise ArchiveFault("invalid stream state: inconsistent message count or sequence range")
+    if first_seq <= last_seq and messages > last_seq - first_seq + 1:
+        raise ArchiveFault("invalid stream state: message count exceeds sequence range")
+    return state
+
+
+def _messages(records: Sequence[Record]) -> list[StoredMessage]:
+    """Return records as messages."""
+    messages = [StoredMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
+    if not all(message.seq for message in messages):
+        raise ArchiveFault("expected message sequence")
+    return messages
+
+
+def _records(feed: Feed) -> Iterator[list[Record] | None]:
+    """Yield records until the one of zeros, as many together as have arrived."""
+    wanted = 1
+    while True:
+        while len(feed) < wanted:
+            yield None
+        data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
+        assert data is not None
+        records, end, wanted, last = _parsed(data)
+        feed.skip(end)
+        if records:
+            yield records
+        if last:
+            return
+
+
+def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
+    """Return the whole records at the beginning of `data`, where they end, the size of the next, and whether all came.
+
+    One loop, because a call per number costs more than reading it.
+    """
+    records: list[Record] = []
+    at, size = 0, len(data)
+    while True:
+        numbers: list[int] = []
+        place = at
+        for _ in range(5):
+            value = shift = 0
+            while place < size:
+                byte = data[place]
+                place += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift > 63:
+                    raise ArchiveFault("a number is longer than 64 bits")
+            else:
+                return records, at, size - at + 1, False
+            if value >> 64:
+                raise ArchiveFault("a number is longer than 64 bits")
+            numbers.append(value)
+        names, ts, seq, headers, payloads = numbers
+        if names > _MAX_NAME_BYTES or headers + payloads > MAX_RECORD_BYTES - _MAX_NAME_BYTES:
+            raise ArchiveFault("a record is over the limit")
+        end = place + names + headers + payloads
+        if end > size:
+            return records, at, end - at, False
+        if not any(numbers):
+            return records, end, 0, True
+        name_end = place + names
+        header_end = name_end + headers
+        records.append((data[place:name_end], unzigzag(ts), seq, data[name_end:header_end], data[header_end:end]))
+        at = end
+
+
+def _consumer(name: bytes, created_ns: int, payload: bytes) -> ArchivedConsumer:
+    if not name.startswith(_CONSUMERS):
+        raise ArchiveFault("a consumer of the state is missing")
+    text = name[len(_CONSUMERS) :].decode("utf-8", "replace")
+    record = _json(payload, _Consumer, text)
+    state = record.state or _State()
+    progress = Progress(
+        state.delivered.consumer_seq,
+        state.delivered.stream_seq,
+        state.ack_floor.consumer_seq,
+        state.ack_floor.stream_seq,
+        {sseq: (entry.Sequence, entry.Timestamp) for sseq, entry in (state.pending or {}).items()},
+        state.redelivered or {},
+    )
+    return ArchivedConsumer(text, record.config, progress, max(created_ns, 0))
+
+
+def _json(raw: bytes, wanted: type[T], what: str) -> T:
+    try:
+        return decode(raw, wanted)
+    except InvalidJSON as fault:
+        raise ArchiveFault(f"{what} can not be read: {fault}") from fault

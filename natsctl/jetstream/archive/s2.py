@@ -1,0 +1,179 @@
+"""The outer layer of an archive: framed Snappy, which every S2 reader reads, and S2 frames, which the reference writes.
+
+A frame is a type byte, a length of three bytes, and (types 0x00 compressed and 0x01 plain) a masked CRC-32C of its
+content. cramjam writes, and does the arithmetic of checks and plain Snappy blocks; only blocks with S2's own codes
+are decoded here (`s2_block`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from functools import lru_cache
+from typing import Final
+
+import cramjam
+
+from natsctl.jetstream.archive.s2_block import BlockFault, decode_steps, decoded_size
+
+_STREAM_ID: Final = 0xFF
+_MAGICS: Final = (b"S2sTwO", b"sNaPpY")
+_COMPRESSED: Final = 0x00
+_PLAIN: Final = 0x01
+_SKIPPED: Final = (0xFE, 0x99)
+"""Padding and an index. Other frames that the format lets readers skip never come from a server, and one flipped bit
+would make a frame of content one of them."""
+_CHECKED_BYTES: Final = 65536
+"""What cramjam puts into one frame, and so covers with one check."""
+_POLYNOMIAL: Final = 0x82F63B78
+_MASK_DELTA: Final = 0xA282EAD8
+_M32: Final = 0xFFFFFFFF
+
+
+class FrameFault(Exception):
+    """The layer is damaged; the text says how."""
+
+
+class FrameWriter:
+    """Compresses a stream of bytes piece by piece."""
+
+    __slots__ = ("_compressor",)
+
+    def __init__(self) -> None:
+        self._compressor = cramjam.snappy.Compressor()
+
+    def write(self, data: bytes) -> bytes:
+        """Return frames that hold everything given so far; nothing is kept back."""
+        self._compressor.compress(data)
+        return bytes(self._compressor.flush())
+
+    def finish(self) -> bytes:
+        """Return what is left."""
+        return bytes(self._compressor.finish())
+
+
+class FrameReader:
+    """Decodes frames as they arrive; keeps less than one of them."""
+
+    __slots__ = ("_buffer", "_started")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._started = False
+
+    def read(self, data: bytes) -> Iterator[bytes]:
+        """Yield the content of each frame that `data` completes, and b"" between pieces of long work.
+
+        Raises FrameFault.
+        """
+        buffer = self._buffer
+        buffer += data
+        if buffer and not self._started and buffer[0] != _STREAM_ID:
+            raise FrameFault("this is no S2 or Snappy stream")
+        at = 0
+        while len(buffer) - at >= 4:
+            end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
+            if end > len(buffer):
+                break
+            content = yield from self._frame(buffer[at], bytes(buffer[at + 4 : end]))
+            at = end
+            yield content
+        del buffer[:at]
+
+    @property
+    def started(self) -> bool:
+        """Tell whether anything was read."""
+        return self._started
+
+    @property
+    def between_frames(self) -> bool:
+        """Tell whether the bytes so far end with a whole frame."""
+        return self._started and not self._buffer
+
+    def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:
+        if kind == _STREAM_ID:
+            if body not in _MAGICS:
+                raise FrameFault("this is no S2 or Snappy stream")
+            self._started = True
+            return b""
+        if not self._started:
+            raise FrameFault("this is no S2 or Snappy stream")
+        if kind in _SKIPPED:
+            return b""
+        if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
+            raise FrameFault(f"a frame is of the unknown type 0x{kind:02x}")
+        content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
+        if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
+            raise FrameFault("s2: corrupt input, crc mismatch")
+        return content
+
+
+def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:
+    """Return the content of a block, by cramjam where it is plain Snappy; yield b"" between pieces of long work."""
+    try:
+        decoded_size(block)
+        try:
+            return bytes(cramjam.snappy.decompress_raw(block))
+        except cramjam.DecompressionError:
+            steps = decode_steps(block)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                content: bytes = end.value
+                return content
+            yield b""
+    except BlockFault as fault:
+        raise FrameFault(str(fault)) from fault
+
+
+def mask(crc: int) -> int:
+    """Return a check as frames carry it."""
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & _M32
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC-32C of `data`; the arithmetic over bytes is cramjam's, as part of its own frames."""
+    total, left = 0, len(data)
+    for check in _checks(bytes(cramjam.snappy.compress(data))):
+        size = min(left, _CHECKED_BYTES)
+        total = _shifted(total, size) ^ check if total else check
+        left -= size
+    return total
+
+
+def _checks(frames: bytes) -> Iterator[int]:
+    """Yield the unmasked check of each frame with content."""
+    at = 0
+    while at < len(frames):
+        if frames[at] != _STREAM_ID:
+            masked = (int.from_bytes(frames[at + 4 : at + 8], "little") - _MASK_DELTA) & _M32
+            yield (masked >> 17 | masked << 15) & _M32
+        at += 4 + int.from_bytes(frames[at + 1 : at + 4], "little")
+
+
+def _shifted(crc: int, size: int) -> int:
+    """Return what the check `crc` contributes to that of its bytes followed by `size` more."""
+    return _product(_factor(size), crc)
+
+
+@lru_cache(8)
+def _factor(size: int) -> int:
+    """Return x to the power of so many bytes, modulo the CRC's polynomial."""
+    factor, power, bits = 1 << 31, 1 << 30, size * 8
+    while bits:
+        if bits & 1:
+            factor = _product(factor, power)
+        power = _product(power, power)
+        bits >>= 1
+    return factor
+
+
+def _product(a: int, b: int) -> int:
+    """Return a times b modulo the CRC's polynomial; bits are reflected."""
+    result, bit = 0, 1 << 31
+    while bit:
+        if a & bit:
+            result ^= b
+        b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
+        bit >>= 1
+    return result

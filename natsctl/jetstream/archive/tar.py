@@ -1,0 +1,126 @@
+"""Tar files that arrive or leave in pieces: regular files with PAX headers, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from tarfile import BLOCKSIZE, PAX_FORMAT, REGTYPE, TarError, TarInfo
+from typing import Final
+
+from natsctl.jetstream.archive.archive import ArchiveFault, Feed
+
+_ZERO_BLOCK: Final = bytes(BLOCKSIZE)
+_PAX_TYPES: Final = (b"x", b"g")
+_FILE_TYPES: Final = (REGTYPE, b"\0")
+_MAX_PAX_BYTES: Final = 64 << 10
+_PIECE_BYTES: Final = 512 << 10
+END: Final = bytes(2 * BLOCKSIZE)
+
+
+def entry(name: str, content: bytes, mtime_s: int) -> bytes:
+    """Return one whole file as it stands in a tar."""
+    return b"".join((_head(name, len(content), mtime_s), content, _padding(len(content))))
+
+
+def in_pieces(name: str, content: bytes, mtime_s: int) -> Iterator[bytes]:
+    """Yield a large file piece by piece, as it stands in a tar."""
+    yield _head(name, len(content), mtime_s)
+    for at in range(0, len(content), _PIECE_BYTES):
+        yield content[at : at + _PIECE_BYTES]
+    yield _padding(len(content))
+
+
+def _head(name: str, size: int, mtime_s: int) -> bytes:
+    info = TarInfo(name)
+    info.size, info.mtime, info.mode = size, mtime_s, 0o600
+    return info.tobuf(PAX_FORMAT)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % BLOCKSIZE)
+
+
+class TarFile:
+    """The file a reader stands in: its name and what is left of it."""
+
+    __slots__ = ("left", "name", "size")
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        self.left = size
+
+    def take(self, feed: Feed, size: int) -> bytes | None:
+        """Return the next `size` bytes of the file, None until they are there. Raises ArchiveFault past its end."""
+        if size > self.left:
+            raise ArchiveFault(f"{self.name} ends too early")
+        data = feed.take(size)
+        if data is not None:
+            self.left -= size
+        return data
+
+    def peek(self, feed: Feed, size: int) -> bytes | None:
+        """Return the next `size` bytes of the file, which has as many, and leave them; None until they are there."""
+        return feed.peek(size)
+
+    def skip(self, feed: Feed, size: int) -> None:
+        """Pass over bytes that were peeked at."""
+        feed.skip(size)
+        self.left -= size
+
+
+def read_tar(feed: Feed) -> Iterator[TarFile | None]:
+    """Yield each file of a tar, None when bytes are missing; what the caller leaves of a file is passed over."""
+    pax: dict[str, str] = {}
+    while True:
+        while (block := feed.take(BLOCKSIZE)) is None:
+            yield None
+        if block == _ZERO_BLOCK:
+            return
+        info = _header(block)
+        if info.type in _PAX_TYPES:
+            size = info.size
+            if size > _MAX_PAX_BYTES:
+                raise ArchiveFault("a tar header is too long")
+            while (body := feed.take(size + -size % BLOCKSIZE)) is None:
+                yield None
+            if info.type == b"x":
+                pax = _pax(body[:size])
+            continue
+        if info.type not in _FILE_TYPES:
+            raise ArchiveFault(f"{info.name!r} is no regular file")
+        file = TarFile(pax.get("path", info.name), _size(pax, info))
+        pax = {}
+        padding = -file.size % BLOCKSIZE
+        yield file
+        rest = file.left + padding
+        while (rest := feed.skip(rest)) > 0:
+            yield None
+
+
+def _header(block: bytes) -> TarInfo:
+    try:
+        return TarInfo.frombuf(block, "utf-8", "replace")
+    except (TarError, ValueError) as fault:
+        raise ArchiveFault(f"a tar header can not be read: {fault}") from fault
+
+
+def _size(pax: dict[str, str], info: TarInfo) -> int:
+    text = pax.get("size", str(info.size))
+    if not text.isdecimal() or len(text) > 18:
+        raise ArchiveFault("a tar header has no size")
+    return int(text)
+
+
+def _pax(body: bytes) -> dict[str, str]:
+    """Return the records of a PAX header: length, blank, key=value, newline."""
+    records, at = {}, 0
+    while at < len(body):
+        digits, _, _ = body[at : at + 8].partition(b" ")
+        size = int(digits) if digits.isdigit() else 0
+        record = body[at + len(digits) + 1 : at + size - 1]
+        key, equals, value = record.partition(b"=")
+        if not equals or at + size > len(body):
+            raise ArchiveFault("a tar header can not be read")
+        records[key.decode("utf-8", "replace")] = value.decode("utf-8", "replace")
+        at += size
+    return records

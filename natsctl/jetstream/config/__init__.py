@@ -1,0 +1,1 @@
+"""What configurations become, and which are refused."""

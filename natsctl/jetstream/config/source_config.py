@@ -1,0 +1,219 @@
+"""What a stream may mirror and source from. Source: server_api.md part 3.2.
+
+Origins of this account that exist are looked at: what they may hold must fit, and no stream may feed itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.stream import StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
+from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_subset, is_valid_subject, overlaps
+from natsctl.api.syntax import go_quote
+from natsctl.jetstream.config.feature_config import mapping_fault
+from natsctl.jetstream.config.stream_draft import Draft, invalid, pedantry
+
+MAX_ORIGINS: Final = 10_000
+"""Streams that the search for a cycle looks at; more than that feed nothing that could be served."""
+
+_SEPARATE: Final = (
+    ("first_seq", 10143),
+    ("subjects", 10034),
+    ("sources", 10031),
+    ("allow_msg_counter", 10173),
+    ("allow_atomic", 10198),
+    ("allow_batched", 10209),
+    ("allow_msg_schedules", 10186),
+)
+"""What a mirror can not have, being a copy, and the error for it."""
+
+
+def settle_mirror(draft: Draft) -> ApiError | None:
+    """Check a mirror; it answers direct gets where its origin does."""
+    config, mirror = draft.config, draft.config.mirror
+    if mirror is None:
+        return None
+    code = next((code for name, code in _SEPARATE if getattr(config, name)), 0)
+    if code:
+        return error(code)
+    if mirror.consumer is not None and _is_bad_consumer(mirror, mirror.consumer):
+        return error(10213)
+    if mirror.filter_subject and mirror.subject_transforms:
+        return error(10150)
+    if config.subject_delete_marker_ttl > 0:
+        return invalid("subject delete markers forbidden on mirrors")
+    return _check_mirror_transforms(mirror.subject_transforms) or _settle_mirror_origin(draft, mirror)
+
+
+def _settle_mirror_origin(draft: Draft, mirror: StreamSource) -> ApiError | None:
+    if mirror.external is not None:
+        return None
+    if not is_asset_name(mirror.name):
+        return error(10142)
+    origin = draft.origin(mirror.name)
+    if origin is None:
+        return None
+    if 0 < draft.config.max_msg_size < origin.max_msg_size:
+        return error(10030)
+    if draft.pedantic and draft.config.mirror_direct != origin.allow_direct:
+        return pedantry("origin stream has direct get set, mirror has it disabled")
+    draft.config.mirror_direct = origin.allow_direct
+    return None
+
+
+def _check_mirror_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
+    for place, transform in enumerate(transforms):
+        if transform.src and not is_valid_subject(transform.src):
+            return error(10151, err=f"invalid subject {transform.src}")
+        fault = mapping_fault(transform.src, transform.dest)
+        if fault:
+            return error(10154, err=fault)
+        if any(overlaps(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
+            return error(10152)
+    return None
+
+
+def _is_bad_consumer(source: StreamSource, consumer: StreamConsumerSource) -> bool:
+    """Tell whether a consumer that was made beforehand can not be used as it is meant."""
+    if not is_asset_name(consumer.name) or not is_valid_subject(consumer.deliver_subject):
+        return True
+    if not is_literal(consumer.deliver_subject):
+        return True
+    return bool(source.opt_start_seq or source.opt_start_time is not None or source.filter_subject)
+
+
+def check_sources(draft: Draft) -> ApiError | None:
+    """Check each source, and that no two are the same."""
+    config = draft.config
+    if config.sources and config.allow_msg_schedules:
+        return error(10187)
+    seen: set[object] = set()
+    consumers: set[object] = set()
+    for source in config.sources:
+        if not is_asset_name(source.name):
+            return error(10141)
+        if _identity(source) in seen:
+            return error(10140)
+        seen.add(_identity(source))
+        refusal = _check_source(draft, source, consumers)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _identity(source: StreamSource) -> object:
+    """Return what makes two sources the same: where from, and which subjects to where."""
+    api = source.external.api if source.external is not None else None
+    consumer = source.consumer.name if source.consumer is not None else None
+    wanted = source.subject_transforms or [SubjectTransform(src=source.filter_subject)]
+    return (source.name, api, consumer, *((each.src or ">", each.dest or ">") for each in wanted))
+
+
+def _check_source(draft: Draft, source: StreamSource, consumers: set[object]) -> ApiError | None:
+    if source.filter_subject and source.subject_transforms:
+        return error(10144)
+    refusal = _check_source_transforms(source.subject_transforms)
+    if refusal is not None:
+        return refusal
+    if source.consumer is not None:
+        if _is_bad_consumer(source, source.consumer):
+            return error(10215)
+        used = (source.name, source.external.api if source.external is not None else None, source.consumer.name)
+        if used in consumers:
+            return error(10216)
+        consumers.add(used)
+    origin = draft.origin(source.name) if source.external is None else None
+    if origin is not None and 0 < draft.config.max_msg_size < origin.max_msg_size:
+        return error(10046)
+    return None
+
+
+def _check_source_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
+    for transform in transforms:
+        if transform.src and not is_valid_subject(transform.src):
+            return error(10145, err=f"invalid subject {transform.src}")
+        fault = mapping_fault(transform.src, transform.dest)
+        if fault:
+            return error(10146, err=fault)
+    for place, transform in enumerate(transforms):
+        if any(is_subset(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
+            return error(10147)
+    return None
+
+
+def check_prefixes(draft: Draft) -> ApiError | None:
+    """Check the subjects that lead to streams of other accounts and domains."""
+    origins = ([draft.config.mirror] if draft.config.mirror is not None else []) + draft.config.sources
+    external = [each.external for each in origins if each.external is not None]
+    near = [draft.origin(each.name) for each in origins if each.external is None]
+    subjects = [subject for origin in near if origin is not None for subject in origin.subjects]
+    return _check_deliveries([each.deliver for each in external if each.deliver], subjects) or _check_apis(
+        [each.api for each in external if each.api]
+    )
+
+
+def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> ApiError | None:
+    for prefix in prefixes:
+        if not is_valid_subject(prefix) or not is_literal(prefix):
+            return error(10024, prefix=prefix)
+        for subject in subjects:
+            if overlaps(subject, f"{prefix}.{subject}"):
+                return error(10022, prefix=prefix, subject=subject)
+    return None
+
+
+def _check_apis(prefixes: Iterable[str]) -> ApiError | None:
+    for prefix in prefixes:
+        if not is_valid_subject(prefix) or not is_literal(prefix):
+            return invalid(f"stream external api prefix {go_quote(prefix)} must be a valid subject without wildcards")
+        if overlaps(prefix, API_PREFIX):
+            return error(10021, prefix=prefix, subject=API_PREFIX)
+    return None
+
+
+def check_cycles(draft: Draft) -> ApiError | None:
+    """Refuse a stream that would feed itself, be it through others."""
+    waiting, known = deque([draft.config]), {draft.config.name}
+    visited: set[str] = set()
+
+    def visit(name: str) -> None:
+        origin = draft.origin(name) if name not in known and len(known) < MAX_ORIGINS else None
+        if origin is not None:
+            known.add(name)
+            waiting.append(origin)
+
+    while waiting:
+        config = waiting.popleft()
+        visited.add(config.name)
+        for source in config.sources:
+            if source.external is not None:
+                continue
+            if source.name not in visited:
+                visit(source.name)
+            elif _takes(config, source.filter_subject):
+                return invalid("detected cycle")
+        mirror = config.mirror
+        if mirror is not None and mirror.external is None:
+            if mirror.name in visited:
+                return invalid("detected cycle")
+            visit(mirror.name)
+    return None
+
+
+def _takes(config: StreamConfig, subject_filter: str) -> bool:
+    return not subject_filter or any(overlaps(subject, subject_filter) for subject in config.subjects)
+
+
+def check_filters(config: StreamConfig) -> ApiError | None:
+    """Refuse filters of a new stream that are no subjects; an update takes them, as the reference does."""
+    mirror = config.mirror
+    if mirror is not None and mirror.filter_subject and not is_valid_subject(mirror.filter_subject):
+        return error(10049, err=f"subject filter '{mirror.filter_subject}' for the mirror invalid subject")
+    for source in config.sources:
+        wanted = source.filter_subject
+        if not source.subject_transforms and wanted and not is_valid_subject(wanted):
+            return error(10049, err=f"subject filter '{wanted}' for the source: invalid subject")
+    return None

@@ -1,0 +1,68 @@
+"""What a stream configuration becomes, and which ones are refused. Source: server_api.md part 3.2.
+
+The order of `CHECKS` is that of the reference: a client that made two mistakes is told the same one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api.catalogue import ApiError
+from natsctl.api.stream import StreamConfig
+from natsctl.jetstream.config import feature_config, source_config, stream_check
+from natsctl.jetstream.config.stream_draft import Check, Draft
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+
+CHECKS: Final[tuple[Check, ...]] = (
+    stream_check.check_name,
+    stream_check.check_size,
+    stream_check.settle_replicas,
+    stream_check.settle_limits,
+    stream_check.check_age,
+    stream_check.settle_window,
+    stream_check.check_rollups,
+    feature_config.check_counter,
+    stream_check.check_discard_per_subject,
+    feature_config.settle_markers,
+    feature_config.settle_schedules,
+    feature_config.check_persistence,
+    source_config.settle_mirror,
+    source_config.check_sources,
+    source_config.check_prefixes,
+    source_config.check_cycles,
+    stream_check.settle_subjects,
+    stream_check.check_bytes,
+    feature_config.check_transform,
+    feature_config.settle_republish,
+    stream_check.settle_placement,
+)
+
+
+def draft_of(js: JetStreamAccount, config: StreamConfig, pedantic: bool = False) -> Draft:
+    """Return a draft that is held against the account's streams and limits."""
+
+    def origin(name: str) -> StreamConfig | None:
+        stream = js.streams.get(name)
+        return None if stream is None else stream.config
+
+    return Draft(
+        config=config,
+        pedantic=pedantic,
+        max_window_ns=js.engine.options.max_duplicate_window_ns,
+        origin=origin,
+        refuse_bytes=js.quota.refuse_bytes,
+    )
+
+
+def settle(draft: Draft) -> ApiError | None:
+    """Normalise a configuration in place; return why it is refused, or None."""
+    return next((refusal for refusal in (check(draft) for check in CHECKS) if refusal is not None), None)
+
+
+def copy(config: StreamConfig) -> StreamConfig:
+    """Return an independent copy."""
+    return msgspec.convert(msgspec.to_builtins(config), StreamConfig)

@@ -1,0 +1,51 @@
+"""Which fields of an existing stream may change. Source: server_api.md part 3.3."""
+
+from __future__ import annotations
+
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamConfig
+from natsctl.jetstream.config.stream_draft import invalid
+
+
+def check_update(old: StreamConfig, new: StreamConfig) -> ApiError | None:
+    """Return why the change from `old` to `new`, both normalised, is refused, or None."""
+    for refused, text in _first_changes(old, new):
+        if refused:
+            return invalid(f"stream configuration update can not {text}")
+    if new.mirror is not None and new.mirror != old.mirror:
+        return error(10055)
+    for refused, text in _last_changes(old, new):
+        if refused:
+            return invalid(text)
+    return None
+
+
+def _first_changes(old: StreamConfig, new: StreamConfig) -> tuple[tuple[bool, str], ...]:
+    queue = RetentionPolicy.WORKQUEUE in (old.retention, new.retention)
+    return (
+        (old.storage is not new.storage, "change storage type"),
+        (queue and old.retention is not new.retention, "change retention policy to/from workqueue"),
+        (old.sealed and not new.sealed, "unseal a sealed stream"),
+        (old.deny_delete and not new.deny_delete, "cancel deny message deletes"),
+        (old.deny_purge and not new.deny_purge, "cancel deny purge"),
+    )
+
+
+def _last_changes(old: StreamConfig, new: StreamConfig) -> tuple[tuple[bool, str], ...]:
+    counter = old.allow_msg_counter is not new.allow_msg_counter
+    schedules = old.allow_msg_schedules and not new.allow_msg_schedules
+    persistence = old.persist_mode is not new.persist_mode
+    return (
+        (old.allow_msg_ttl and not new.allow_msg_ttl, "message TTL status can not be disabled"),
+        (counter, "stream configuration update can not change message counter setting"),
+        (schedules, "message schedules can not be disabled"),
+        (persistence, "stream configuration update can not change persist mode"),
+    )
+
+
+def seal(config: StreamConfig) -> None:
+    """Set what being sealed means."""
+    config.max_age = 0
+    config.discard = DiscardPolicy.NEW
+    config.deny_delete = config.deny_purge = True
+    config.allow_rollup_hdrs = False

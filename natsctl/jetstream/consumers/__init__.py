@@ -1,0 +1,1 @@
+"""Consumers: positions, pull and push, acks, redelivery, and what of them is kept."""

@@ -1,0 +1,392 @@
+"""A consumer: a durable position in a stream, and the delivery of what lies behind it.
+
+Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
+record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of what goes out again),
+`delivery` (pull or push) and `acks`. Whatever could let a message go out (messages became durable, a request or
+interest came, an ack made room, a deadline passed) only puts the consumer into the engine's ready queue, once. `run`,
+which the engine calls at most once per turn, delivers a bounded number of messages, then writes one journal record
+for everything that changed in the turn. Double acks are answered by the commit that makes that record durable.
+
+Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
+counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from natsctl.api import acks as ack_subjects
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
+from natsctl.api.subjects import FC_PREFIX
+from natsctl.api.times import format_time
+from natsctl.jetstream.config import consumer_config as rules
+from natsctl.jetstream.consumers.consumer_acks import Acks
+from natsctl.jetstream.consumers.consumer_events import ConsumerEvents, nuid
+from natsctl.jetstream.consumers.consumer_log import ChangeLog
+from natsctl.jetstream.consumers.consumer_purge import after_purge
+from natsctl.jetstream.consumers.consumer_start import first_state
+from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.jetstream.consumers.lifetime import Lifetime
+from natsctl.jetstream.consumers.pending import Undelivered
+from natsctl.jetstream.consumers.priority_groups import group_states
+from natsctl.jetstream.consumers.pull import PullDelivery
+from natsctl.jetstream.consumers.push import PushDelivery
+from natsctl.jetstream.consumers.retry import Retry
+from natsctl.jetstream.consumers.supply import Supply
+from natsctl.store.filters import ALL, Filters
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.errors import StoreError
+
+RUN_MESSAGES: Final = 512
+"""Messages one consumer may deliver per turn, so that none starves the others."""
+
+_FC_NAME: Final = 8
+
+
+class Journal(Protocol):
+    """Where a consumer's changes are written."""
+
+    def changed(self, consumer: Consumer) -> None:
+        """Write one record for what `consumer.log` gathered, if anything."""
+
+    def durable(self, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
+        """Call back when everything written so far survives a crash, or with the error that prevented it."""
+
+    def expired(self, consumer: Consumer) -> None:
+        """Delete a consumer that nobody used for its inactive threshold."""
+
+
+class Consumer:
+    """One consumer of one stream."""
+
+    __slots__ = (
+        "_flow_answers",
+        "_offset_ns",
+        "account",
+        "ack_form",
+        "acks",
+        "answers",
+        "config",
+        "created_ns",
+        "delivery",
+        "engine",
+        "events",
+        "held",
+        "journal",
+        "lifetime",
+        "log",
+        "name",
+        "needs_ack",
+        "number",
+        "redelivery",
+        "retry",
+        "scheduled",
+        "state",
+        "stopped",
+        "stream",
+        "supply",
+        "undelivered",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
+        journal: Journal,
+        state: ConsumerState | None = None,
+        number: int = 0,
+    ) -> None:
+        """Make a consumer that does nothing before `start`; without a state it begins where its config says."""
+        self.stream: Stream = stream
+        self.engine: Engine = stream.engine
+        self.account: Account = stream.account
+        self.name: str = name
+        self.config: ConsumerConfig = config
+        self.created_ns: int = created_ns
+        self.number: int = number
+        self.journal: Journal = journal
+        clock = self.engine.clock
+        self._offset_ns = clock.now_ns() - clock.monotonic_ns()
+        self.state: ConsumerState = state or first_state(stream.store, config, stream.config.max_msgs_per_subject == 1)
+        self.log = ChangeLog()
+        self.answers: list[bytes] = []
+        self.events = ConsumerEvents(self)
+        prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
+        self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
+        self.needs_ack = rules.needs_ack(config)
+        self.scheduled = self.stopped = self.held = False
+        self._flow_answers: Subscription | None = None
+        self.retry = Retry(self, self._offset_ns)
+        self.redelivery = self.retry.redelivery
+        filters = self._filters()
+        self.undelivered = Undelivered(stream.store, filters, filters.everything, self.state)
+        self.supply = Supply(self)
+        self.acks = Acks(self)
+        self.lifetime = Lifetime(self)
+        self.delivery: PullDelivery | PushDelivery
+        self.delivery = PushDelivery(self) if config.deliver_subject else PullDelivery(self)
+
+    def _filters(self) -> Filters:
+        return Filters([subject.encode() for subject in rules.filters_of(self.config)])
+
+    # Life
+
+    def start(self) -> None:
+        """Take acks and requests, continue the timers of what is pending, and deliver."""
+        takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
+        names = self.stream.name.encode(), self.name.encode()
+        self.stream.js.desk.enter(*names, self._on_request, self.acks.handle if takes_acks else None)
+        if self.config.flow_control and isinstance(self.delivery, PushDelivery):
+            answers = b"%b.%b.%b.*" % (FC_PREFIX.encode(), *names)
+            self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)
+        self._forget_missing()
+        self.retry.configure()
+        self.delivery.start()
+        self.lifetime.apply_pause()
+        self.lifetime.configure()
+        self.schedule()
+
+    def stop(self, deleted: bool) -> None:
+        """Stop delivering; with `deleted`, waiting clients are told and nothing is journaled any more."""
+        if self.stopped:
+            return
+        self.delivery.stop(deleted)
+        if not deleted:
+            self.flush()
+        self.stopped = True
+        self.retry.stop()
+        self.lifetime.stop()
+        self.supply.stop()
+        self.stream.js.desk.leave(self.stream.name.encode(), self.name.encode())
+        if self._flow_answers is not None:
+            self.account.unsubscribe(self._flow_answers)
+            self._flow_answers = None
+
+    def update(self, config: ConsumerConfig) -> None:
+        """Take a configuration that was checked against the present one."""
+        old, self.config = self.config, config
+        self.needs_ack = rules.needs_ack(config)
+        self.acks.configure()
+        self.retry.configure()
+        if rules.filters_of(old) != rules.filters_of(config):
+            filters = self._filters()
+            self.undelivered.refilter(filters, filters.everything)
+        if isinstance(self.delivery, PushDelivery):
+            if (old.deliver_subject, old.deliver_group) != (config.deliver_subject, config.deliver_group):
+                if old.deliver_subject != config.deliver_subject:
+                    self.retry.queue_all()
+                self.delivery.stop(deleted=False)
+                self.delivery = PushDelivery(self)
+                self.delivery.start()
+            elif old.rate_limit_bps != config.rate_limit_bps:
+                self.delivery.limit_rate()
+        else:
+            self.delivery.configure()
+        if rules.pause_until_ns(old) != rules.pause_until_ns(config):
+            self.lifetime.apply_pause()
+            self.events.paused(self.lifetime.paused)
+        self.lifetime.configure(threshold=old.inactive_threshold != config.inactive_threshold)
+        self.schedule()
+
+    def reset(self, next_seq: int) -> None:
+        """Start over at `next_seq`: nothing is pending, consumer sequences begin at 1."""
+        self.state.reset(next_seq)
+        self.log.reset(next_seq)
+        self.retry.stop()
+        self.undelivered.reset(next_seq)
+        self.stream.retention.rewound()
+        self.schedule()
+
+    # Turns
+
+    def hold(self) -> None:
+        """Deliver nothing until `release`: a new consumer is silent before its creation is durable and answered."""
+        self.held = True
+
+    def release(self) -> None:
+        """Deliver from the next turn on."""
+        self.held = False
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Ask the engine for a turn, once."""
+        if not self.scheduled and not self.stopped:
+            self.scheduled = True
+            self.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
+        self.scheduled = False
+        if self.stopped or self.held:
+            return 0
+        sent = 0
+        if not self.lifetime.paused and self.delivery.ready():
+            limit = min(budget, RUN_MESSAGES)
+            sent = self.delivery.run(limit)
+            if sent >= limit and self.delivery.ready():
+                self.schedule()
+        elif self.lifetime.paused and isinstance(self.delivery, PullDelivery):
+            self.delivery.rest()
+        self.flush()
+        return sent
+
+    def flush(self) -> None:
+        """Journal what changed, and answer double acks once it is durable."""
+        if self.log.acked:
+            self.settle_acks()
+        self.journal.changed(self)
+        if self.answers:
+            answers, self.answers = self.answers, []
+            self.journal.durable(self, partial(self._answer, answers))
+
+    def settle_acks(self) -> None:
+        """Let single acks that were only gathered take effect on floor and stream, before anything else moves."""
+        acked, state = self.log.acked, self.state
+        self.lifetime.used()
+        state.last_ack_ns = self.now_ns()
+        state.settle()
+        self.log.settled(state.last_ack_ns)
+        if self.stream.retention.removes:
+            self.stream.retention.acked(acked)
+
+    def counts_as_ack(self) -> None:
+        """Note that an ack was taken now, or something that counts as one: a pending message is gone."""
+        if self.log.acked:
+            self.settle_acks()
+            return
+        self.state.last_ack_ns = self.now_ns()
+        self.log.settled(self.state.last_ack_ns)
+
+    def _answer(self, replies: Sequence[bytes], fault: StoreError | None) -> None:
+        """Answer double acks; after a fault their state is not durable and they stay unanswered."""
+        if fault is None:
+            for reply in replies:
+                self.account.publish(reply, b"", b"", b"")
+
+    def now_ns(self) -> int:
+        """Return the time to store: ns since the epoch, advancing with the monotonic clock."""
+        return self.engine.clock.monotonic_ns() + self._offset_ns
+
+    # What delivery books
+
+    def book_first(self, sseqs: list[int]) -> None:
+        """Book first deliveries, ascending."""
+        now_ns = self.now_ns()
+        self.undelivered.delivered(len(sseqs), sseqs[-1])
+        if not self.needs_ack:
+            self.state.first_unacked(len(sseqs), sseqs[-1], now_ns)
+            self.log.first_unacked(len(sseqs), sseqs[-1], now_ns)
+            if self.stream.retention.removes:
+                self.stream.retention.acked(sseqs)
+            return
+        if self.log.acked:
+            self.settle_acks()
+        self.state.first(sseqs, now_ns)
+        self.log.first(sseqs, now_ns)
+        self.retry.watch_first(sseqs, now_ns)
+
+    def flow_reply(self) -> bytes:
+        """Return a new flow control reply subject."""
+        return f"{FC_PREFIX}.{self.stream.name}.{self.name}.{nuid(self.engine.rng, _FC_NAME)}".encode()
+
+    # What the stream tells
+
+    def on_messages(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Take note of messages that became durable: (sequence, subject), ascending."""
+        if self.undelivered.arrived(messages) and not self.scheduled and self.delivery.ready():
+            self.schedule()
+
+    def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
+        """Take note of a message that left the stream; `reason` is told to whoever watches."""
+        self.undelivered.removed(seq, subject)
+        state = self.state
+        if seq in state.pending or seq in state.redelivered:
+            self.retry.message_gone(seq, reason)
+
+    def on_purged(self, purged: Filters | None = None) -> None:
+        """Take note that many messages left the stream at once: those that `purged` takes, None for any."""
+        if self.log.acked:
+            self.settle_acks()
+        after_purge(self, purged)
+        self._forget_missing()
+        self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
+        self.schedule()
+
+    def _forget_missing(self) -> None:
+        """Drop pending entries whose messages are gone."""
+        store, state = self.stream.store, self.state
+        first_seq = store.first_seq
+        next_seq = store.next_seq
+        gone = [seq for seq in {*state.pending, *state.redelivered} if seq < first_seq or next_seq(ALL, seq) != seq]
+        for seq in gone:
+            state.forget(seq)
+            self.redelivery.forget(seq)
+        if gone:
+            state.settle()
+            self.log.forgotten(gone)
+
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        self.delivery.on_request(subject, reply, header, payload, origin)
+
+    def _on_flow_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        if isinstance(self.delivery, PushDelivery):
+            self.delivery.on_flow_answer(subject, reply, header, payload, origin)
+
+    # What others see
+
+    def floor_seq(self) -> int:
+        """Return behind which stream sequence a reset begins: with nothing pending, what was looked at counts too."""
+        floor = self.state.oldest_floor().stream_seq
+        if self.state.pending or not self.needs_ack or not self.state.delivered_cseq:
+            return floor
+        return max(floor, self.undelivered.position)
+
+    def in_use(self) -> bool:
+        """Whether somebody takes what goes to the deliver subject, which must not change then."""
+        return self.account.has_interest(self.config.deliver_subject.encode())
+
+    def info(self) -> ConsumerInfo:
+        """Return what CONSUMER.INFO shows."""
+        state, clock = self.state, self.engine.clock
+        floor = state.floor()
+        info = ConsumerInfo(
+            stream_name=self.stream.name,
+            name=self.name,
+            created=format_time(self.created_ns),
+            config=self.config,
+            delivered=_sequence_info(state.delivered_cseq, self._delivered_seq(), state.last_delivered_ns),
+            ack_floor=_sequence_info(floor.consumer_seq, floor.stream_seq, state.last_ack_ns),
+            num_ack_pending=len(state.pending),
+            num_redelivered=0 if self.config.max_deliver == 1 else len(state.redelivered),
+            num_waiting=self.delivery.num_waiting(),
+            num_pending=max(self.undelivered.count, 0),
+            push_bound=self.delivery.bound(),
+            ts=format_time(clock.now_ns()),
+        )
+        if isinstance(self.delivery, PullDelivery) and self.config.priority_groups:
+            info.priority_groups = group_states(self.config.priority_groups, self.delivery.pin)
+        if self.lifetime.paused:
+            info.paused, info.pause_remaining = True, self.lifetime.pause_remaining_ns()
+        return info
+
+    def _delivered_seq(self) -> int:
+        """Return delivered.stream_seq: of a consumer in memory that has no state yet, how far it looked."""
+        state = self.state
+        on_disk = self.stream.store.storage == "file" and not self.config.mem_storage
+        if state.delivered_cseq or state.delivered_sseq or on_disk:
+            return state.delivered_sseq
+        return self.undelivered.position
+
+
+def _sequence_info(consumer_seq: int, stream_seq: int, last_ns: int) -> SequenceInfo:
+    active = format_time(last_ns) if last_ns else None
+    return SequenceInfo(consumer_seq=consumer_seq, stream_seq=stream_seq, last_active=active)

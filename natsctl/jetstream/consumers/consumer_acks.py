@@ -1,0 +1,144 @@
+"""Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
+
+An ack names its message by the stream sequence in the subject; delivery count and consumer sequence there go into
+events; with ack policy all the consumer sequence is the new ack floor. Whatever has a reply subject is answered, late
+and repeated acks too, once what the ack changed is durable. Not answered are `+NXT`, whose reply subject is where the
+next messages go, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash
+that lost the record of the delivery it will be delivered again, so nobody may be told that it is settled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.acks import TERM, AckKind, AckPayload, parse_ack_payload
+from natsctl.api.consumer import AckPolicy
+from natsctl.jetstream.config.consumer_config import sample_percent
+from natsctl.jetstream.consumers.pull import PullDelivery
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+
+PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
+
+_UNREADABLE: Final = 1 << 64
+"""What a stream sequence that is no number counts as: above every other, so that nothing is done."""
+
+_SSEQ_TOKEN: Final = 5
+"""`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
+
+
+class Acks:
+    """Takes the acks of one consumer."""
+
+    __slots__ = ("_consumer", "_percent", "_policy", "_simple")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.configure()
+
+    def configure(self) -> None:
+        """Take ack policy and sampling from the configuration."""
+        self._policy = self._consumer.config.ack_policy
+        self._percent = sample_percent(self._consumer.config)
+        self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
+
+    def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
+        """Take one ack message, whose stream sequence is `token`."""
+        sseq = int(token) if token.isdigit() else _UNREADABLE
+        consumer = self._consumer
+        if payload in PLAIN:
+            if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
+                if consumer.state.pending.pop(sseq, None) is not None:
+                    consumer.log.acked.append(sseq)
+                elif 0 < sseq <= consumer.undelivered.position:
+                    consumer.counts_as_ack()
+            else:
+                self._ack(sseq, subject)
+        elif self._act(sseq, subject, reply, parse_ack_payload(payload)):
+            return
+        if reply and (sseq <= consumer.state.delivered_sseq or (sseq and not payload.startswith(TERM) and payload)):
+            consumer.answers.append(reply)
+        if not consumer.scheduled:
+            consumer.schedule()
+
+    def _ack(self, sseq: int, subject: bytes) -> None:
+        """Acknowledge one message, or with ack policy all everything up to it."""
+        state = self._consumer.state
+        if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
+            return
+        if self._percent and self._policy is AckPolicy.EXPLICIT and sseq in state.pending:
+            self._sample(sseq, *_numbers(subject))
+        self._settle(sseq, _numbers(subject)[1])
+
+    def through(self, sseq: int, cseq: int) -> None:
+        """Acknowledge everything delivered up to `sseq`, which had the consumer sequence `cseq`."""
+        consumer, state = self._consumer, self._consumer.state
+        if cseq <= state.floor_cseq or sseq <= state.floor_sseq:
+            return
+        now_ns = consumer.now_ns()
+        dropped = state.acked_through(sseq, cseq, now_ns)
+        if not dropped:
+            return
+        consumer.lifetime.used()
+        consumer.log.acked_through(sseq, cseq, now_ns)
+        if consumer.stream.retention.removes:
+            consumer.stream.retention.acked(dropped)
+        for seq in dropped:
+            consumer.redelivery.forget(seq)
+
+    def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
+        """Do what a payload other than a plain ack asks; True when the reply subject is taken by what it asked for."""
+        consumer, state = self._consumer, self._consumer.state
+        if ack.kind is AckKind.NEXT:
+            self._ack(sseq, subject)
+            if isinstance(consumer.delivery, PullDelivery):
+                consumer.delivery.request(reply, ack.request)
+            else:
+                consumer.delivery.on_request(b"", reply, b"", b"", None)
+            if not consumer.scheduled:
+                consumer.schedule()
+            return True
+        deliveries, cseq = _numbers(subject)
+        if ack.kind is AckKind.TERM:
+            consumer.events.terminated(sseq, cseq, deliveries, ack.reason)
+            self._settle(sseq, cseq)
+        elif sseq not in state.pending:
+            return False
+        elif ack.kind is AckKind.NAK:
+            if state.floor_cseq < cseq <= state.delivered_cseq + 1:
+                consumer.retry.nak(sseq, cseq, deliveries, ack.delay_ns)
+        elif ack.kind is AckKind.PROGRESS:
+            consumer.retry.delay(sseq, 0)
+        return False
+
+    def _settle(self, sseq: int, cseq: int) -> None:
+        """Settle one message, or with ack policy all everything up to it."""
+        consumer, state = self._consumer, self._consumer.state
+        if self._policy is AckPolicy.ALL:
+            self.through(sseq, cseq)
+        elif sseq in state.pending:
+            state.forget(sseq)
+            consumer.log.acked.append(sseq)
+            consumer.redelivery.forget(sseq)
+        elif sseq in state.redelivered:
+            state.forget(sseq)
+            consumer.log.forgotten((sseq,))
+            consumer.counts_as_ack()
+            if consumer.stream.retention.removes:
+                consumer.stream.retention.acked((sseq,))
+        elif self._policy is AckPolicy.EXPLICIT and 0 < sseq <= consumer.undelivered.position:
+            consumer.counts_as_ack()  # one that comes too late
+
+    def _sample(self, sseq: int, deliveries: int, cseq: int) -> None:
+        consumer = self._consumer
+        if self._percent >= 100 or consumer.engine.rng.random() * 100 < self._percent:
+            since = consumer.now_ns() - consumer.state.pending[sseq][1]
+            consumer.events.sample(sseq, cseq, deliveries, since)
+
+
+def _numbers(subject: bytes) -> tuple[int, int]:
+    """Return the delivery count and the consumer sequence that an ack subject names, 0 for what is no number."""
+    tokens = subject.split(b".", _SSEQ_TOKEN + 2)
+    deliveries, cseq = tokens[_SSEQ_TOKEN - 1], tokens[_SSEQ_TOKEN + 1]
+    return int(deliveries) if deliveries.isdigit() else 0, int(cseq) if cseq.isdigit() else 0

@@ -1,0 +1,218 @@
+"""CONSUMER.CREATE in its three forms and CONSUMER.DURABLE.CREATE: a consumer is made, or an existing one changed.
+
+Source: server_api.md §4.1, and the reference for consumers that other streams are fed by (`direct`, `sourcing`): those
+are told which stream they read, by its identity in a header.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.answers import ConsumerCreateAnswer
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import recast
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
+from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest
+from natsctl.api.stream import RetentionPolicy
+from natsctl.api.subjects import MAX_NAME
+from natsctl.api.times import format_time, is_zero, parse_time
+from natsctl.jetstream.config import api_level
+from natsctl.jetstream.config import consumer_config as rules
+from natsctl.jetstream.config.consumer_check import check
+from natsctl.jetstream.config.consumer_update import check_update
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, storage_error
+from natsctl.jetstream.upstream.origin import identity
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.stream import Stream
+
+_WORK_QUEUE_ACKS: Final = (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL)
+
+
+def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """CONSUMER.CREATE: named by the subject, or (the legacy form, without a name there) ephemeral."""
+    wish = request.decoded(ConsumerCreateRequest)
+    config, tokens = wish.config, request.tokens
+    refusal = _check_addressed(wish, tokens[0], tokens[1] if len(tokens) > 1 else config.name)
+    if refusal is not None:
+        return refusal
+    if len(tokens) == 1:
+        return error(10020) if config.durable_name else _serve(js, request, wish)
+    if config.durable_name and config.durable_name != tokens[1]:
+        return error(10017)
+    config.name = tokens[1]
+    wanted = ".".join(tokens[2:])
+    if wanted and config.filter_subjects:
+        return error(10137)
+    if wanted and config.filter_subject != wanted:
+        return error(10131)
+    return _serve(js, request, wish)
+
+
+def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """CONSUMER.DURABLE.CREATE."""
+    wish = request.decoded(ConsumerCreateRequest)
+    if len(request.tokens) != 2:
+        return error(10016)
+    refusal = _check_addressed(wish, *request.tokens)
+    if refusal is not None:
+        return refusal
+    if not wish.config.durable_name:
+        return error(10018)
+    if wish.config.durable_name != request.tokens[1]:
+        return error(10017)
+    wish.config.name = request.tokens[1]
+    return _serve(js, request, wish)
+
+
+def _check_addressed(wish: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
+    if wish.stream_name != stream:
+        return error(10056)
+    return error(10127) if "/" in name or "\\" in name else None
+
+
+def _serve(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequest) -> Outcome:
+    """Create or change the consumer that the request means; without a name the server gives one."""
+    config = wish.config
+    if config.num_replicas > 1:
+        return error(10074)
+    stream = js.streams.get(wish.stream_name)
+    if stream is None:
+        return js.no_stream(wish.stream_name)
+    refusal = _settle_sourcing(stream, request, config)
+    if refusal is not None:
+        return refusal
+    existing = stream.consumers.get(config.name) if config.name else None
+    if existing is not None:
+        _keep(existing.config, config)
+    api_level.stamp(config)
+    bounds = bounds_of(js)
+    refusal = rules.normalise(config, stream.config, bounds, wish.pedantic) or check(config, stream.config, bounds)
+    if refusal is not None:
+        return refusal
+    name = config.durable_name or config.name
+    existing = stream.consumers.get(name) if name else None
+    try:
+        if existing is not None:
+            return _change(stream, request, existing, wish)
+        if wish.action is ConsumerAction.UPDATE:
+            return error(10149)
+        return _make(js, stream, request, config, name)
+    except StoreError as fault:
+        return storage_error(fault)
+
+
+def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
+    """Make of a request for a consumer that feeds another stream what this stream's retention asks for.
+
+    Where messages wait for acks the consumer must outlive its connection; elsewhere each one gets a name of its own.
+    """
+    if not (config.direct or config.sourcing):
+        return None
+    if config.direct and config.sourcing and config.name:
+        if stream.config.retention is RetentionPolicy.LIMITS:
+            config.name += f"-{stream.consumer_set.new_name()}"
+        else:
+            config.direct, config.durable_name, config.ack_policy = False, config.name, AckPolicy.FLOW_CONTROL
+            config.ack_wait = config.max_deliver = config.inactive_threshold = 0
+    known = headers.get(request.header, headers.STREAM_IDENTITY) if request.header else None
+    own = identity(stream)
+    if known and known != own.encode():
+        return error(10225, msg=own)
+    request.answer_header = headers.encode([(headers.STREAM_IDENTITY, own.encode())])
+    return None
+
+
+def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
+    """Take over what a create request can not change."""
+    config.pause_until = old.pause_until
+    if config.sourcing and config.durable_name:
+        config.deliver_policy = old.deliver_policy
+        config.opt_start_seq, config.opt_start_time = old.opt_start_seq, old.opt_start_time
+
+
+def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: ConsumerConfig, name: str) -> Outcome:
+    internal = config.direct or config.sourcing
+    refusal = None if internal else js.quota.refuse_consumer(stream) or _check_work_queue(stream, config, name)
+    if refusal is not None:
+        return refusal
+    if len(name.encode()) > MAX_NAME:
+        return error(10102, max=MAX_NAME) if config.durable_name else error(10104, err="file name too long")
+    rules.default_threshold(config, rules.is_durable(config))
+    if not is_zero(config.pause_until):
+        config.pause_until = format_time(parse_time(config.pause_until or ""))
+    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config)
+    consumer.lifetime.tell_pause()
+
+    def failed() -> None:
+        stream.consumer_set.undo(consumer)
+
+    answer = _answer(consumer)
+    if not consumer.number:
+        return answer
+    consumer.hold()
+    return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)
+
+
+def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wish: ConsumerCreateRequest) -> Outcome:
+    config = wish.config
+    if wish.action is ConsumerAction.CREATE:
+        api_level.carry(config, consumer.config)
+        if config != consumer.config:
+            return error(10148)
+    if stream.config.retention is RetentionPolicy.WORKQUEUE and not _is_unique(stream, config, consumer.name):
+        return error(10100)
+    refusal = check_update(consumer.config, config, consumer.in_use())
+    if refusal is not None:
+        return refusal
+    rules.default_threshold(config, rules.is_durable(consumer.config))
+    if config != consumer.config:
+        stream.consumer_set.update(consumer, config)
+    consumer.lifetime.tell_pause()
+    if config.sourcing:
+        consumer.reset(consumer.floor_seq() + 1)
+        consumer.flush()
+    answer = _answer(consumer)
+    return request.answer_when_durable(stream.store, answer) if consumer.number else answer
+
+
+def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiError | None:
+    """Return why a work queue refuses one more consumer, or None."""
+    if stream.config.retention is not RetentionPolicy.WORKQUEUE:
+        return None
+    if config.ack_policy not in _WORK_QUEUE_ACKS:
+        return error(10098)
+    if config.deliver_policy is not DeliverPolicy.ALL:
+        return error(10101)
+    if not any(not _is_internal(other) for other in stream.consumers.values()):
+        return None
+    if not rules.filters_of(config):
+        return error(10099)
+    return None if _is_unique(stream, config, name) else error(10100)
+
+
+def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
+    """Tell whether no other consumer takes what the filters of `config` name."""
+    filters = [subject.encode() for subject in rules.filters_of(config)]
+    others = stream.retention.interest.overlapping(filters) if filters else ()
+    return all(other.name == name or _is_internal(other) for other in others)
+
+
+def _is_internal(consumer: Consumer) -> bool:
+    return consumer.config.direct or consumer.config.sourcing
+
+
+def bounds_of(js: JetStreamAccount) -> rules.ConsumerBounds:
+    """Return what server and account allow consumers."""
+    options = js.engine.options
+    return rules.ConsumerBounds(js.quota.limits.max_ack_pending, options.max_request_batch, options.max_ack_pending)
+
+
+def _answer(consumer: Consumer) -> ConsumerCreateAnswer:
+    answer = recast(consumer.info(), ConsumerCreateAnswer)
+    api_level.show(answer, consumer.engine.broker.options.version)
+    return answer

@@ -1,0 +1,116 @@
+"""Advisories and metrics of one consumer: published only if somebody subscribes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.advisories import (
+    ActionType,
+    Advised,
+    ConsumerAckMetric,
+    ConsumerAction,
+    ConsumerPause,
+    GroupPinned,
+    GroupUnpinned,
+    MaxDeliver,
+    Nak,
+    Terminated,
+)
+from natsctl.api.codec import encode
+from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+from natsctl.api.times import ZERO_TIME, format_time
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.engine import Rng
+
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NUID_LENGTH: Final = 22
+
+_NAK: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED"
+_TERMINATED: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED"
+_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES"
+_LEGACY_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.MAX_DELIVERIES"
+_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER.ACK"
+_LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
+
+
+class ConsumerEvents:
+    """What one consumer tells the world."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def _at(self, prefix: str) -> bytes:
+        """Return the subject below `prefix` that names the consumer."""
+        return f"{prefix}.{self._consumer.stream.name}.{self._consumer.name}".encode()
+
+    def action(self, action: ActionType) -> None:
+        """Tell that the consumer was created or deleted."""
+        event = ConsumerAction(stream=self._consumer.stream.name, consumer=self._consumer.name, action=action)
+        self._publish(event, event.subject().encode())
+
+    def paused(self, paused: bool) -> None:
+        """Tell that the consumer was paused or goes on."""
+        event = ConsumerPause(stream=self._consumer.stream.name, consumer=self._consumer.name, paused=paused)
+        event.pause_until = self._consumer.config.pause_until or ZERO_TIME
+        self._publish(event, event.subject().encode())
+
+    def max_deliver(self, sseq: int, deliveries: int) -> None:
+        """Tell that a message reached max_deliver."""
+        event = MaxDeliver(
+            stream=self._consumer.stream.name, consumer=self._consumer.name, stream_seq=sseq, deliveries=deliveries
+        )
+        self._publish(event, self._at(_MAX_DELIVER), self._at(_LEGACY_MAX_DELIVER))
+
+    def nak(self, sseq: int, cseq: int, deliveries: int) -> None:
+        """Tell that a message was refused for now."""
+        event = Nak(stream=self._consumer.stream.name, consumer=self._consumer.name)
+        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
+        self._publish(event, self._at(_NAK))
+
+    def terminated(self, sseq: int, cseq: int, deliveries: int, reason: str) -> None:
+        """Tell that a message will not be delivered again."""
+        event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
+        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
+        self._publish(event, self._at(_TERMINATED))
+
+    def pinned(self, group: str, pin_id: str) -> None:
+        """Tell that a client was pinned in a priority group."""
+        self._publish_named(GroupPinned(account=self._consumer.account.name, group=group, pinned_id=pin_id))
+
+    def unpinned(self, group: str, reason: str) -> None:
+        """Tell that a priority group lost its pinned client."""
+        self._publish_named(GroupUnpinned(account=self._consumer.account.name, group=group, reason=reason))
+
+    def _publish_named(self, event: GroupPinned | GroupUnpinned) -> None:
+        event.stream, event.consumer = self._consumer.stream.name, self._consumer.name
+        self._publish(event, event.subject().encode())
+
+    def sample(self, sseq: int, cseq: int, deliveries: int, ack_time_ns: int) -> None:
+        """Publish the metric of one ack, on today's subject and on that of 2020."""
+        event = ConsumerAckMetric(stream=self._consumer.stream.name, consumer=self._consumer.name)
+        event.stream_seq, event.consumer_seq = sseq, cseq
+        event.deliveries, event.ack_time = deliveries, ack_time_ns
+        self._publish(event, self._at(_METRIC), self._at(_LEGACY_METRIC))
+
+    def _publish(self, event: Advised, *subjects: bytes) -> None:
+        """Publish `event` on those of `subjects` that have a subscriber."""
+        consumer = self._consumer
+        account = consumer.account
+        listened = [subject for subject in subjects if account.has_interest(subject)]
+        if not listened:
+            return
+        event.id = nuid(consumer.engine.rng)
+        event.timestamp = format_time(consumer.engine.clock.now_ns())
+        event.domain = consumer.engine.options.domain
+        body = encode(event)
+        for subject in listened:
+            account.publish(subject, b"", b"", body)
+
+
+def nuid(rng: Rng, length: int = _NUID_LENGTH) -> str:
+    """Return a random name of base62 digits."""
+    return "".join(rng.choices(_DIGITS, k=length))

@@ -1,0 +1,75 @@
+"""Where a purge of the stream puts a consumer. Source: reference, consumer.go purge and stream.go purgeLocked.
+
+A consumer all of whose messages may be gone stands at the first one that is left: delivered and ack floor move there
+though nothing was delivered. One whose filters are wider than what was purged only loses what was pending.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from natsctl.api.subjects import is_subset
+from natsctl.jetstream.config.consumer_config import filters_of
+from natsctl.store.filters import ALL
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.store.filters import Filters
+
+
+class Scope(NamedTuple):
+    """What a purge means to one consumer: the first sequence left to it, and whether more than that may be left."""
+
+    first_seq: int
+    wider: bool
+
+
+def after_purge(consumer: Consumer, purged: Filters | None) -> None:
+    """Drop what is pending of the purged messages and move positions."""
+    state, store = consumer.state, consumer.stream.store
+    scope = scope_of(consumer, purged)
+    gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}
+    if scope is not None:
+        floor = state.oldest_floor()
+        floor_cseq, floor_sseq = floor
+        if floor_sseq < scope.first_seq:
+            floor_sseq = scope.first_seq - 1
+            for seq, (cseq, _) in state.pending.items():
+                if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
+                    gone.add(seq)
+                    floor_cseq = max(floor_cseq, cseq)
+        left = [cseq for seq, (cseq, _) in state.pending.items() if seq not in gone]
+        position = max(consumer.undelivered.position, scope.first_seq - 1)
+        if left:
+            floor_cseq = min(floor_cseq, left[0] - 1)
+        else:
+            gone.update(state.redelivered)
+            floor_cseq, floor_sseq = state.delivered_cseq, position
+    counts_as_ack = any(seq in state.pending for seq in gone)
+    for seq in gone:
+        state.forget(seq)
+        consumer.redelivery.forget(seq)
+    if gone:
+        consumer.log.forgotten(sorted(gone))
+    if counts_as_ack:
+        consumer.counts_as_ack()
+    if scope is not None:
+        before = state.delivered_sseq, state.floor_cseq, state.floor_sseq
+        state.place(position, floor_cseq, floor_sseq)
+        if gone or before != (state.delivered_sseq, floor_cseq, floor_sseq):
+            consumer.log.placed(position, floor_cseq, floor_sseq)
+
+
+def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:
+    """Return what a purge means to a consumer, None when it keeps its place."""
+    store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
+    if purged is None or purged.everything:
+        return Scope(stream_first, False)
+    own, subject = filters_of(consumer.config), purged.subjects[0].decode("utf-8", "replace")
+    if any(is_subset(each, subject) for each in own):
+        if not all(is_subset(each, subject) for each in own):
+            return Scope(stream_first, True)
+        return Scope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
+    if not own or any(is_subset(subject, each) for each in own):
+        return Scope(stream_first, True)
+    return None

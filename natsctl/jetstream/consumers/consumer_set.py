@@ -1,0 +1,238 @@
+"""The consumers of one stream: made, found, deleted, journaled and recovered here.
+
+Theory of operation. `stream.consumers` holds them by name; every journaled one also has a number, which is never used
+again in this stream's journal. The journal grows by what consumers do; when it has become much larger than what it
+describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams
+and those with `mem_storage` are not journaled at all: they end with the process.
+
+A consumer that nobody uses costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
+(consumer_desk.py); a message that it does not take costs it nothing (interest.py).
+
+The journal of the stream is shared with its duplicate window, whose records have kinds of their own (dedupe.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api.advisories import ActionType
+from natsctl.api.codec import encode
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.jetstream.consumers import consumer_log as records
+from natsctl.jetstream.consumers.consumer import Consumer
+from natsctl.jetstream.consumers.consumer_events import nuid
+from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+REWRITE_BYTES: Final = 4 << 20
+"""A journal smaller than this is never rewritten."""
+
+REWRITE_FACTOR: Final = 8
+"""How many times larger than after its last rewrite a journal may become."""
+
+EPHEMERAL_NAME: Final = 8
+"""Length of a name that the server gives."""
+
+Settled = Callable[[StoreError | None], None]
+
+_decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
+
+
+class ConsumerSet:
+    """Makes, keeps and journals the consumers of one stream."""
+
+    __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._hidden: set[str] = set()
+        self._last_number = 0
+        self._rewritten_bytes = 0
+        self._rewriting = False
+        self.fault: StoreError | None = None
+
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """Return the consumers by name."""
+        return self._stream.consumers
+
+    def visible(self) -> list[Consumer]:
+        """Return the consumers that lists and counts show, by name."""
+        consumers = self._stream.consumers
+        return [consumers[name] for name in sorted(consumers) if not consumers[name].config.direct]
+
+    @property
+    def count(self) -> int:
+        """Return how many consumers lists and counts show."""
+        return len(self._stream.consumers) - len(self._hidden)
+
+    # Life of consumers
+
+    def new_name(self) -> str:
+        """Return a name that no consumer of the stream has."""
+        while True:
+            name = nuid(self._stream.engine.rng, EPHEMERAL_NAME)
+            if name not in self._stream.consumers:
+                return name
+
+    def create(
+        self,
+        name: str,
+        config: ConsumerConfig,
+        state: ConsumerState | None = None,
+        created_ns: int = 0,
+    ) -> Consumer:
+        """Make and start a consumer with a checked config; it survives a crash once the store's next commit is done.
+
+        With a state (and creation time) from a snapshot it continues there. Raises StoreError (nothing made).
+        """
+        stream = self._stream
+        created_ns = created_ns or stream.engine.clock.now_ns()
+        number = self._last_number + 1 if self._journaled(config) else 0
+        consumer = Consumer(stream, name, config, created_ns, self, state, number)
+        if number:
+            self._append(_created(consumer))
+            self._last_number = number
+            stream.store.request_sync()
+        self._add(consumer)
+        stream.retention.joined(consumer)
+        consumer.start()
+        consumer.events.action(ActionType.CREATE)
+        return consumer
+
+    def update(self, consumer: Consumer, config: ConsumerConfig) -> None:
+        """Give a consumer a checked config; durable once the store's next commit is done. Raises StoreError."""
+        if consumer.number:
+            self._append(records.encode(records.Updated(consumer.number, encode(config))))
+            self._stream.store.request_sync()
+        consumer.update(config)
+        self._stream.retention.updated(consumer)
+
+    def delete(self, consumer: Consumer) -> None:
+        """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
+        if consumer.number:
+            self._append(records.encode(records.Deleted(consumer.number)))
+            self._stream.store.request_sync()
+        self._drop(consumer)
+        consumer.events.action(ActionType.DELETE)
+
+    def undo(self, consumer: Consumer) -> None:
+        """Take back a creation that could not be made durable."""
+        if self._stream.consumers.get(consumer.name) is consumer:
+            self._drop(consumer)
+
+    def _add(self, consumer: Consumer) -> None:
+        self._stream.consumers[consumer.name] = consumer
+        if consumer.config.direct:
+            self._hidden.add(consumer.name)
+
+    def _drop(self, consumer: Consumer) -> None:
+        del self._stream.consumers[consumer.name]
+        self._hidden.discard(consumer.name)
+        consumer.stop(deleted=True)
+        self._stream.retention.left(consumer)
+
+    def stop(self, deleted: bool) -> None:
+        """Stop all consumers: with the server, or (deleted) with the stream."""
+        for consumer in tuple(self._stream.consumers.values()):
+            consumer.stop(deleted)
+
+    # What consumers ask (see consumer.Journal)
+
+    def changed(self, consumer: Consumer) -> None:
+        """Write one record for what the consumer's log gathered."""
+        record = consumer.log.take(consumer.number, consumer.state.last_ack_ns)
+        if record is None or not consumer.number:
+            return
+        try:
+            self._append(record)
+            self.rewrite_if_large()
+        except StoreError as fault:
+            self.fault = fault
+
+    def durable(self, consumer: Consumer, callback: Settled) -> None:
+        """Call back when everything the consumer wrote survives a crash, or with the error that prevents it."""
+        if consumer.number and self.fault is None:
+            self._stream.store.on_durable(callback)
+        else:
+            callback(self.fault if consumer.number else None)
+
+    def expired(self, consumer: Consumer) -> None:
+        """Delete a consumer that nobody used for its inactive threshold."""
+        if self._stream.consumers.get(consumer.name) is not consumer:
+            return
+        try:
+            self.delete(consumer)
+        except StoreError as fault:
+            self.fault = fault
+
+    # Journal
+
+    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+        """Make the consumers again that the journal describes, and start them.
+
+        Raises KeyError or msgspec.MsgspecError for a journal that this version can not read.
+        """
+        found: dict[int, tuple[records.Created, ConsumerConfig, ConsumerState]] = {}
+        for kind, body in journal:
+            record = records.decode(kind, body)
+            self._last_number = max(self._last_number, record.number)
+            if isinstance(record, records.Created):
+                state = ConsumerState.decode(record.state)
+                found[record.number] = (record, _decode_config.decode(record.config), state)
+            elif isinstance(record, records.Deleted):
+                found.pop(record.number, None)
+            elif record.number in found:
+                created, config, state = found[record.number]
+                if isinstance(record, records.Updated):
+                    found[record.number] = (created, _decode_config.decode(record.config), state)
+                else:
+                    records.apply(state, record.ops)
+        for number, (created, config, state) in found.items():
+            consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
+            self._add(consumer)
+            consumer.start()
+
+    def rewrite(self) -> None:
+        """Write the journal anew: the duplicate window's records and one per consumer. Raises StoreError."""
+        kept: Sequence[Consumer] = [c for c in self._stream.consumers.values() if c.number]
+        for consumer in kept:
+            consumer.log.forget()  # the state that is written holds it already
+        written = [
+            *self._stream.dedupe.records(),
+            *self._stream.timed.records(),
+            *self._stream.upstreams.sources.records(),
+            *map(_created, kept),
+        ]
+        self._stream.store.rewrite(written)
+        self._rewritten_bytes = sum(len(body) for _, body in written)
+        self._rewriting = True
+        self._stream.store.on_durable(self._rewritten)
+
+    def _rewritten(self, fault: StoreError | None) -> None:
+        self._rewriting = False
+
+    def rewrite_if_large(self) -> None:
+        """Write the journal anew if it has grown much larger than what it describes. Raises StoreError."""
+        bound = max(REWRITE_BYTES, REWRITE_FACTOR * self._rewritten_bytes)
+        if not self._rewriting and self._stream.store.journal_bytes > bound:
+            self.rewrite()
+
+    def _append(self, record: records.Record) -> None:
+        self._stream.store.append_record(record.kind, record.body)
+
+    def _journaled(self, config: ConsumerConfig) -> bool:
+        return self._stream.store.storage == "file" and not config.mem_storage and not config.direct
+
+
+def _created(consumer: Consumer) -> records.Record:
+    body = records.Created(
+        consumer.number, consumer.name, consumer.created_ns, encode(consumer.config), consumer.state.encode()
+    )
+    return records.encode(body)

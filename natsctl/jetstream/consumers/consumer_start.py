@@ -1,0 +1,48 @@
+"""Where a new consumer begins: the deliver policy as a position in the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.times import parse_time
+from natsctl.jetstream.config.consumer_config import filters_of
+from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.store.stream import StreamStore
+
+
+def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
+    """Return the state of a consumer that has delivered nothing. Source: reference, consumer.go selectStartingSeqNo.
+
+    `one_per_subject` says that the stream keeps one message per subject: each is then the last of its subject.
+    """
+    subjects = filters_of(config)
+    filters = Filters([subject.encode() for subject in subjects])
+    first, last = max(store.first_seq, 1), store.last_seq
+    policy = config.deliver_policy
+    if policy is DeliverPolicy.NEW:
+        return ConsumerState(last + 1)
+    if policy is DeliverPolicy.LAST:
+        return ConsumerState(max(store.last_match(filters) if subjects else last, first))
+    if policy is DeliverPolicy.BY_START_SEQUENCE:
+        return ConsumerState(max(config.opt_start_seq, first))
+    if policy is DeliverPolicy.BY_START_TIME:
+        return ConsumerState(_first_since(store, subjects, parse_time(config.opt_start_time or "")))
+    if policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
+        newest = store.last_per_subject(filters, store.durable_seq)
+        if newest:
+            return ConsumerState(newest[0], newest, store.durable_seq)
+        return ConsumerState(max(store.durable_seq, first))
+    return ConsumerState(first)
+
+
+def _first_since(store: StreamStore, subjects: Sequence[str], ts_ns: int) -> int:
+    """Return the first sequence since a time, closer to the first match where one filter has its first one there."""
+    start, last = store.first_seq_at(ts_ns), store.last_seq
+    matches = (store.first_match(Filters((subject.encode(),)), store.first_seq) for subject in subjects)
+    nearest = min((seq for seq in matches if seq >= start), default=last)
+    return nearest if start < nearest < last else start

@@ -1,0 +1,178 @@
+"""What one consumer has not delivered yet: where it continues to read, and how many messages wait there.
+
+Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a
+change of filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching
+message that became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`,
+the last one announced as durable, are counted. Where one was removed before it was announced, announcements up to
+`_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
+
+With last_per_subject, delivery first walks `snapshot`, the newest sequence of every subject at creation, and then
+goes on behind `snapshot_end` as any other consumer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer_state import ConsumerState
+    from natsctl.store.filters import Filters
+    from natsctl.store.message import StoredMessage
+    from natsctl.store.stream import StreamStore
+
+
+_NO_SNAPSHOT: deque[int] = deque()
+_NO_MEMBERS: set[int] = set()
+"""What a consumer without a snapshot has in place of its own; they stay empty."""
+
+
+class Undelivered:
+    """Read position and num_pending of one consumer."""
+
+    __slots__ = (
+        "_doubtful_seq",
+        "_everything",
+        "_filters",
+        "_looked_seq",
+        "_members",
+        "_store",
+        "count",
+        "next_seq",
+        "seen_seq",
+        "snapshot",
+        "snapshot_end",
+    )
+
+    def __init__(self, store: StreamStore, filters: Filters, everything: bool, state: ConsumerState) -> None:
+        """Continue behind what `state` delivered; `everything` says that no message can fail the filters."""
+        self._store = store
+        self._doubtful_seq = 0
+        self._looked_seq = 0
+        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
+        if state.snapshot:
+            self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
+            self._members = set(self.snapshot)
+        self.snapshot_end = state.snapshot_end
+        self.next_seq = state.delivered_sseq + 1
+        self.seen_seq = 0
+        self.count = 0
+        self.refilter(filters, everything)
+
+    def refilter(self, filters: Filters, everything: bool) -> None:
+        """Use other filters from here on: what was passed over with the old ones stays passed over."""
+        self.next_seq = self.position + 1
+        self._filters = filters
+        self._everything = everything
+        self.recount()
+
+    def recount(self) -> None:
+        """Count what waits anew (by the store's index, not by reading)."""
+        store = self._store
+        self.seen_seq = store.durable_seq
+        if store.last_seq > self.seen_seq:
+            self._doubtful_seq = store.last_seq
+        after = self.next_seq
+        waiting = 0
+        if self.snapshot:
+            self.snapshot = deque(store.present(self.snapshot))
+            self._members = set(self.snapshot)
+            waiting = len(self.snapshot)
+        if self.snapshot_end:
+            after = max(after, self.snapshot_end + 1)
+        if after <= self.seen_seq and store.messages:
+            literals = self._filters.literals
+            if len(literals) == len(self._filters.subjects) > 0 and after <= store.first_seq and not self._doubtful_seq:
+                waiting += sum(map(store.count_of, literals))
+            else:
+                waiting += store.count(self._filters, after, self.seen_seq)
+        self.count = waiting
+
+    def take(self, limit: int) -> Sequence[StoredMessage]:
+        """Return up to `limit` messages to deliver next, without moving on."""
+        if limit <= 0:
+            return ()
+        if self.count <= 0:
+            self.look_at_end()
+            return ()
+        if self.snapshot:
+            return self._take_snapshot(limit)
+        found = self._store.read_from(max(self.next_seq, self.snapshot_end + 1), self._filters, min(limit, self.count))
+        if not found:
+            self.recount()
+        return found
+
+    def _take_snapshot(self, limit: int) -> Sequence[StoredMessage]:
+        messages: list[StoredMessage] = []
+        for seq in list(islice(self.snapshot, limit)):
+            message = self._store.get(seq) if seq in self._members else None
+            if message is None:
+                self.snapshot.remove(seq)
+                if seq in self._members:
+                    self._members.discard(seq)
+                    self.count -= 1
+            else:
+                messages.append(message)
+        return messages if messages or self.count <= 0 else self.take(limit)
+
+    @property
+    def position(self) -> int:
+        """Return up to where everything was delivered or looked at and found not to be for this consumer."""
+        return max(self.next_seq - 1, self._looked_seq)
+
+    def look_at_end(self) -> None:
+        """Take note that nothing was found up to the end of the stream."""
+        self._looked_seq = self._store.durable_seq
+
+    def delivered(self, number: int, last_seq: int) -> None:
+        """Move on behind `last_seq`, the last of `number` messages that went out."""
+        self.count -= number
+        self.next_seq = last_seq + 1
+        snapshot = self.snapshot
+        while snapshot and snapshot[0] <= last_seq:
+            self._members.discard(snapshot.popleft())
+
+    def arrived(self, messages: Sequence[tuple[int, bytes]]) -> bool:
+        """Count newly durable (sequence, subject) pairs and say whether one of them is to be delivered."""
+        seen_seq, first, self.seen_seq = self.seen_seq, messages[0][0], messages[-1][0]
+        if first <= seen_seq:  # a removal within the same commit has had everything counted that is durable
+            self.seen_seq = max(seen_seq, self.seen_seq)
+            self.count += self._store.count(self._filters, max(seen_seq + 1, self.next_seq), self.seen_seq)
+            return self.count > 0
+        if first <= self._doubtful_seq or first < self.next_seq:
+            more = self._store.count(self._filters, max(first, self.next_seq), self.seen_seq)
+        elif self._everything:
+            more = len(messages)
+        else:
+            matches = self._filters.matches
+            more = sum(1 for m in messages if matches(m[1]))
+        self.count += more
+        return more > 0
+
+    def removed(self, seq: int, subject: bytes) -> None:
+        """Uncount a message that left the stream without being delivered."""
+        if seq > self.seen_seq:
+            self._doubtful_seq = max(self._doubtful_seq, seq)
+        elif seq >= self.next_seq:
+            if seq <= self.snapshot_end:
+                if seq in self._members:
+                    self._members.discard(seq)
+                    self.count -= 1
+            elif self._everything or self._filters.matches(subject):
+                self.count -= 1
+
+    def skip_to(self, next_seq: int) -> None:
+        """Continue at `next_seq` and count anew."""
+        self.next_seq = next_seq
+        while self.snapshot and self.snapshot[0] < next_seq:
+            self._members.discard(self.snapshot.popleft())
+        self.recount()
+
+    def reset(self, next_seq: int) -> None:
+        """Start over at `next_seq`, without a snapshot."""
+        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
+        self.snapshot_end = self._looked_seq = 0
+        self.next_seq = next_seq
+        self.recount()

@@ -1,0 +1,69 @@
+"""The pin of a priority group: one client is served, the others wait until it stays away.
+
+Theory of operation. The first request served while nobody is pinned gets a new id, which every message carries in
+`Nats-Pin-Id`; requests that name it are served and start `priority_timeout` anew. When that passes without one, or an
+UNPIN comes, the pin is gone, and the next request gets another. A request with any other id is ended with a status. A
+restart forgets the pin. Source: reference, consumer.go assignNewPinId, unassignPinId, setPinnedTimer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.headers import PIN_ID, append
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.consumers.consumer_events import nuid
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.pull_request import OpenRequest
+
+MISMATCH: Final = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
+WRONG_PIN: Final = b"423 Nats-Wrong-Pin-Id"
+
+
+class Pin:
+    """Who is pinned; `id` is empty when nobody is, `since_ns` is wall clock time."""
+
+    __slots__ = ("_alarm", "_consumer", "_group", "id", "since_ns")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._alarm = Alarm(consumer.engine.timers, self._on_timeout)
+        self._group = ""
+        self.id = ""
+        self.since_ns = 0
+
+    def assign(self, request: OpenRequest) -> None:
+        """Pin whoever sent a request; one that names no group is served without."""
+        if not request.group:
+            return
+        engine = self._consumer.engine
+        self.id = request.pin_id = nuid(engine.rng)
+        self.since_ns = engine.clock.now_ns()
+        self.used(request.group)
+        self._consumer.events.pinned(request.group, self.id)
+
+    def used(self, group: str) -> None:
+        """Start the timeout anew: the pinned client has asked for more."""
+        self._group = group
+        now_ns = self._consumer.engine.clock.monotonic_ns()
+        self._alarm.set(now_ns + self._consumer.config.priority_timeout)
+
+    def release(self) -> None:
+        """Let the next request have the pin."""
+        self._alarm.cancel()
+        self.id, self.since_ns = "", 0
+
+    def unpin(self, group: str, reason: str) -> None:
+        """Release the pin and tell why: `admin` or `timeout`."""
+        self.release()
+        self._consumer.events.unpinned(group, reason)
+        self._consumer.schedule()
+
+    def stamp(self, header: bytes) -> bytes:
+        """Return the header block of a message for the pinned client."""
+        return append(header, ((PIN_ID, self.id.encode()),))
+
+    def _on_timeout(self) -> None:
+        self.unpin(self._group, "timeout")

@@ -1,0 +1,97 @@
+"""Who among the open pull requests is next: in turn, or as the consumer's priority policy says.
+
+Theory of operation. `waiting` is a queue whose head is served; a request that wants more goes to the tail, or with
+policy prioritized behind the others of its priority. Policies overflow and pinned_client pass requests over: such a one
+goes to the tail, and when all have been passed over the message has to wait. Source: reference, consumer.go
+nextWaiting and insertAtPosition.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.consumer import PriorityGroupState, PriorityPolicy
+from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.jetstream.consumers.pinned import Pin
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.pull_request import OpenRequest
+
+
+_GROUP_NAME: Final = re.compile("[a-zA-Z0-9/_=-]{1,16}")
+
+
+class Verdict(Enum):
+    """What becomes of the request at the head."""
+
+    SERVE = auto()
+    PASS = auto()
+    WRONG_PIN = auto()
+
+
+class Priority:
+    """The priority policy of one pull consumer."""
+
+    __slots__ = ("_consumer", "pin", "policy")
+
+    def __init__(self, consumer: Consumer, policy: PriorityPolicy) -> None:
+        self._consumer = consumer
+        self.policy = policy
+        self.pin: Pin | None = Pin(consumer) if policy is PriorityPolicy.PINNED_CLIENT else None
+
+    def stop(self) -> None:
+        """Forget the pin."""
+        if self.pin is not None:
+            self.pin.release()
+
+    def judge(self, request: OpenRequest, vacant: bool, available: int, unacked: int) -> Verdict:
+        """Decide on a request; `vacant` says that nobody was pinned when the present message looked for its taker.
+
+        `available` and `unacked` are what min_pending and min_ack_pending are compared with.
+        """
+        if self.pin is not None:
+            return self._judge_pin(self.pin, request, vacant)
+        if self.policy is PriorityPolicy.OVERFLOW and (request.min_pending > 0 or request.min_ack_pending > 0):
+            full = 0 < request.min_pending <= available or 0 < request.min_ack_pending <= unacked
+            return Verdict.SERVE if full else Verdict.PASS
+        return Verdict.SERVE
+
+    def _judge_pin(self, pin: Pin, request: OpenRequest, vacant: bool) -> Verdict:
+        if vacant:
+            if request.pin_id:
+                return Verdict.WRONG_PIN
+            pin.assign(request)
+            return Verdict.SERVE
+        if not pin.id or request.pin_id == pin.id:
+            return Verdict.SERVE
+        return Verdict.WRONG_PIN if request.pin_id else Verdict.PASS
+
+    def enqueue(self, waiting: list[OpenRequest], request: OpenRequest) -> None:
+        """Put a request where it belongs: behind all others, or behind those of its priority."""
+        if self.policy is PriorityPolicy.PRIORITIZED:
+            for place, other in enumerate(waiting):
+                if other.priority > request.priority:
+                    waiting.insert(place, request)
+                    return
+        waiting.append(request)
+
+
+def is_group_name(name: str) -> bool:
+    """Tell whether a priority group may be called that."""
+    return _GROUP_NAME.fullmatch(name) is not None
+
+
+def priority_of(consumer: Consumer) -> Priority | None:
+    """Return the priority policy of a consumer, None where requests are served in turn."""
+    policy = consumer.config.priority_policy
+    return None if policy is None or policy is PriorityPolicy.NONE else Priority(consumer, policy)
+
+
+def group_states(groups: list[str], pin: Pin | None) -> list[PriorityGroupState]:
+    """Return what CONSUMER.INFO shows of priority groups: the first one, as at the reference."""
+    if pin is None or not pin.id:
+        return [PriorityGroupState(group=groups[0], pinned_ts=ZERO_TIME)]
+    return [PriorityGroupState(group=groups[0], pinned_client_id=pin.id, pinned_ts=format_time(pin.since_ns))]

@@ -1,0 +1,362 @@
+"""Pull delivery: open requests, served in turn with one message each.
+
+Theory of operation. `waiting` is the queue: its head gets the next message and, if it wants more, goes to the tail
+(or where the priority policy puts it). `wanted` is the sum of what all of them still want, so that no more is read from
+the store than can be handed out. A request ends with a status message (served ones end silently), and one whose reply
+subject has nobody listening is found out by the failed send and dropped silently; its message goes to the next request.
+
+One alarm serves the deadlines and idle heartbeats of all requests: on its call every open request is looked at, which
+max_waiting bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.consumers import pull_request as requests
+from natsctl.jetstream.consumers.pinned import MISMATCH, WRONG_PIN, Pin
+from natsctl.jetstream.consumers.priority_groups import Priority, Verdict, priority_of
+from natsctl.jetstream.consumers.pull_request import OpenRequest, Refused
+
+if TYPE_CHECKING:
+    from natsctl.api.messages import PullRequest
+    from natsctl.broker.account import Delivery
+    from natsctl.jetstream.consumers.consumer import Consumer
+
+_HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+
+READ_BATCH: Final = 256
+"""Messages read from the store at once."""
+
+
+class PullDelivery:
+    """Hands the messages of one consumer to whoever asked for them."""
+
+    __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._alarm = Alarm(consumer.engine.timers, self._look)
+        self.waiting: list[OpenRequest] = []
+        self.wanted = 0
+        self.priority: Priority | None = priority_of(consumer)
+        self._available = self._unacked = 0
+        self.idle_since_ns = consumer.engine.clock.monotonic_ns()
+
+    # What the consumer asks
+
+    def start(self) -> None:
+        """Begin; there is nothing open yet."""
+
+    def stop(self, deleted: bool) -> None:
+        """End every request; told so when the consumer is gone for good."""
+        self._alarm.cancel()
+        if self.priority is not None:
+            self.priority.stop()
+        waiting, self.waiting, self.wanted = self.waiting, [], 0
+        if deleted:
+            for request in waiting:
+                self._status(request.reply, requests.CONSUMER_DELETED)
+
+    def configure(self) -> None:
+        """Take the priority policy from the configuration; a pin stays where the policy stays."""
+        fresh = priority_of(self._consumer)
+        old = self.priority
+        if fresh is None or old is None or fresh.policy is not old.policy:
+            if old is not None:
+                old.stop()
+            self.priority = fresh
+
+    def shut_down(self) -> None:
+        """End every request because the server goes away: clients then look for the consumer elsewhere, or anew."""
+        for request in tuple(self.waiting):
+            self._end(request, request.ended(b"409 Server Shutdown"))
+
+    @property
+    def pin(self) -> Pin | None:
+        """Return the pin of a consumer with policy pinned_client."""
+        return self.priority.pin if self.priority is not None else None
+
+    def unpin(self, group: str) -> None:
+        """Let the next request of a group have the pin."""
+        if self.pin is not None:
+            self.pin.unpin(group, "admin")
+        else:
+            self._consumer.events.unpinned(group, "admin")
+
+    def ready(self) -> bool:
+        """Whether somebody would take a message now."""
+        return bool(self.waiting)
+
+    def bound(self) -> bool:
+        """Whether a push consumer has its subscriber; never for pull."""
+        return False
+
+    def active(self) -> bool:
+        """Whether somebody uses the consumer, for the inactive threshold."""
+        return self.num_waiting() > 0
+
+    def num_waiting(self) -> int:
+        """Return how many requests are open, after dropping those nobody listens to any more."""
+        has_interest = self._consumer.account.has_interest
+        for request in [r for r in self.waiting if not has_interest(r.reply)]:
+            self._close(request)
+        return len(self.waiting)
+
+    # Requests
+
+    def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
+        """Take a request from `$JS.API.CONSUMER.MSG.NEXT…`."""
+        if not header or not is_refused(header):
+            self.request(reply, payload)
+        elif reply:
+            self._status(reply, requests.API_LEVEL_TOO_LOW)
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """Open a request, or refuse it with a status."""
+        if not reply:
+            return
+        try:
+            wish, formal = requests.parse(body)
+        except Refused as refused:
+            self._status(reply, refused.block)
+            return
+        refusal = requests.refusal(self._consumer.config, wish, formal) or self._refuse_pin(wish)
+        if not refusal and wish.no_wait:
+            refusal = self._refuse_waiting(wish)
+        if refusal:
+            self._status(reply, refusal)
+        else:
+            self._open(reply, wish, formal)
+
+    def _open(self, reply: bytes, wish: PullRequest, formal: bool) -> None:
+        consumer = self._consumer
+        if len(self.waiting) >= consumer.config.max_waiting and self.num_waiting() >= consumer.config.max_waiting:
+            if not wish.idle_heartbeat:
+                self._status(reply, requests.MAX_WAITING)
+            return
+        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns(), formal)
+        self.idle_since_ns = request.last_ns
+        if wish.expires < 0:
+            self._status(reply, request.ended(b"408 Request Timeout"))
+            return
+        if self.priority is None:
+            self.waiting.append(request)
+        else:
+            self.priority.enqueue(self.waiting, request)
+        self.wanted += request.left
+        event = request.next_event_ns()
+        if event:
+            self._alarm.no_later_than(event)
+        if consumer.undelivered.count > 0 or consumer.redelivery.queued or request.no_wait:
+            consumer.schedule()
+        else:
+            consumer.undelivered.look_at_end()
+
+    def _refuse_pin(self, wish: PullRequest) -> bytes:
+        """Return the status for a request with an outdated pin, b"" for any other; the pinned client's holds it."""
+        pin = self.pin
+        if pin is None or not pin.id or not wish.id:
+            return b""
+        if wish.id != pin.id:
+            return MISMATCH
+        pin.used(wish.group)
+        return b""
+
+    def _refuse_waiting(self, wish: PullRequest) -> bytes:
+        """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
+        consumer = self._consumer
+        available = max(consumer.undelivered.count, 0) + len(consumer.redelivery.queued)
+        refusal = b""
+        if not available and not wish.expires:
+            refusal = requests.NO_MESSAGES
+        elif available and self.num_waiting() and available < self.wanted:
+            refusal = requests.REQUESTS_PENDING
+        if refusal:
+            self.idle_since_ns = consumer.engine.clock.monotonic_ns()
+        return refusal
+
+    # Delivery
+
+    def run(self, budget: int) -> int:
+        """Hand out up to `budget` messages, redeliveries first, and return how many went."""
+        consumer = self._consumer
+        sent = 0
+        while sent < budget and self._find_taker():
+            if consumer.redelivery.queued:
+                self._available, self._unacked = consumer.undelivered.count + 1, len(consumer.state.pending)
+                number = consumer.retry.deliver(self._hand_out)
+            else:
+                number = self._deliver(budget - sent)
+            if not number:
+                self._nothing_more()
+                break
+            sent += number
+        return sent
+
+    def rest(self) -> None:
+        """Do what follows when a paused consumer has requests."""
+        self._nothing_more()
+
+    def _nothing_more(self) -> None:
+        """End the requests that do not wait, unless acks alone are what holds messages up."""
+        consumer = self._consumer
+        held_up = not consumer.lifetime.paused and (
+            consumer.supply.pacing() or (not consumer.redelivery.queued and not consumer.supply.room())
+        )
+        if not held_up:
+            for request in [r for r in self.waiting if r.ends_without_messages()]:
+                self._end(request, requests.NO_MESSAGES)
+
+    def _find_taker(self) -> bool:
+        """Bring a request to the head whose client keeps up with reading; False when there is none."""
+        congested = self._consumer.supply.congested
+        if self.priority is not None:
+            return bool(self.waiting) and not congested(self.waiting[0].reply)
+        for _ in range(len(self.waiting)):
+            if not congested(self.waiting[0].reply):
+                return True
+            self.waiting.append(self.waiting.pop(0))
+        return False
+
+    def _deliver(self, budget: int) -> int:
+        """Hand out new messages, read in one batch, and return how many went."""
+        consumer = self._consumer
+        messages = consumer.supply.take(min(budget, self.wanted, consumer.supply.room(), READ_BATCH))
+        if not messages:
+            return 0
+        deliveries = consumer.supply.deliveries(messages)
+        request = self.waiting[0]
+        if self.priority is None and len(self.waiting) == 1 and request.bytes_left <= 0:
+            done = self._hand_all(request, deliveries)
+        else:
+            now_ns, done = consumer.engine.clock.monotonic_ns(), 0
+            count, unacked = consumer.undelivered.count, len(consumer.state.pending)
+            for subject, reply, header, payload in deliveries:
+                self._available, self._unacked = count - done, unacked + done
+                if not self._hand_out(subject, reply, header, payload, now_ns):
+                    break
+                done += 1
+        if done:
+            consumer.book_first([message[0] for message in messages[:done]])
+        return done
+
+    def _hand_all(self, request: OpenRequest, deliveries: list[Delivery]) -> int:
+        """Send to the only open request, which wants at least as many, and return how many it took."""
+        done = self._consumer.account.send_all(request.reply, deliveries)
+        request.left -= done
+        request.delivered += done
+        request.last_ns = self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
+        self.wanted -= done
+        if done < len(deliveries):
+            self._close(request)
+        elif request.left <= 0:
+            self.waiting.pop(0)
+        return done
+
+    def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
+        """Send one message to the next request that takes it; False when there is none left."""
+        send, waiting, pin = self._consumer.account.send, self.waiting, self.pin
+        vacant = pin is not None and not pin.id
+        while waiting:
+            request = waiting[0]
+            if self.priority is not None or request.expires_ns or request.bytes_left > 0:
+                taker = self._taker(len(subject) + len(reply) + len(header) + len(payload), vacant, now_ns)
+                if taker is None:
+                    return False
+                request = taker
+            if send(request.reply, subject, reply, pin.stamp(header) if pin is not None else header, payload):
+                self._took(request, now_ns)
+                return True
+            self._close(request)
+        return False
+
+    def _taker(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
+        """Bring the request that takes the next message to the head and return it; what can not take it is ended."""
+        waiting, priority, passed = self.waiting, self.priority, 0
+        while waiting:
+            request = waiting[0]
+            if request.expires_ns and request.expires_ns <= now_ns:
+                self._end(request, request.ended(b"408 Request Timeout"))
+                continue
+            if priority is not None:
+                verdict = priority.judge(request, vacant, self._available, self._unacked)
+                if verdict is Verdict.WRONG_PIN:
+                    self._end(request, request.ended(WRONG_PIN))
+                    continue
+                if verdict is Verdict.PASS:
+                    waiting.append(waiting.pop(0))
+                    passed += 1
+                    if passed >= len(waiting):
+                        return None
+                    continue
+            if request.bytes_left > 0 and not self._fits(request, size):
+                if vacant and priority is not None and priority.pin is not None:
+                    priority.pin.release()
+                continue
+            return request
+        return None
+
+    def _fits(self, request: OpenRequest, size: int) -> bool:
+        """Take `size` from what a request may get in bytes; one that it does not fit ends."""
+        if size > request.bytes_left:
+            self._end(request, request.ended(b"409 Message Size Exceeds MaxBytes"))
+            return False
+        request.bytes_left -= size
+        if not request.bytes_left:
+            self.wanted -= request.left - 1
+            request.left, request.debt = 1, 0
+        return True
+
+    def _took(self, request: OpenRequest, now_ns: int) -> None:
+        """Count the message that the head of the queue got."""
+        request.left -= 1
+        request.delivered += 1
+        request.last_ns = self.idle_since_ns = now_ns
+        self.wanted -= 1
+        if request.left <= 0:
+            self.waiting.pop(0)
+            if request.bytes_left > 0:
+                self._status(request.reply, request.ended(b"409 Batch Completed"))
+        elif len(self.waiting) > 1:
+            if self.priority is None:
+                self.waiting.append(self.waiting.pop(0))
+            else:
+                self.priority.enqueue(self.waiting, self.waiting.pop(0))
+
+    # Ends
+
+    def _close(self, request: OpenRequest) -> None:
+        """Take a request out of the queue without a word."""
+        self.waiting.remove(request)
+        self.wanted -= request.left
+
+    def _end(self, request: OpenRequest, status: bytes) -> None:
+        """Take a request out of the queue and tell why."""
+        self._close(request)
+        self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()
+        self._status(request.reply, status)
+
+    def _status(self, reply: bytes, block: bytes) -> None:
+        self._consumer.account.publish(reply, b"", block, b"")
+
+    def _look(self) -> None:
+        """End expired requests, send idle heartbeats, and arm the alarm for what comes next."""
+        consumer = self._consumer
+        now_ns = consumer.engine.clock.monotonic_ns()
+        for request in tuple(self.waiting):
+            if request.expires_ns and request.expires_ns <= now_ns:
+                self._end(request, request.ended(b"408 Request Timeout"))
+            elif request.ends_without_messages() and not consumer.scheduled:
+                self._end(request, requests.NO_MESSAGES)
+            elif request.heartbeat_ns and request.last_ns + request.heartbeat_ns <= now_ns:
+                request.last_ns = now_ns
+                beat = _HEARTBEAT % (consumer.state.delivered_cseq, consumer.undelivered.position)
+                self._status(request.reply, beat)
+        if self.waiting and consumer.undelivered.count <= 0 and not consumer.lifetime.paused and consumer.supply.room():
+            consumer.undelivered.look_at_end()
+        events = [event for event in (r.next_event_ns() for r in self.waiting) if event]
+        if events:
+            self._alarm.no_later_than(min(events))

@@ -1,0 +1,206 @@
+"""When a message may go before any limit says so: interest and workqueue retention.
+
+Theory of operation. A workqueue message goes when it is acknowledged. An interest message is not even kept when no
+consumer's filter takes its subject, and goes when the last consumer that wanted it has acknowledged it; a consumer that
+goes takes its interest with it, so that what is left is swept then, some messages per turn of the ready queue. Acks are
+journaled and removals recorded independently of each other: a removal without its ack leaves a consumer that misses a
+message and forgets it; an ack without its removal leaves a message that the sweep after recovery finds.
+
+A message is looked at by those who take its subject, found by `interest`. A consumer that does not want a message any
+more will not want it again, so the takers are asked in turn and `_asked` remembers how far: over all its acks a
+message costs one question per taker, not one per taker and ack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.stream import RetentionPolicy
+from natsctl.jetstream.consumers.interest import Interest, Takers
+from natsctl.store.filters import ALL
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.stream import Stream
+
+AT_ONCE: Final = 100_000
+"""Messages that are looked at in one go when a stream becomes one of interest."""
+
+SWEEP_BATCH: Final = 256
+"""Messages looked at in one turn."""
+
+ASKED_SLACK: Final = 65_536
+"""Entries of `_asked` for messages that are gone which are kept before they are dropped."""
+
+
+class Retention:
+    """The retention policy of one stream."""
+
+    __slots__ = ("_asked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._asked: dict[int, int] = {}
+        self._sweep_seq = 0
+        self._sweep_end = 0
+        self.interest = Interest()
+        self.by_interest = False
+        """Whether messages that nobody wants are not kept."""
+        self.removes = False
+        """Whether acknowledged messages go."""
+
+    def configure(self) -> None:
+        """Take the policy from the configuration."""
+        policy = self._stream.config.retention
+        self.removes = policy is not RetentionPolicy.LIMITS
+        self.by_interest = policy is RetentionPolicy.INTEREST
+
+    def stop(self) -> None:
+        """Remove nothing more."""
+        self.removes, self._sweep_seq = False, 0
+
+    def recovered(self) -> None:
+        """Sweep what was acknowledged before a crash and not yet removed."""
+        for consumer in self._stream.consumers.values():
+            self.interest.enter(consumer)
+        if self.removes and (len(self.interest) or self.by_interest):
+            self._start_sweep()
+
+    # Consumers that come and go
+
+    def joined(self, consumer: Consumer) -> None:
+        """Take note of a new consumer; there is nothing that goes because of it."""
+        self.interest.enter(consumer)
+        self._asked.clear()
+
+    def updated(self, consumer: Consumer) -> None:
+        """Take note of a consumer's new configuration: it may want other messages now."""
+        if self.interest.enter(consumer):
+            self._reconsider(consumer.state.floor().stream_seq + 1)
+
+    def left(self, consumer: Consumer) -> None:
+        """Take note that a consumer is gone for good."""
+        self.interest.leave(consumer)
+        self._reconsider(consumer.state.floor().stream_seq + 1)
+
+    def rewound(self) -> None:
+        """Take note that a consumer wants messages again."""
+        self._asked.clear()
+
+    def became(self) -> None:
+        """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
+
+        What no consumer takes stays, as with the reference, unless there are no consumers at all.
+        """
+        store = self._stream.store
+        if not self.by_interest or not len(self.interest) or store.last_seq - store.first_seq > AT_ONCE:
+            self._reconsider(1)
+            return
+        seq = store.next_seq(ALL, 1)
+        while seq:
+            takers = self.interest.takers(store.subject_of(seq) or b"")
+            if takers and not self._is_wanted(seq, takers):
+                self._remove(seq)
+            seq = store.next_seq(ALL, seq + 1)
+
+    def _reconsider(self, from_seq: int) -> None:
+        """Let go what nobody wants any more from `from_seq` on; what is before that had not been waited for."""
+        self._asked.clear()
+        if not self.by_interest:
+            return
+        if len(self.interest):
+            self._start_sweep(from_seq)
+        elif self._stream.store.messages:
+            self._stream.purge()
+
+    # Interest
+
+    def refuses(self, subject: bytes) -> bool:
+        """Tell whether a message on `subject` is not kept because no consumer would take it."""
+        return self.by_interest and not self.interest.takers(subject)
+
+    # Acks
+
+    def acked(self, seqs: Iterable[int]) -> None:
+        """Remove acknowledged messages that nobody waits for any more; the acker has forgotten them already."""
+        store = self._stream.store
+        if not store.healthy:
+            return
+        for seq in seqs:
+            subject = store.subject_of(seq)
+            if subject is not None and not self._is_wanted(seq, self.interest.takers(subject)):
+                self._remove(seq)
+        self._stream.count_bytes()
+
+    def _is_wanted(self, seq: int, takers: Takers) -> bool:
+        """Tell whether one of its takers has yet to acknowledge a message."""
+        if len(takers) == 1:
+            return _wants(takers[0], seq)
+        at = self._asked.get(seq, 0)
+        while at < len(takers) and not _wants(takers[at], seq):
+            at += 1
+        if at == len(takers):
+            self._asked.pop(seq, None)
+            return False
+        if at:
+            self._asked[seq] = at
+            self._forget_gone()
+        return True
+
+    def _forget_gone(self) -> None:
+        if len(self._asked) > 2 * self._stream.store.messages + ASKED_SLACK:
+            holds = self._stream.store.holds
+            self._asked = {seq: at for seq, at in self._asked.items() if holds(seq)}
+
+    def _remove(self, seq: int) -> None:
+        """Take a message out; no consumer has to be told, because none counts it any more."""
+        store = self._stream.store
+        gone = store.drop_first() if seq == store.first_seq and store.messages else store.remove(seq)
+        if gone is not None:
+            self._stream.dedupe.message_gone(seq)
+
+    # The sweep
+
+    def _start_sweep(self, from_seq: int = 1) -> None:
+        self._sweep_end = self._stream.store.last_seq
+        if from_seq <= self._sweep_end:
+            self._sweep_seq = min(self._sweep_seq or from_seq, from_seq)
+            self._stream.engine.ready(self)
+
+    def committed(self) -> None:
+        """Go on with a sweep that waited for messages to become durable."""
+        if self._sweep_seq:
+            self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Look at the next messages of a sweep and remove those that nobody waits for."""
+        store = self._stream.store
+        if not self._sweep_seq or not self.removes or not store.healthy:
+            self._sweep_seq = 0
+            return 0
+        for looked in range(min(budget, SWEEP_BATCH)):
+            seq = store.next_seq(ALL, self._sweep_seq)
+            if not seq:
+                self._sweep_seq = 0 if store.durable_seq >= self._sweep_end else self._sweep_seq
+                self._stream.count_bytes()
+                return looked
+            if self._is_spent(seq):
+                self._remove(seq)
+            self._sweep_seq = seq + 1
+        self._stream.engine.ready(self)
+        self._stream.count_bytes()
+        return min(budget, SWEEP_BATCH)
+
+    def _is_spent(self, seq: int) -> bool:
+        """Tell whether a message has no further use; one that some consumer gave up stays."""
+        takers = self.interest.takers(self._stream.store.subject_of(seq) or b"")
+        if not takers:
+            return self.by_interest
+        return not self._is_wanted(seq, takers)
+
+
+def _wants(consumer: Consumer, seq: int) -> bool:
+    """Tell whether a consumer has yet to acknowledge a message of a subject that it takes, or has given it up."""
+    state = consumer.state
+    return seq > state.delivered_sseq or seq in state.pending or seq in state.redelivered

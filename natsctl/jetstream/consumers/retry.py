@@ -1,0 +1,201 @@
+"""Delivering again: when a pending message is due, what goes out, and when it is given up.
+
+`Redelivery` keeps deadlines and order; this is what binds it to a consumer's clock, journal, store and events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from natsctl.api.consumer import AckPolicy
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.consumers.flow import headers_only
+from natsctl.jetstream.consumers.redelivery import Redelivery
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.store.message import StoredMessage
+
+GONE: Final = "Unacknowledged message was deleted"
+
+Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
+"""Sends subject, ack subject, header and payload at a monotonic time; False when it can not go now."""
+
+
+class Retry:
+    """The redeliveries of one consumer."""
+
+    __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
+
+    def __init__(self, consumer: Consumer, offset_ns: int) -> None:
+        """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
+        self._consumer = consumer
+        self._offset_ns = offset_ns
+        self._alarm = Alarm(consumer.engine.timers, self._on_deadline)
+        self._watching = consumer.config.ack_wait > 0  # ack policy flow_control knows no redelivery
+        self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
+
+    def configure(self) -> None:
+        """Take ack wait and backoff from the configuration and set every deadline anew."""
+        config = self._consumer.config
+        self._watching = config.ack_wait > 0
+        self.redelivery.wait_ns, self.redelivery.backoff = config.ack_wait, tuple(config.backoff)
+        if self._watching:
+            self.redelivery.rebuild()
+        self._alarm.cancel()
+        self._arm()
+
+    def stop(self) -> None:
+        """Forget every deadline and what was to be redelivered."""
+        self._alarm.cancel()
+        self.redelivery.clear()
+
+    def watch_first(self, sseqs: list[int], now_ns: int) -> None:
+        """Watch the ack wait of first deliveries."""
+        self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
+
+    def deliver(self, send: Send) -> int:
+        """Send the head of the queue; 0 means that nothing is left in it or that the message can not go now."""
+        consumer = self._consumer
+        message, reply = self._next()
+        if message is None:
+            return 1 if self.redelivery.queued else 0
+        _, _, subject, header, payload = message
+        if consumer.config.headers_only:
+            header, payload = headers_only(header, payload)
+        if not send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
+            return 0
+        self._book(message[0])
+        return 1
+
+    def _next(self) -> tuple[StoredMessage | None, bytes]:
+        """Return the message to redeliver next and its ack subject; one that is gone is dropped: (None, b"")."""
+        consumer = self._consumer
+        sseq = self.redelivery.head()
+        while sseq and self._given_up(sseq):
+            sseq = self.redelivery.head()
+        if not sseq:
+            return None, b""
+        message = consumer.stream.store.get(sseq)
+        if message is None:
+            self.redelivery.take()
+            self.message_gone(sseq, GONE)
+            return None, b""
+        state = consumer.state
+        numbers = (
+            state.deliveries(sseq) + 1,
+            sseq,
+            state.delivered_cseq + 1,
+            message.ts_ns,
+            max(consumer.undelivered.count, 0),
+        )
+        return message, consumer.ack_form % numbers
+
+    def _book(self, sseq: int) -> None:
+        """Book the redelivery of `sseq`, the head of the queue."""
+        consumer = self._consumer
+        now_ns = consumer.now_ns()
+        if consumer.log.acked:
+            consumer.settle_acks()
+        self.redelivery.take()
+        consumer.state.again(sseq, now_ns)
+        consumer.log.again(sseq, now_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def delay(self, sseq: int, delay_ns: int) -> None:
+        """Let the ack wait of a pending message count from now plus `delay_ns`."""
+        consumer = self._consumer
+        ts_ns = consumer.now_ns() + delay_ns
+        consumer.state.touch(sseq, ts_ns)
+        consumer.log.touched(sseq, ts_ns)
+        self._watch((sseq,), self.redelivery.deadline(sseq))
+
+    def nak(self, sseq: int, cseq: int, named: int, delay_ns: int) -> None:
+        """Redeliver a pending message now or after the delay; `named` is the delivery count that the ack named.
+
+        After its last delivery it is given up when its turn comes, which for pull takes a request.
+        """
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        consumer.events.nak(sseq, cseq, named)
+        wait_ns = self.redelivery.wait_after(deliveries)
+        if delay_ns:
+            self.redelivery.forget(sseq)
+            self.delay(sseq, delay_ns - wait_ns)
+        else:
+            due_ns = consumer.now_ns() - wait_ns
+            consumer.state.touch(sseq, due_ns)
+            consumer.log.touched(sseq, due_ns)
+            self.redelivery.enqueue(sseq)
+
+    def queue_all(self) -> None:
+        """Redeliver everything that waits for an ack now: the deliver subject changed."""
+        consumer = self._consumer
+        now_ns = consumer.now_ns()
+        for sseq in sorted(set(consumer.state.pending) - self.redelivery.queued):
+            if not self._given_up(sseq):
+                consumer.state.touch(sseq, now_ns)
+                consumer.log.touched(sseq, now_ns)
+                self.redelivery.enqueue(sseq)
+
+    def tell_gone(self, sseq: int) -> None:
+        """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
+        consumer = self._consumer
+        consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
+
+    def message_gone(self, sseq: int, reason: str) -> None:
+        """Drop a pending entry whose message left the stream."""
+        consumer = self._consumer
+        entry = consumer.state.pending.get(sseq)
+        self.redelivery.forget(sseq)
+        if entry is not None:
+            consumer.events.terminated(sseq, entry[0], self._redeliveries(sseq), reason)
+        if consumer.log.acked:
+            consumer.settle_acks()
+        if entry is not None and consumer.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
+            consumer.acks.through(sseq, entry[0])  # as at the reference: a message that is gone counts as acknowledged
+        if entry is not None or sseq in consumer.state.redelivered:
+            waits = sseq in consumer.state.pending
+            consumer.state.forget(sseq)
+            consumer.log.forgotten((sseq,))
+            if waits:
+                consumer.counts_as_ack()
+                consumer.state.settle()
+            consumer.schedule()
+
+    def _redeliveries(self, sseq: int) -> int:
+        """Return what the reference calls deliveries of a message that is gone: how often again, at least 1."""
+        return max(self._consumer.state.deliveries(sseq) - 1, 1)
+
+    def _given_up(self, sseq: int) -> bool:
+        consumer = self._consumer
+        deliveries = consumer.state.deliveries(sseq)
+        if not 0 < consumer.config.max_deliver <= deliveries:
+            return False
+        if consumer.log.acked:
+            consumer.settle_acks()
+        consumer.state.give_up(sseq)
+        consumer.log.given_up(sseq)
+        self.redelivery.forget(sseq)
+        consumer.events.max_deliver(sseq, deliveries)
+        return True
+
+    def _watch(self, sseqs: list[int] | tuple[int], deadline_ns: int) -> None:
+        if not self._watching:
+            return
+        self.redelivery.watch(sseqs, deadline_ns)
+        self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _arm(self) -> None:
+        deadline_ns = self.redelivery.next_deadline()
+        if deadline_ns is not None:
+            self._alarm.no_later_than(deadline_ns - self._offset_ns)
+
+    def _on_deadline(self) -> None:
+        """Queue what is due, or give it up; what more is due comes with the next call."""
+        for sseq in self.redelivery.expired(self._consumer.now_ns()):
+            if not self._given_up(sseq):
+                self.redelivery.enqueue(sseq)
+        self._consumer.schedule()
+        self._arm()

@@ -1,0 +1,1 @@
+"""The verbs of $JS.API and the functions that serve them."""

@@ -1,0 +1,35 @@
+"""Tells whoever listens which API requests were made, by whom, and what they were answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.advisories import API_AUDIT, ApiAudit
+from natsctl.api.codec import encode
+from natsctl.api.times import format_time
+from natsctl.jetstream.consumers.consumer_events import nuid
+from natsctl.jetstream.endpoints.client_info import client_info
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.jetstream.endpoints.requests import ApiRequest
+    from natsctl.jetstream.engine import Engine
+
+_SUBJECT: Final = API_AUDIT.encode()
+
+
+def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> None:
+    """Publish the audit advisory of one request in its account, if somebody listens."""
+    if not account.has_interest(_SUBJECT):
+        return
+    event = ApiAudit(
+        id=nuid(engine.rng),
+        timestamp=format_time(engine.clock.now_ns()),
+        server=engine.broker.server_name,
+        client=client_info(engine.broker, account.name, request.origin),
+        subject=request.subject,
+        request=request.body.decode("utf-8", "replace"),
+        response=response.decode("utf-8", "replace"),
+        domain=engine.options.domain,
+    )
+    account.publish(_SUBJECT, b"", b"", encode(event))

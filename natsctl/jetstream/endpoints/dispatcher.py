@@ -1,0 +1,141 @@
+"""From `$JS.API.…` to the function that serves the verb, and back with its answer.
+
+Theory of operation. One subscription per account takes `$JS.API.>`, so an unknown verb is met with silence, like at
+the reference. Verbs that exist per object (CONSUMER.MSG.NEXT, DIRECT.GET) have subscriptions of their own; for those
+this one says "not mine", and a request for an object that is missing gets the broker's 503. Everything else: find the
+verb in the table of `api.endpoints`, hold the body to its rule, call the function, encode, send, count, tell the
+audit. Verbs with long answers wait in a queue and are served one a turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import endpoints
+from natsctl.api.answers import as_error
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.endpoints import BodyRule, Endpoint, Told
+from natsctl.api.model import Model
+from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.endpoints import handlers
+from natsctl.jetstream.endpoints.api_queue import LONG_ANSWERS, ApiQueue
+from natsctl.jetstream.endpoints.audit import audit
+from natsctl.jetstream.endpoints.refused_api import PER_OBJECT
+from natsctl.jetstream.endpoints.requests import (
+    ApiRequest,
+    Outcome,
+    Pending,
+    Uncounted,
+    is_absent,
+    is_structured,
+    read_body,
+    storage_error,
+)
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.account import JetStreamAccount
+
+LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
+"""The 2020 spelling of `$JS.API.STREAM.INFO`."""
+
+
+class Dispatcher:
+    """The API of one account; `total` and `errors` count what was answered."""
+
+    __slots__ = ("_js", "_queue", "errors", "total")
+
+    def __init__(self, js: JetStreamAccount) -> None:
+        """Subscribe to the account's API subjects."""
+        self._js = js
+        self._queue = ApiQueue(js.engine, self._serve)
+        self.total = 0
+        self.errors = 0
+        js.account.subscribe(b"$JS.API.>", self._on_request)
+        js.account.subscribe(LEGACY_STREAM_INFO.encode() + b".*", self._on_legacy_info)
+
+    def _on_legacy_info(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        name = subject.rpartition(b".")[2]
+        return self._on_request(b"$JS.API.STREAM.INFO." + name, reply, header, payload, origin)
+
+    def _on_request(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        if subject.startswith(PER_OBJECT):
+            return False
+        text = subject.decode("utf-8", "replace")
+        found = endpoints.find(text)
+        if found is None:
+            return True
+        endpoint, tokens = found
+        function = handlers.HANDLERS.get(endpoint.name)
+        if function is None and not endpoint.cluster:
+            return True
+        request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, self.complete)
+        if endpoint.name in LONG_ANSWERS:
+            self._queue.put(request)
+        else:
+            self._serve(request)
+        return True
+
+    def _serve(self, request: ApiRequest) -> None:
+        function = handlers.HANDLERS.get(request.endpoint.name)
+        try:
+            refused = _check(request)
+            if refused is None and function is not None:
+                outcome: Outcome = function(self._js, request)
+            else:
+                outcome = refused or error(10010)
+        except StoreError as fault:
+            outcome = storage_error(fault)
+        if not isinstance(outcome, Pending):
+            self.complete(request, outcome)
+
+    def complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
+        """Send an answer, count it, and tell whoever audits."""
+        endpoint = request.endpoint
+        refusal = outcome.error if isinstance(outcome, Uncounted) else outcome
+        if isinstance(refusal, ApiError):
+            assert endpoint.answer is not None
+            body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
+        else:
+            body = encode(refusal)
+        if request.reply:
+            header = b"" if isinstance(refusal, ApiError) else request.answer_header
+            self._js.account.publish(request.reply, b"", header, body)
+        failed = isinstance(outcome, ApiError)
+        if endpoint.told is Told.ALWAYS or (endpoint.told is Told.FAILED and failed):
+            self.total += 1
+            self.errors += failed
+            audit(self._js.engine, self._js.account, request, body)
+
+
+def _check(request: ApiRequest) -> ApiError | None:
+    """Return why the request cannot be served, or None with its body decoded."""
+    endpoint = request.endpoint
+    if endpoint.cluster:
+        return error(10010)
+    if endpoint.body is BodyRule.RAW:
+        return None
+    if request.header and is_refused(request.header):
+        return error(10185)
+    return _decode(endpoint, request)
+
+
+def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
+    rule, body = endpoint.body, request.body
+    if rule is BodyRule.EMPTY:
+        return None if is_absent(body) else error(10038)
+    if rule in (BodyRule.REQUIRED, BodyRule.LATE) and is_absent(body):
+        return error(10003)
+    if endpoint.request is None or rule is BodyRule.LATE:
+        return None
+    plain = rule is BodyRule.PLAIN
+    if not plain and (not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body))):
+        body = b"{}"
+    request.value = read_body(body, endpoint.request, plain=plain)
+    return request.value if isinstance(request.value, ApiError) else None

@@ -1,0 +1,96 @@
+"""The STREAM verbs about messages: MSG.GET, MSG.DELETE and PURGE."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.answers import StreamMsgDeleteAnswer, StreamMsgGetAnswer, StreamPurgeAnswer
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.messages import StoredMsg
+from natsctl.api.requests import StreamMsgDeleteRequest, StreamMsgGetRequest, StreamPurgeRequest
+from natsctl.api.stream import StorageType
+from natsctl.api.times import format_time
+from natsctl.jetstream.endpoints import message_search as search
+from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, Uncounted
+from natsctl.jetstream.endpoints.stream_api import find_stream
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+
+
+def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.GET; a stream that is offline is not answered for."""
+    wish = request.decoded(StreamMsgGetRequest)
+    if wish.batch > 0 or wish.max_bytes > 0:
+        return error(10003)
+    wish.multi_last = []
+    if search.selects_nothing(wish) or search.contradicts(wish):
+        return error(10003)
+    stream = js.streams.get(request.tokens[0])
+    if stream is None:
+        return PENDING if request.tokens[0] in js.offline.reasons() else error(10059)
+    return request.when_durable(stream.store, lambda: _get(stream, wish))
+
+
+def _get(stream: Stream, wish: StreamMsgGetRequest) -> Outcome:
+    message = search.find(stream.store, wish)
+    if message is None:
+        return error(10037)
+    shown = StoredMsg(
+        subject=message.subject.decode("utf-8", "replace"),
+        seq=message.seq,
+        hdrs=message.header if message.header and not wish.no_hdr else None,
+        data=message.payload or None,
+        time=format_time(message.ts_ns),
+    )
+    return StreamMsgGetAnswer(message=shown)
+
+
+def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.MSG.DELETE."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamMsgDeleteRequest)
+    if stream.config.sealed:
+        return error(10109)
+    if stream.config.deny_delete:
+        return error(10057, err="message delete not permitted")
+    if stream.config.storage is StorageType.FILE and (fault := _outside(stream, wish.seq)):
+        return Uncounted(error(10057, err=fault))
+    if not stream.remove(wish.seq, erase=not wish.no_erase):
+        return Uncounted(error(10043, seq=wish.seq))
+    return request.answer_when_durable(stream.store, StreamMsgDeleteAnswer(success=True))
+
+
+def _outside(stream: Stream, seq: int) -> str:
+    """Return what a stream on disk says of a sequence that it does not hold, "" within its bounds."""
+    if not seq or seq < stream.store.first_seq:
+        return "no message found"
+    return "stream store EOF" if seq > stream.store.last_seq else ""
+
+
+def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.PURGE."""
+    wish = request.decoded(StreamPurgeRequest)
+    if wish.seq and wish.keep:
+        return error(10003)
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    if stream.config.sealed:
+        return error(10109)
+    if stream.config.deny_purge:
+        return error(10110, err="stream purge not permitted")
+    filters = Filters((wish.filter.encode(),)) if wish.filter else None
+    count = stream.purge(filters, wish.seq, wish.keep)
+    return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    "STREAM.MSG.GET": get,
+    "STREAM.MSG.DELETE": delete,
+    "STREAM.PURGE": purge,
+}

@@ -1,0 +1,107 @@
+"""The API of accounts that have no JetStream, and of the system account.
+
+An account without JetStream is told so for every verb that it asks (10039). The system account has no streams of its
+own; from there an operator removes those of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import endpoints
+from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.model import Model
+from natsctl.api.subjects import API_PREFIX
+from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.endpoints.audit import audit
+from natsctl.jetstream.endpoints.requests import ApiRequest, Uncounted, storage_error
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.engine import Engine
+
+_EVERYTHING: Final = f"{API_PREFIX}.>".encode()
+PER_OBJECT: Final = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
+"""Verbs that have a subscription for each object: who asks a missing one has no responder."""
+_SILENT: Final = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE", "ACCOUNT.")
+"""What only a cluster answers."""
+_PURGE: Final = endpoints.ACCOUNT_PURGE
+
+
+class RefusedApi:
+    """Answers every request of an account that has no JetStream."""
+
+    def __init__(self, engine: Engine, account: Account) -> None:
+        """Subscribe to the account's API subjects."""
+        self._engine = engine
+        self._account = account
+        account.subscribe(_EVERYTHING, self._on_request)
+
+    def _on_request(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        if subject.startswith(PER_OBJECT):
+            return False
+        text = subject.decode("utf-8", "replace")
+        found = endpoints.find(text)
+        if found is None or found[0].answer is None or found[0] in (endpoints.CONSUMER_RESET, _PURGE):
+            return True
+        endpoint, tokens = found
+        refusal = error(10010 if endpoint.cluster else 10185 if is_refused(header) else 10039)
+        assert endpoint.answer is not None
+        body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
+        request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, lambda asked, answer: None)
+        if reply:
+            self._account.publish(reply, b"", b"", body)
+        audit(self._engine, self._account, request, body)
+        return True
+
+
+class SystemApi:
+    """Answers the requests of the system account."""
+
+    def __init__(self, engine: Engine, account: Account) -> None:
+        """Subscribe to the API subjects."""
+        self._engine = engine
+        self._account = account
+        account.subscribe(_EVERYTHING, self._on_request)
+
+    def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        text = subject.decode("utf-8", "replace")
+        verb = text.removeprefix(f"{API_PREFIX}.")
+        found = endpoints.find(text)
+        if found is not None and found[0] is _PURGE:
+            request = ApiRequest(_PURGE, text, found[1], payload, reply, header, origin, self._complete)
+            self._purge(request)
+        elif verb == "INFO":
+            answer = as_error(endpoints.INFO.answer or SystemAnswer, error(10039), {})
+            self._account.publish(reply, b"", b"", encode(answer))
+        elif not verb.startswith(_SILENT):
+            self._account.publish(reply, b"", b"", encode(as_error(SystemAnswer, error(10039), {})))
+
+    def _purge(self, request: ApiRequest) -> None:
+        """Remove every stream of an account; answered once they are gone for good."""
+        name = request.tokens[0]
+        if "/" in name or "\\" in name:
+            request.answer(error(10051, err="account name can not contain path separators"))
+            return
+        try:
+            leaving = self._engine.remove_streams(name)
+        except StoreError as fault:
+            request.answer(storage_error(fault))
+            return
+        request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
+
+    def _complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
+        assert not isinstance(outcome, Uncounted)
+        if isinstance(outcome, ApiError):
+            body = encode(as_error(AccountPurgeAnswer, outcome, _PURGE.error_body))
+        else:
+            body = encode(outcome)
+        if request.reply:
+            self._account.publish(request.reply, b"", b"", body)
+        audit(self._engine, self._account, request, body)

@@ -1,0 +1,242 @@
+"""The STREAM verbs that make, change, show and delete streams, and INFO."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import answers
+from natsctl.api.advisories import ActionType
+from natsctl.api.answers import (
+    LIST_PAGE,
+    NAMES_PAGE,
+    SUBJECTS_PAGE,
+    Paged,
+    StreamCreateAnswer,
+    StreamDeleteAnswer,
+    StreamListAnswer,
+    StreamNamesAnswer,
+    StreamUpdateAnswer,
+)
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import recast
+from natsctl.api.model import Model
+from natsctl.api.requests import (
+    StreamCreateRequest,
+    StreamInfoRequest,
+    StreamsRequest,
+    StreamUpdateRequest,
+)
+from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
+from natsctl.jetstream.config import api_level
+from natsctl.jetstream.config import stream_config as rules
+from natsctl.jetstream.config.source_config import check_filters
+from natsctl.jetstream.config.stream_draft import invalid
+from natsctl.jetstream.config.stream_update import check_update, seal
+from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.store.errors import StreamExists
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.stream import StreamStore
+
+
+def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
+    """Return the stream that the subject names, or the error that it is not there or not served."""
+    return js.streams.get(request.tokens[0]) or js.no_stream(request.tokens[0])
+
+
+def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve INFO."""
+    return js.info()
+
+
+def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.CREATE."""
+    wish = request.decoded(StreamCreateRequest)
+    config = recast(wish, StreamConfig)
+    api_level.stamp(config)
+    refusal = _check_new(js, config, request, wish.pedantic)
+    if refusal is not None:
+        return refusal
+    if config.template_owner:
+        return error(10049, err="stream not owned by template")
+    existing = js.streams.get(config.name)
+    if existing is not None:
+        api_level.carry(config, existing.config)
+        if existing.config != config:
+            return error(10058)
+        return request.answer_when_durable(existing.store, _created(existing))
+    refusal = js.quota.refuse_reservation(config) or check_filters(config) or js.refuse_overlap(config)
+    if refusal is not None:
+        return refusal
+    try:
+        stream = js.create(config)
+    except StreamExists:
+        return error(10118)
+    answer = _created(stream)
+    advise = partial(stream.advise, ActionType.CREATE)
+    return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
+
+
+def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, pedantic: bool) -> ApiError | None:
+    """Return why a configuration is refused for a new stream; it is normalised on the way."""
+    name = request.tokens[0]
+    if config.name != name:
+        return error(10056)
+    if "/" in name or "\\" in name:
+        return error(10128)
+    if config.sealed:
+        return invalid("stream configuration for create can not be sealed")
+    if config.mirror_direct and config.mirror is None:
+        return invalid("stream has no mirror but does have mirror direct")
+    refusal = js.quota.refuse_new(config, sized=b'"storage"' in request.body)
+    refusal = refusal or rules.settle(rules.draft_of(js, config, pedantic))
+    if refusal is not None:
+        return refusal
+    return error(10074) if config.num_replicas > 1 else None
+
+
+def _created(stream: Stream) -> StreamCreateAnswer:
+    answer = recast(_with_levels(stream), StreamCreateAnswer)
+    answer.did_create = True
+    answer.domain = ""  # only here
+    return answer
+
+
+def _with_levels(stream: Stream) -> StreamInfo:
+    """Return what create, update and info show: also what this server is."""
+    info = stream.info()
+    api_level.show(info, stream.engine.broker.options.version)
+    return info
+
+
+def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.UPDATE."""
+    wish = request.decoded(StreamUpdateRequest)
+    config = recast(wish, StreamConfig)
+    draft = rules.draft_of(js, config, wish.pedantic)
+    refusal = rules.settle(draft)
+    if refusal is not None:
+        return refusal
+    if config.name != request.tokens[0]:
+        return error(10056)
+    stream = js.streams.get(config.name)
+    if stream is None:
+        return js.no_stream(config.name)
+    api_level.stamp(config)
+    refusal = rules.settle(draft)  # the reference looks twice: what it has filled in is then judged too
+    if refusal is not None:
+        return refusal
+    if config.num_replicas > 1:
+        return error(10074)
+    if stream.config.template_owner or config.template_owner:
+        return invalid("stream configuration update not allowed on template owned stream")
+    refusal = check_update(stream.config, config)
+    if refusal is None and config.sealed:
+        seal(config)
+    refusal = refusal or js.refuse_update(stream, config)
+    if refusal is not None:
+        return refusal
+    before = stream.config
+    stream.reconfigure(config)
+    answer = recast(_with_levels(stream), StreamUpdateAnswer)
+    advise = partial(stream.advise, ActionType.MODIFY)
+    return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)
+
+
+def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.DELETE."""
+    name = request.tokens[0]
+    answer = StreamDeleteAnswer(success=True)
+    stream = js.streams.get(name)
+    if stream is not None:
+        advise = partial(stream.advise, ActionType.DELETE)
+        return request.answer_when_durable(js.remove(stream), answer, done=advise)
+    if name in js.offline.reasons():
+        return request.answer_when_durable(js.offline.remove(name), answer)
+    return error(10059)
+
+
+# Looking
+
+
+def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.INFO."""
+    stream = find_stream(js, request)
+    if isinstance(stream, ApiError):
+        return stream
+    wish = request.decoded(StreamInfoRequest)
+    found = _with_levels(stream)
+    found.cluster = ClusterInfo(leader=js.engine.broker.server_name)
+    if wish.deleted_details and found.state.num_deleted:
+        found.state.deleted = stream.store.deleted()
+    page = Paged()
+    if wish.subjects_filter:
+        counts = stream.store.subjects(Filters((wish.subjects_filter.encode(),)))
+        if counts:
+            page = Paged(total=len(counts), offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
+        shown = sorted(counts)[page.offset : page.offset + SUBJECTS_PAGE]
+        found.state.subjects = {subject.decode("utf-8", "replace"): counts[subject] for subject in shown}
+    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))
+
+
+def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.NAMES."""
+    wish = request.decoded(StreamsRequest)
+    found = sorted([*(stream.name for stream in js.by_name(wish.subject)), *_offline(js, wish)])
+    offset = _clamped(wish.offset, len(found))
+    page = found[offset : offset + NAMES_PAGE]
+    return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
+
+
+def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+    """Serve STREAM.LIST."""
+    wish = request.decoded(StreamsRequest)
+    offline = _offline(js, wish)
+    served = {stream.name: stream for stream in js.by_name(wish.subject)}
+    names = sorted([*served, *offline])
+    offset = _clamped(wish.offset, len(names))
+    page: list[Stream] = []
+    missing: list[str] = []
+    for name in names[offset:]:
+        if name in offline:
+            missing.append(name)
+        else:
+            page.append(served[name])
+        if len(page) == LIST_PAGE:
+            break
+    answer = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
+    answer.streams = [stream.info() for stream in page]
+    answer.offline = {name: offline[name] for name in missing}
+    return _shown_when_durable(request, [stream.store for stream in page], answer)
+
+
+def _offline(js: JetStreamAccount, wish: StreamsRequest) -> dict[str, str]:
+    """Return the streams that are not served, with the reasons; what they capture is not known."""
+    return {} if wish.subject else js.offline.reasons()
+
+
+def _shown_when_durable(request: ApiRequest, stores: list[StreamStore], answer: Model) -> Outcome:
+    """Return an answer with counts of the appended view, or send it once all that it counts is durable."""
+    store = next((store for store in stores if store.durable_seq < store.last_seq and store.healthy), None)
+    if store is None:
+        return answer
+    return request.when_durable(store, lambda: _shown_when_durable(request, stores, answer))
+
+
+def _clamped(offset: int, total: int) -> int:
+    return min(max(offset, 0), total)
+
+
+HANDLERS: Final[dict[str, EndpointFunction]] = {
+    "INFO": account_info,
+    "STREAM.CREATE": create,
+    "STREAM.UPDATE": update,
+    "STREAM.DELETE": delete,
+    "STREAM.INFO": info,
+    "STREAM.NAMES": names,
+    "STREAM.LIST": list_streams,
+}

@@ -1,0 +1,206 @@
+"""Stream templates of one account: streams that are made when the first message for them arrives.
+
+Theory of operation. A template is kept by the store as a stream without messages, under a key that no stream can have
+(`<account>/templates/<name>`); its metadata is the template's configuration. What it made is not written down twice:
+those are the streams whose configuration names it as `template_owner`. Each template has handlers on its subjects. A
+message on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it
+as sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
+acknowledged, and the operator told once. Source: server_api.md part 3.5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api.answers import StreamTemplateInfo
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import encode
+from natsctl.api.requests import StreamTemplateConfig
+from natsctl.api.stream import StreamConfig
+from natsctl.api.subjects import MAX_NAME, is_literal
+from natsctl.jetstream.config import api_level
+from natsctl.jetstream.config import stream_config as rules
+from natsctl.jetstream.endpoints.template_names import stream_name
+from natsctl.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.endpoints.requests import Settling
+    from natsctl.store.stream import StreamStore
+
+FOLDER: Final = "templates"
+"""Second part of the store's keys of templates; the name of a stream has no `/`."""
+
+MAX_TEMPLATES: Final = 1000
+"""Templates of one account: each message on a new subject is held against them."""
+
+_decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
+
+
+class Template:
+    """One template at work."""
+
+    __slots__ = ("_js", "_subscriptions", "_told", "config", "store")
+
+    def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
+        """Listen on the template's subjects."""
+        self._js = js
+        self._told = ""
+        self.config = config
+        self.store = store
+        self._subscriptions: list[Subscription] = [
+            js.account.subscribe(subject.encode(), partial(self._on_message, subject))
+            for subject in config.config.subjects
+        ]
+
+    def stop(self) -> None:
+        """Listen no more."""
+        for subscription in self._subscriptions:
+            self._js.account.unsubscribe(subscription)
+
+    def streams(self) -> list[str]:
+        """Return the names of the streams that it made and that are still there, oldest first."""
+        return list(self._js.templates.made.get(self.config.name, {}))
+
+    def info(self) -> StreamTemplateInfo:
+        """Return what create and info show."""
+        return StreamTemplateInfo(config=self.config, streams=self.streams())
+
+    def _on_message(
+        self, pattern: str, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        if not is_literal(subject):
+            return False
+        try:
+            text = subject.decode()
+        except UnicodeDecodeError:
+            return False
+        name = stream_name(self.config.name, pattern, text)
+        if name in self._js.streams:
+            return False
+        refusal = self._refuse(name, text)
+        if refusal is None:
+            refusal = self._make(name, text)
+        if refusal is not None:
+            self._tell(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
+            return None
+        self._told = ""
+        self._js.streams[name].intake.publish(subject, reply, header, payload, origin)
+        return None
+
+    def _stream_config(self, name: str, subject: str) -> StreamConfig:
+        config = rules.copy(self.config.config)
+        config.name, config.subjects, config.template_owner = name, [subject], self.config.name
+        return config
+
+    def _refuse(self, name: str, subject: str) -> ApiError | None:
+        if len(self._js.templates.made.get(self.config.name, ())) >= self.config.max_streams:
+            return error(10027)
+        if len(name) > MAX_NAME:
+            return error(10052, err=f"stream name is too long, maximum allowed is {MAX_NAME}")
+        return self._js.refuse_stream(self._stream_config(name, subject))
+
+    def _make(self, name: str, subject: str) -> ApiError | None:
+        try:
+            self._js.create_from_template(self._stream_config(name, subject))
+        except StoreError as fault:
+            return error(10049, err=str(fault))
+        return None
+
+    def _tell(self, text: str) -> None:
+        """Tell the operator what stands in the way, once until it is out of it."""
+        cause = text.rpartition(": ")[2]
+        if cause != self._told:
+            self._told = cause
+            self._js.engine.notice(text)
+
+
+class Templates:
+    """The templates of one account, by name."""
+
+    __slots__ = ("_js", "_templates", "made")
+
+    def __init__(self, js: JetStreamAccount) -> None:
+        self._js = js
+        self._templates: dict[str, Template] = {}
+        self.made: dict[str, dict[str, None]] = {}
+        """Names of owned streams by owner, in order of their making."""
+
+    def names(self) -> list[str]:
+        """Return every name, sorted."""
+        return sorted(self._templates)
+
+    def get(self, name: str) -> Template | None:
+        """Return one template, None where there is none of that name."""
+        return self._templates.get(name)
+
+    def stream_came(self, config: StreamConfig) -> None:
+        """Note a stream that a template owns."""
+        if config.template_owner:
+            self.made.setdefault(config.template_owner, {})[config.name] = None
+
+    def stream_went(self, config: StreamConfig) -> None:
+        """Forget a stream that a template owned."""
+        if config.template_owner:
+            self.made.get(config.template_owner, {}).pop(config.name, None)
+
+    def refuse(self, config: StreamTemplateConfig) -> ApiError | None:
+        """Return why a template is refused, or None with its stream configuration made complete."""
+        if config.config.name:
+            return _refused("template config name should be empty")
+        if len(config.name) > MAX_NAME:
+            return _refused(f"template name is too long, maximum allowed is {MAX_NAME}")
+        if config.max_streams <= 0:
+            return _refused("template max streams must be greater than zero")
+        config.config.name = "_"
+        api_level.stamp(config.config)
+        refusal = rules.settle(rules.draft_of(self._js, config.config))
+        config.config.name = ""
+        if refusal is not None:
+            return refusal
+        if not config.config.subjects or config.config.subjects == ["_"]:
+            return _refused("template needs at least one subject")
+        if config.name in self._templates:
+            return _refused(f'template with name "{config.name}" already exists')
+        return _refused("too many templates") if len(self._templates) >= MAX_TEMPLATES else None
+
+    def create(self, config: StreamTemplateConfig) -> Template:
+        """Make a checked template; it is durable when its store's first commit ends. Raises StoreError."""
+        key = f"{self._js.name}/{FOLDER}/{config.name}"
+        store = self._js.engine.store.create(key, encode(config))
+        template = self._templates[config.name] = Template(self._js, config, store)
+        return template
+
+    def adopt(self, store: StreamStore) -> None:
+        """Take over a template that the store recovered. Raises msgspec.MsgspecError."""
+        config = _decode(store.meta)
+        self._templates[config.name] = Template(self._js, config, store)
+
+    def forget(self, template: Template) -> None:
+        """Undo a creation that could not be made durable."""
+        template.stop()
+        self._templates.pop(template.config.name, None)
+        if template.store.key in self._js.engine.store.streams:
+            self._js.engine.store.delete(template.store.key)
+
+    def remove_by_name(self, name: str) -> list[Settling]:
+        """Do what `remove` does, for the template of that name."""
+        return self.remove(self._templates[name])
+
+    def remove(self, template: Template) -> list[Settling]:
+        """Take a template out, and its streams first; what is returned tells by `on_durable` when each is gone."""
+        template.stop()
+        leaving = [self._js.remove_and_tell(self._js.streams[name]) for name in template.streams()]
+        del self._templates[template.config.name]
+        self.made.pop(template.config.name, None)
+        leaving.append(self._js.engine.store.delete(template.store.key))
+        return leaving
+
+
+def _refused(text: str) -> ApiError:
+    return error(10066, err=text)

@@ -1,0 +1,400 @@
+"""Where published messages enter a stream: checks, sequence, limits, and the ack once the message is durable.
+
+Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only
+passes through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes an
+`Incoming` and goes through `take`: a batch may keep it, `judge` asks the checks in their order, `place` appends and
+tells those who keep something beside the message (`_after_store`). When a commit ends, `committed` takes the durable
+prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
+async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError
+from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StoreCompression
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.jetstream.publish import publish_checks as checks
+from natsctl.jetstream.publish.atomic_batch import AtomicBatches
+from natsctl.jetstream.publish.batch_control import CONTROL_SUFFIX
+from natsctl.jetstream.publish.counters import FreshTotals
+from natsctl.jetstream.publish.fast_batch import FastBatches
+from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.publish_acks import Entry, PublishAcks, storage_fault
+from natsctl.jetstream.publish.republish import Republish
+from natsctl.jetstream.timed.timed_messages import is_timed
+from natsctl.store.errors import StoreError
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.publish.limits import Limits
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.stream import Copy
+    from natsctl.wire.ops import Op
+
+ONLY_ID: Final = b"NATS/1.0\r\nNats-Msg-Id:"
+"""How the header block begins that most publishers with headers send."""
+
+_UNLIMITED: Final = 1 << 62
+_seq_of = itemgetter(0)
+
+
+class Intake:
+    """The publish path of one stream."""
+
+    __slots__ = (
+        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_limits", "_max_payload", "_now_ns",
+        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
+        "acks", "atomic", "fast", "republish", "totals",
+    )  # fmt: skip
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._append = stream.store.append
+        self._append_run = stream.store.append_run
+        self._now_ns = stream.engine.clock.now_ns
+        self._waiting: list[Entry] = []
+        self._after_store: list[Callable[[int, Incoming], None]] = []
+        self._transform: SubjectMapping | None = None
+        self._direct = False
+        self._bounded = False
+        self._picky = False
+        self._plain = False
+        self._trim = False
+        self._max_payload = _UNLIMITED
+        self._limits: Limits = stream.limits
+        self.acks = PublishAcks(stream)
+        self.republish = Republish(stream)
+        self.atomic = AtomicBatches(stream)
+        self.fast = FastBatches(stream)
+        self.totals = FreshTotals(stream.store)
+
+    def configure(self) -> None:
+        """Derive from the configuration which path messages take."""
+        config, storage = self._stream.config, self._stream.store.storage
+        for part in (self.acks, self._limits, self.republish, self.atomic, self.fast):
+            part.configure()
+        self._stream.store.lazy = config.persist_mode is PersistMode.ASYNC
+        self._stream.store.compress(config.compression is StoreCompression.S2)
+        self._transform = None
+        if config.subject_transform is not None:
+            src, dest = config.subject_transform.src, config.subject_transform.dest
+            self._transform = SubjectMapping.compile(src, dest, draw=self._stream.engine.rng.getrandbits)
+        self._trim = self._limits.any
+        self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
+        if config.max_msg_size >= 0:
+            self._max_payload = min(config.max_msg_size, self._max_payload)
+        interest = config.retention is RetentionPolicy.INTEREST
+        picky = config.discard is DiscardPolicy.NEW and self._trim
+        self._picky = picky or self._stream.usage.limited
+        rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
+        asked = config.sealed or interest or self._stream.usage.full or self._stream.usage.limited or rewrites
+        self._direct = not (asked or picky)
+        self._bounded = picky and not asked
+        obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
+        self._after_store = self._stream.timed.listeners()
+        if config.allow_msg_counter:
+            self._after_store.append(self.totals.stored)
+        self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
+
+    def stop(self) -> None:
+        """Forget what was begun and not finished."""
+        self.atomic.stop()
+        self.fast.stop()
+
+    # Publishing
+
+    def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Take one message; the broker's handler."""
+        direct = self._direct or (self._bounded and self._limits.has_room(subject, (payload,)))
+        if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
+            if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
+                self._identified(subject, reply, header, payload, origin)
+            else:
+                self.take(Incoming(subject, reply, header, payload, origin))
+            return
+        try:
+            seq = self._append(subject, b"", payload, self._now_ns())
+        except StoreError as fault:
+            self.acks.refuse(reply, storage_fault(fault))
+            return
+        self._waiting.append((seq, subject, reply))
+        if self._trim:
+            self._limits.trim(subject)
+
+    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Take messages without headers, in order; the broker's handler for runs. b"": on several subjects."""
+        payloads = [message[4] for message in messages]
+        if not self._take_together(subject, messages, payloads):
+            for _, its_subject, reply, header, payload in messages:
+                self.publish(its_subject, reply, header, payload, None)
+            return
+        if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
+            self.fast.take_run(subject, messages)
+            return
+        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
+        try:
+            if subject:
+                self._append_run(subject, payloads, now_ns)
+            else:
+                store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
+        except StoreError as fault:
+            for message in messages:
+                self.acks.refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
+        if self._trim:
+            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+
+    def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
+        """Tell whether each of a run's messages would do no more than be stored."""
+        if not (self._direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
+            return False
+        if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
+            return False
+        return self._direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
+
+    def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
+        """Store messages that nothing speaks against and that nobody acknowledges; return the last one's sequence."""
+        try:
+            first_seq = self._append_run(subject, payloads, self._now_ns())
+        except StoreError as fault:
+            return storage_fault(fault)
+        self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, first_seq + len(payloads))])
+        if self._trim:
+            self._limits.trim(subject)
+        return first_seq + len(payloads) - 1
+
+    def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Take a message whose header begins with an id: quickly, if the id is all that it holds."""
+        size = len(header)
+        if (
+            header.find(b"\r\n", len(ONLY_ID)) + 4 != size
+            or size > checks.MAX_HEADER_BYTES
+            or size + len(payload) > self._max_payload
+        ):
+            self.take(Incoming(subject, reply, header, payload, origin))
+            return
+        msg_id = header[len(ONLY_ID) : -4].lstrip(b" ")
+        known = self._stream.dedupe.find(msg_id)
+        if known:
+            self.acks.known(reply, known)
+            return
+        now_ns = self._now_ns()
+        try:
+            seq = self._append(subject, header, payload, now_ns)
+        except StoreError as fault:
+            self.acks.refuse(reply, storage_fault(fault))
+            return
+        self._waiting.append((seq, subject, reply))
+        self._stream.dedupe.stored(seq, msg_id, now_ns)
+        if self._trim:
+            self._limits.trim(subject)
+
+    def take(self, message: Incoming) -> None:
+        """Take one message that something may refuse, rewrite or keep for later."""
+        _clean(message)
+        if message.reply[-4:] == CONTROL_SUFFIX:
+            self.fast.take(message)
+        elif headers.BATCH_ID in message.wish:
+            self.atomic.take(message)
+        else:
+            self.map_subject(message)
+            self._settle(message)
+
+    def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
+        """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
+        size = len(header) + len(payload)
+        if self._plain and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
+            seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
+            self._waiting.append((seq, subject, b""))
+            if self._trim:
+                self._limits.trim(subject)
+            return True
+        message = Incoming(subject, b"", header, payload)
+        message.own = True
+        self.map_subject(message)
+        return self._settle(message)
+
+    def map_subject(self, message: Incoming) -> None:
+        """Give a message the subject that the stream keeps it under."""
+        if self._transform is not None:
+            message.subject = self._transform.apply(message.subject) or message.subject
+
+    def _settle(self, message: Incoming) -> bool:
+        """Judge a message, do what follows from it, and return whether the stream has it now."""
+        outcome = checks.judge(self._stream, message)
+        if outcome and not isinstance(outcome, ApiError):
+            self.acks.known(message.reply, outcome)
+            return True
+        if not outcome:
+            outcome = self.place(message)
+        if isinstance(outcome, ApiError):
+            self.acks.refuse(message.reply, outcome)
+            return False
+        return True
+
+    def take_own(
+        self, subject: bytes, header: bytes, payload: bytes, rollup: bytes = b"", ttl_ns: int = 0, timed: bool = False
+    ) -> int:
+        """Store a message that the server made and return its sequence; 0 when limits or missing interest refuse it."""
+        message = Incoming(subject, b"", header, payload)
+        message.own, message.rollup, message.ttl_ns, message.timed = True, rollup, ttl_ns, timed
+        outcome = 0 if self._stream.retention.refuses(subject) else self.place(message)
+        return 0 if isinstance(outcome, ApiError) else outcome
+
+    def store_own(self, message: Incoming) -> int:
+        """Store a message that the server made, which no limit refuses, and return its sequence. Raises StoreError."""
+        return self._store(message)
+
+    def store_mirrored(
+        self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
+    ) -> None:
+        """Store a message of the origin under its own sequence and time; nothing is checked. Raises StoreError."""
+        store = self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        timed = timed or is_timed(header)
+        store.append_at(seq, ts_ns, subject, header, payload, timed)
+        self._waiting.append((seq, subject, b""))
+        if self.republish.active:
+            self.republish.stored(seq, previous, subject, header, payload)
+        if self._after_store:
+            message = Incoming(subject, b"", header, payload)
+            message.own, message.timed = True, timed
+            self._tell_stored(seq, message)
+        if self._trim:
+            self._limits.trim(subject)
+
+    @property
+    def copies_plainly(self) -> bool:
+        """Whether nothing follows from a mirrored message but that it is stored."""
+        return not (self.republish.active or self._after_store or self._trim)
+
+    def store_copies(self, messages: Sequence[Copy]) -> None:
+        """Store messages of the origin that have no header, where copies are plain; there must be one."""
+        self._stream.store.append_copies(messages)
+        self._waiting.extend([(message[0], message[2], b"") for message in messages])
+
+    def place(self, message: Incoming) -> ApiError | int:
+        """Store a message that was judged, or use up a sequence where nobody wants it; return that, or why not."""
+        try:
+            if self._stream.retention.refuses(message.subject):
+                return self._skip(message)
+            if self._picky:
+                refusal = checks.check_account(self._stream, message) or self._limits.refuse(
+                    message.subject, message.header, message.payload
+                )
+                if refusal is not None:
+                    return refusal
+            return self._store(message)
+        except StoreError as fault:
+            return storage_fault(fault)
+
+    def _skip(self, message: Incoming) -> int:
+        stream = self._stream
+        seq = stream.store.last_seq + 1
+        stream.store.skip_to(seq)
+        stream.dedupe.stored(seq, message.msg_id, self._now_ns())
+        self._roll_up(seq, message)
+        self._waiting.append((seq, b"", message.reply))
+        return seq
+
+    def _store(self, message: Incoming) -> int:
+        now_ns, subject, store = self._now_ns(), message.subject, self._stream.store
+        previous = store.last_seq_of(subject) if self.republish.active else 0
+        seq = self._append(subject, message.header, message.payload, now_ns, message.timed)
+        self._stored(seq, message, now_ns, previous)
+        return seq
+
+    def store_batch(self, messages: Sequence[Incoming]) -> None:
+        """Store judged messages together: all of them or, after a crash, none; the last one's reply hears of it."""
+        now_ns, store = self._now_ns(), self._stream.store
+        previous: dict[bytes, int] = {}
+        if self.republish.active:
+            previous = {message.subject: store.last_seq_of(message.subject) for message in messages}
+        try:
+            first_seq = store.append_batch([(m.subject, m.header, m.payload, m.timed) for m in messages], now_ns)
+            for seq, message in enumerate(messages, first_seq):
+                self._stored(seq, message, now_ns, previous.get(message.subject, 0))
+                previous[message.subject] = seq
+        except StoreError as fault:
+            self.acks.refuse(messages[-1].reply, storage_fault(fault))
+
+    def _stored(self, seq: int, message: Incoming, now_ns: int, previous_seq: int) -> None:
+        """Do what follows from a message that was appended just now."""
+        stream, subject = self._stream, message.subject
+        self._roll_up(seq, message)
+        wanted = not stream.retention.refuses(subject)
+        self._waiting.append((seq, subject if wanted else b"", message.reply))
+        if message.extra:
+            self.acks.say_beside(seq, message.extra)
+        stream.dedupe.stored(seq, message.msg_id, now_ns)
+        if not wanted:
+            stream.store.remove(seq)  # part of a batch: its sequence is used up as if it had been stored
+            return
+        if self.republish.active:
+            self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
+        self._tell_stored(seq, message)
+        if self._trim:
+            self._limits.trim(subject)
+
+    def _roll_up(self, seq: int, message: Incoming) -> None:
+        if message.rollup:
+            if self._trim and not self._stream.retention.refuses(message.subject):
+                self._limits.trim(message.subject)  # what limits drop is told of one by one, what a purge takes is not
+            self._stream.purge(Filters((message.subject if message.rollup == b"sub" else b">",)), below_seq=seq)
+
+    def _tell_stored(self, seq: int, message: Incoming) -> None:
+        for listener in self._after_store:
+            listener(seq, message)
+
+    # Commits
+
+    def committed(self, durable_seq: int) -> None:
+        """Send the acks of everything that became durable, and let consumers know."""
+        waiting = self._waiting
+        if waiting and waiting[-1][0] <= durable_seq:
+            self._waiting = []
+        else:
+            end = bisect_right(waiting, durable_seq, key=_seq_of)
+            waiting, self._waiting = waiting[:end], waiting[end:]
+        if self.republish.active:
+            self.republish.committed(durable_seq)
+        self.acks.stored(waiting, durable_seq)
+        if self.fast.waiting:
+            self.fast.committed(durable_seq)
+        stream = self._stream
+        stream.timed.committed(durable_seq)
+        stream.expiry.committed()
+        stream.retention.committed()
+        stream.count_bytes()
+        if stream.consumers and waiting:
+            stored = [(seq, subject) for seq, subject, _ in waiting if subject]
+            if stored:
+                stream.retention.interest.announce(stored)
+
+    def refused(self, durable_seq: int, fault: StoreError) -> None:
+        """Tell the publishers of everything above `durable_seq` that it was not kept."""
+        self._stream.dedupe.forget_above(durable_seq)
+        self.republish.forget_above(durable_seq)
+        lost = [entry for entry in self._waiting if entry[0] > durable_seq]
+        self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
+        self.acks.lost(lost, durable_seq, fault)
+        self.fast.lost(durable_seq, fault)
+
+
+def _clean(message: Incoming) -> None:
+    """Take out of a header what is not stored: a status, and what an import told of the requester."""
+    header = message.header
+    if header.startswith(b"NATS/1.0 "):
+        header = b"NATS/1.0" + header[header.find(b"\r\n") :]
+        message.header = b"" if header == b"NATS/1.0\r\n\r\n" else header
+    if headers.REQUEST_INFO in message.wish:
+        message.header = headers.remove(message.header, headers.REQUEST_INFO)

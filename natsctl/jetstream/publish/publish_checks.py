@@ -1,0 +1,217 @@
+"""Why a published message is refused: the checks and their order. Source: jetstream_semantics.md part 1.3.
+
+A check of a feature stands in the feature's module; its place in the order stands here. Checks that guard the stream
+against clients are not asked about messages that the server makes itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.syntax import go_quote
+from natsctl.jetstream.publish import counters
+from natsctl.jetstream.publish.incoming import Check, Incoming
+from natsctl.jetstream.timed.message_ttl import check_ttl, read_ttl
+from natsctl.jetstream.timed.schedule_checks import check_schedule, check_scheduler
+from natsctl.store.filters import Filters
+from natsctl.store.message import file_size, memory_size
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+MAX_HEADER_BYTES: Final = 65535
+"""Longest header block that is stored. Source: reference, error 10097."""
+
+MAX_DIGITS: Final = 4000
+"""Digits of a number that are read; more are another number than the one that is compared with, whatever they are."""
+
+MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
+"""Largest message that a stream on disk takes, with what its record needs besides. Source: reference, filestore.go."""
+
+
+def check_bounds(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse what no file can hold, everything once the stream is sealed, and what is too large, in this order."""
+    size = len(message.header) + len(message.payload)
+    if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
+        return refusal
+    config = stream.config
+    if config.sealed:
+        return error(10109)
+    if 0 <= config.max_msg_size < size:
+        return error(10054)
+    return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
+
+
+def check_record(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that no file of a stream can hold."""
+    size = file_size(len(message.subject), len(message.header), len(message.payload))
+    return error(10077, err="message too large") if size > MAX_RECORD_BYTES and stream.store.storage == "file" else None
+
+
+def check_sealed(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse everything once the stream is sealed."""
+    return error(10109) if stream.config.sealed else None
+
+
+def check_expected_stream(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message for another stream."""
+    expected = message.wish.get(headers.EXPECTED_STREAM)
+    return error(10060) if expected is not None and expected != stream.name.encode() else None
+
+
+def check_expected_subject_seq(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message whose subject is not where its publisher believes."""
+    expected = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
+    of = message.wish.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
+    if expected is None:
+        return error(10193) if of is not None else None
+    store = stream.store
+    last = store.last_match(Filters((of,))) if of else store.last_seq_of(message.subject)
+    return error(10071, seq=last) if read_seq(expected) != last else None
+
+
+def check_expected_seq(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message when the stream is not where its publisher believes."""
+    expected = message.wish.get(headers.EXPECTED_LAST_SEQ)
+    if expected is not None and read_seq(expected) != stream.store.last_seq:
+        return error(10071, seq=stream.store.last_seq)
+    return None
+
+
+def check_foreign_source(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a client's message that claims to come from a source."""
+    return error(10227) if headers.STREAM_SOURCE in message.wish and not message.own else None
+
+
+def read_message_id(stream: Stream, message: Incoming) -> ApiError | None:
+    """Set the id that the duplicate window goes by; refuses nothing."""
+    wish = message.wish
+    message.msg_id = wish.get(headers.MSG_ID) or wish.get(headers.LEGACY_MSG_ID, b"")
+    return None
+
+
+def check_expected_id(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message when the last one has another id than its publisher believes."""
+    expected = message.wish.get(headers.EXPECTED_LAST_MSG_ID)
+    if expected is not None and expected != stream.dedupe.last_id:
+        return error(10070, id=stream.dedupe.last_id.decode("utf-8", "replace"))
+    return None
+
+
+def check_rollup(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a rollup that is not permitted; set which one is asked for."""
+    rollup = message.wish.get(headers.ROLLUP)
+    if rollup is None:
+        return None
+    permitted = stream.config.allow_rollup_hdrs and not stream.config.deny_purge
+    if not permitted and not message.own:
+        return error(10111, err="rollup not permitted")
+    value = rollup.lower()
+    if value not in (b"sub", b"all"):
+        return error(10111, err="rollup value invalid: " + go_quote(value.decode("utf-8", "replace")))
+    message.rollup = value if permitted else b""
+    return None
+
+
+def check_size(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that is too large."""
+    return check_max_size(stream, message) or check_header(stream, message)
+
+
+def check_max_size(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that is larger than the stream allows."""
+    return error(10054) if 0 <= stream.config.max_msg_size < len(message.header) + len(message.payload) else None
+
+
+def check_header(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a header whose size a record can not tell."""
+    return error(10097) if len(message.header) > MAX_HEADER_BYTES else None
+
+
+def check_resources(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message for which the server has no room."""
+    return error(10023) if stream.usage.full else None
+
+
+def check_account(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message for which the account has no room."""
+    if not stream.usage.limited:
+        return None
+    stream.count_bytes()
+    measure = file_size if stream.store.storage == "file" else memory_size
+    size = measure(len(message.subject), len(message.header), len(message.payload))
+    return error(10002) if stream.usage.refuses(size) else None
+
+
+BEFORE_DEDUPE: Final[tuple[Check, ...]] = (
+    check_bounds,
+    counters.check_increment,
+    check_expected_stream,
+    check_ttl,
+    check_expected_subject_seq,
+    check_expected_seq,
+    check_schedule,
+    check_scheduler,
+    check_foreign_source,
+    read_message_id,
+)
+"""What is looked at before a duplicate is recognised."""
+
+AFTER_DEDUPE: Final[tuple[Check, ...]] = (
+    check_expected_id,
+    check_rollup,
+    counters.count,
+    check_size,
+    check_resources,
+    read_ttl,
+)
+"""What is looked at once it is known that the message is no duplicate; the size once more, as it may have grown."""
+
+COMMON: Final = frozenset(
+    {
+        headers.MSG_ID,
+        headers.LEGACY_MSG_ID,
+        headers.EXPECTED_LAST_SEQ,
+        headers.EXPECTED_LAST_SUBJECT_SEQ,
+        headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
+    }
+)
+"""Headers of messages that are asked a few of the checks alone, because the others have nothing to look at."""
+
+_BEFORE_OF_COMMON: Final[tuple[Check, ...]] = (
+    check_bounds,
+    check_expected_subject_seq,
+    check_expected_seq,
+    read_message_id,
+)
+_BEFORE_OF_PLAIN: Final[tuple[Check, ...]] = (check_bounds,)
+_AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
+
+
+def judge(stream: Stream, message: Incoming) -> ApiError | int:
+    """Return why a message is refused, the sequence that it is a duplicate of, or 0: it may be stored."""
+    before, after, wish = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.wish
+    if wish:
+        before = _BEFORE_OF_COMMON
+        if not wish.keys() <= COMMON:
+            before, after = BEFORE_DEDUPE, AFTER_DEDUPE
+    for check in before:
+        refusal = check(stream, message)
+        if refusal is not None:
+            return refusal
+    if message.msg_id:
+        known = stream.dedupe.find(message.msg_id)
+        if known:
+            return known
+    for check in after:
+        refusal = check(stream, message)
+        if refusal is not None:
+            return refusal
+    return 0
+
+
+def read_seq(text: bytes) -> int:
+    """Return a sequence as the reference reads it, -1 (which nothing equals) for anything but digits."""
+    return int(text[-MAX_DIGITS:]) % 2**64 if text.isdigit() else -1

@@ -1,0 +1,1 @@
+"""What happens when its time has come: age, TTLs, delete markers, schedules."""

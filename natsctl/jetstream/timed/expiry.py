@@ -1,0 +1,141 @@
+"""max_age: messages leave when their time has come.
+
+One timer stands at the time of the oldest message, but never closer than `GRANULARITY_NS`, so that a steady flow
+expires in batches. Few messages go one by one, so that consumers can keep their counts; many go as one purge. Where
+messages may say that they never expire, or leave delete markers, they are walked through, some per turn: `_cursor` is
+behind what was looked at and spared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.consumers.retry import GONE
+from natsctl.jetstream.timed.message_ttl import GRANULARITY_NS
+from natsctl.store.filters import ALL
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+ONE_BY_ONE: Final = 1000
+"""Messages that expire at once up to which consumers are told of each."""
+WALK: Final = 256
+"""Messages that one turn of a walk looks at."""
+
+
+class Expiry:
+    """The max_age of one stream."""
+
+    __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._max_age_ns = 0
+        self._cursor = 0
+        self._alarm = Alarm(stream.engine.timers, self._look)
+
+    def configure(self) -> None:
+        """Take max_age from the configuration."""
+        self._max_age_ns = self._stream.config.max_age
+        self._cursor = 0
+        self._alarm.cancel()
+        self.arm()
+
+    def stop(self) -> None:
+        """Expire nothing more."""
+        self._max_age_ns = 0
+        self._alarm.cancel()
+
+    def arm(self) -> None:
+        """Look again when the oldest message that can expire is due."""
+        store = self._stream.store
+        if self._max_age_ns <= 0 or not store.messages or self._stream.timed.loading:
+            return
+        oldest_ns = store.first_ts_ns
+        if self._stream.timed.ttl.spared_below(store.last_seq + 1):
+            oldest_ns = store.ts_of(self._next(store.last_seq + 1))
+        if oldest_ns:
+            clock = self._stream.engine.clock
+            left_ns = oldest_ns + self._max_age_ns - clock.now_ns()
+            self._alarm.no_later_than(clock.monotonic_ns() + max(left_ns, GRANULARITY_NS))
+
+    def committed(self) -> None:
+        """Take note of new messages: the first one starts the timer."""
+        if self._max_age_ns > 0 and not self._alarm.armed:
+            self.arm()
+
+    def catch_up(self) -> None:
+        """Expire at once what is due after a restart, as far as nobody has to be told."""
+        if self._max_age_ns <= 0 or self._stream.timed.loading or not self._stream.store.healthy:
+            return
+        self._cursor = 0
+        first_kept = self._first_kept()
+        if self._is_plain(first_kept):
+            self._stream.purge(below_seq=first_kept)
+            self.arm()
+        else:
+            self._look()
+
+    def _first_kept(self) -> int:
+        """Return the first sequence that is young enough."""
+        oldest_ns = self._stream.engine.clock.now_ns() - self._max_age_ns
+        return self._stream.store.first_seq_at(oldest_ns + 1)
+
+    def _is_plain(self, first_kept: int) -> bool:
+        """Tell whether everything below `first_kept` just goes."""
+        return not self._stream.markers.ttl_ns and not self._stream.timed.ttl.spared_below(first_kept)
+
+    def _look(self) -> None:
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Take out what is due, up to `budget` messages of a walk; ask again where there is more."""
+        stream, store = self._stream, self._stream.store
+        if self._max_age_ns <= 0 or not store.messages or not store.healthy or stream.timed.loading:
+            return 0
+        if held_until_ns := stream.engine.clock_watch.held_until_ns():
+            self._alarm.no_later_than(held_until_ns)
+            return 0
+        first_kept = self._first_kept()
+        if not self._is_plain(first_kept):
+            return self._walk(first_kept, min(budget, WALK))
+        if first_kept - store.first_seq > ONE_BY_ONE or not stream.consumers:
+            self._tell_pending(first_kept)
+            stream.purge(below_seq=first_kept)
+        else:
+            while store.messages and store.first_seq < first_kept:
+                stream.removed(store.drop_first(), GONE)
+            stream.count_bytes()
+        self.arm()
+        return 1
+
+    def _tell_pending(self, below_seq: int) -> None:
+        """Tell the consumers that wait for acks of messages below `below_seq` that those are gone."""
+        for consumer in tuple(self._stream.consumers.values()):
+            state = consumer.state
+            for seq in sorted(seq for seq in {*state.pending, *state.redelivered} if seq < below_seq):
+                consumer.retry.message_gone(seq, GONE)
+
+    def _walk(self, first_kept: int, limit: int) -> int:
+        """Take out up to `limit` messages one by one, leaving those that never go."""
+        for done in range(limit):
+            seq = self._next(first_kept)
+            if not seq:
+                self._stream.count_bytes()
+                self.arm()
+                return done
+            self._cursor = seq + 1
+            self._stream.markers.expire(seq, GONE)
+        self._stream.count_bytes()
+        self._stream.engine.ready(self)
+        return limit
+
+    def _next(self, first_kept: int) -> int:
+        """Return the oldest durable sequence below `first_kept` that can expire, 0 when there is none."""
+        store, spares = self._stream.store, self._stream.timed.ttl.spares
+        seq = store.next_seq(ALL, max(self._cursor, store.first_seq))
+        while seq and seq < first_kept and spares(seq):
+            self._cursor = seq + 1
+            seq = store.next_seq(ALL, seq + 1)
+        return seq if 0 < seq < first_kept else 0

@@ -1,0 +1,208 @@
+"""Messages with a lifetime of their own: what `Nats-TTL` says, and the removal of those whose time is over.
+
+Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
+deadline goes into `_deadlines`, 16 bytes a message; one alarm stands at the earliest, never closer than the
+granularity that the reference has. Messages that say `never` are listed in `_never`, for max_age spares them. What is
+due is removed some messages per turn. After a restart both are filled again from the flagged messages
+(timed_messages.py); a message that is gone leaves its entries behind, which are skipped, and swept once they prevail.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.units import DAY, parse_duration
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.consumers.retry import GONE
+from natsctl.jetstream.timed.deadlines import MAX_NS, Deadlines
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.stream import Stream
+
+SECOND_NS: Final = 1_000_000_000
+NEVER: Final = -1
+"""A TTL that never ends."""
+GRANULARITY_NS: Final = 250_000_000
+"""Least time between two looks. Source: jetstream_semantics.md part 1.5."""
+BATCH: Final = 256
+"""Messages that one turn removes."""
+STALE_SLACK: Final = 65_536
+"""Entries without a message that are kept before they are swept; so many are not worth the work."""
+SWEEP_STEPS: Final = 4
+"""Steps of a sweep that one turn makes."""
+KNOWN_TEXTS: Final = 1024
+"""Spellings that are remembered; publishers use the same ones again and again."""
+MAX_TEXT: Final = 64
+"""Characters of a TTL that are read; no duration is longer."""
+_NOT_IN_GO: Final = b"dwMyY"
+"""Units that durations have here, and not in Go."""
+
+
+@lru_cache(KNOWN_TEXTS)
+def parse_ttl(text: bytes) -> int | None:
+    """Return the nanoseconds of a TTL, whole seconds as the reference counts them; 0: none, -1: never, None: invalid.
+
+    A Go duration of a second or more, digits (seconds), or `never`. Source: reference, stream.go.
+    """
+    if not text:
+        return 0
+    if text.lower() == b"never":
+        return NEVER
+    duration = parse_go_duration(text)
+    if duration is not None:
+        return duration // SECOND_NS * SECOND_NS if duration >= SECOND_NS else None
+    if not text.isdigit() or len(text) > MAX_TEXT:
+        return None
+    return min(int(text), MAX_NS // SECOND_NS) * SECOND_NS
+
+
+def parse_go_duration(text: bytes) -> int | None:
+    """Return the nanoseconds of a duration in Go's spelling, None for anything else."""
+    if len(text) > MAX_TEXT or text.strip() != text or text.translate(None, _NOT_IN_GO) != text:
+        return None
+    try:
+        return parse_duration(text.decode())
+    except ValueError:
+        return None
+
+
+def check_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a lifetime where the stream allows none; flag a message that has one."""
+    text = message.wish.get(headers.TTL)
+    if text is None:
+        return None
+    ttl_ns = parse_ttl(text)
+    if ttl_ns and not message.own and not stream.config.allow_msg_ttl:
+        return error(10166)
+    message.ttl_ns = ttl_ns or 0
+    message.timed = message.timed or bool(ttl_ns)
+    return None
+
+
+def read_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a lifetime that is none; raise one to what delete markers need. Asked last, for a message that is kept."""
+    text = message.wish.get(headers.TTL)
+    if text is None or stream.retention.refuses(message.subject):
+        return None
+    if parse_ttl(text) is None:
+        return error(10165)
+    raise_to_marker(stream, message)
+    return None
+
+
+def check_batch_ttl(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a lifetime in a batch, one that is none too; what is kept is as `check_ttl` and `read_ttl` leave it."""
+    text = message.wish.get(headers.TTL)
+    if text is not None and not message.own and parse_ttl(text) != 0:
+        if not stream.config.allow_msg_ttl:
+            return error(10166)
+        if parse_ttl(text) is None:
+            return error(10165)
+    return check_ttl(stream, message) or read_ttl(stream, message)
+
+
+def raise_to_marker(stream: Stream, message: Incoming) -> None:
+    """Let a message live at least as long as a delete marker: one that went earlier could hide behind an older marker.
+
+    Where a subject has one message at most nothing can be hidden. Source: reference, stream.go.
+    """
+    least_ns = stream.config.subject_delete_marker_ttl // SECOND_NS * SECOND_NS
+    if 0 < message.ttl_ns < least_ns and stream.config.max_msgs_per_subject != 1:
+        message.ttl_ns = least_ns
+        message.header = headers.remove(message.header, headers.TTL)
+        message.header = headers.append(message.header, [(headers.TTL, b"%d" % (least_ns // SECOND_NS))])
+
+
+class MessageTtl:
+    """The lifetimes of one stream's messages."""
+
+    __slots__ = ("_alarm", "_deadlines", "_never", "_stream", "active")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._deadlines = Deadlines()
+        self._never = array("Q")
+        self.active = False
+        """Whether messages leave when their TTL is over; otherwise the header is only kept."""
+
+    def stop(self) -> None:
+        """Remove nothing more."""
+        self.active = False
+        self._alarm.cancel()
+
+    def clear(self) -> None:
+        """Forget every message."""
+        self._alarm.cancel()
+        self._deadlines, self._never = Deadlines(), array("Q")
+
+    def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
+        """Take note of a stored message and its lifetime."""
+        if ttl_ns == NEVER:
+            insort(self._never, seq)
+        elif ttl_ns > 0 and self.active:
+            self._deadlines.add(ts_ns + ttl_ns, seq)
+            if len(self._deadlines) > STALE_SLACK and self._prevails():
+                self._stream.engine.ready(self)
+
+    def arm(self) -> None:
+        """Look again when the earliest deadline has come."""
+        due_ns = self._deadlines.next_ns()
+        if due_ns is not None:
+            clock = self._stream.engine.clock
+            left_ns = min(due_ns - clock.now_ns(), DAY)
+            self._alarm.no_later_than(clock.monotonic_ns() + max(left_ns, GRANULARITY_NS))
+
+    def tidy(self) -> bool:
+        """Drop some entries of messages that are gone, if those prevail; return whether more of that is to do."""
+        if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
+            self._never = array("Q", filter(self._stream.store.holds, self._never))
+        return self._prevails() and any(self._deadlines.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
+
+    def _prevails(self) -> bool:
+        """Tell whether most entries are of messages that are gone."""
+        return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
+
+    # What never goes
+
+    def spares(self, seq: int) -> bool:
+        """Tell whether max_age spares a message."""
+        at = bisect_left(self._never, seq)
+        return at < len(self._never) and self._never[at] == seq
+
+    def spared_below(self, seq: int) -> bool:
+        """Tell whether max_age spares a message below `seq` (or one that is gone since)."""
+        return bool(self._never) and self._never[0] < seq
+
+    # What goes
+
+    def _look(self) -> None:
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Remove the next messages whose time is over, or sweep, and ask again where there is more."""
+        stream, store, engine = self._stream, self._stream.store, self._stream.engine
+        if not store.healthy or not self.active:
+            return 0
+        if held_until_ns := engine.clock_watch.held_until_ns():
+            self._alarm.no_later_than(held_until_ns)
+            return 0
+        now_ns = engine.clock.now_ns()
+        due = self._deadlines.take_due(now_ns, min(budget, BATCH))
+        for seq, _ in due:
+            if seq > store.durable_seq:
+                self._deadlines.add(now_ns + GRANULARITY_NS, seq)
+            else:
+                stream.markers.expire(seq, GONE)
+        stream.count_bytes()
+        if len(due) == min(budget, BATCH) or self.tidy():
+            engine.ready(self)
+        else:
+            self.arm()
+        return len(due)

@@ -1,0 +1,89 @@
+"""Why a message with a schedule is refused, and one that speaks of somebody else's. Source: reference, stream.go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.subjects import is_literal, is_valid_subject, matches
+from natsctl.jetstream.timed.message_ttl import parse_ttl
+from natsctl.jetstream.timed.schedule_pattern import BadSchedule, BadZone, first_firing
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.stream import Stream
+
+PURGE: Final = b"purge"
+"""What `Nats-Schedule-Next` says of a schedule that ends."""
+SUBJECT_ROLLUP: Final = b"sub"
+
+
+def check_schedule(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a schedule that can not be kept; flag one that can, and let it take the place of its forerunner."""
+    if message.own or not message.wish:
+        return None
+    try:
+        firing = first_firing(message.header, stream.engine.clock.now_ns())
+    except BadSchedule as fault:
+        return error(10188 if not stream.config.allow_msg_schedules else 10223 if isinstance(fault, BadZone) else 10189)
+    if firing is None:
+        return None
+    if not stream.config.allow_msg_schedules:
+        return error(10188)
+    refusal = _check_wishes(stream, message) or _check_subjects(stream, message)
+    if refusal is not None:
+        return refusal
+    rollup = message.wish.get(headers.ROLLUP)
+    if rollup is None:
+        message.wish[headers.ROLLUP] = SUBJECT_ROLLUP
+        message.header = headers.append(message.header, [(headers.ROLLUP, SUBJECT_ROLLUP)])
+    elif rollup.lower() != SUBJECT_ROLLUP:
+        return error(10192)
+    message.timed = True
+    return None
+
+
+def _check_wishes(stream: Stream, message: Incoming) -> ApiError | None:
+    ttl = message.wish.get(headers.SCHEDULE_TTL, b"")
+    if parse_ttl(ttl) is None:
+        return error(10191)
+    if message.wish.get(headers.SCHEDULE_ROLLUP, SUBJECT_ROLLUP) != SUBJECT_ROLLUP:
+        return error(10192)
+    return error(10166) if ttl and not stream.config.allow_msg_ttl else None
+
+
+def _check_subjects(stream: Stream, message: Incoming) -> ApiError | None:
+    target = message.wish.get(headers.SCHEDULE_TARGET, b"")
+    source = message.wish.get(headers.SCHEDULE_SOURCE, b"")
+    if not _can_be_published_to(target) or target == message.subject:
+        return error(10190)
+    if source and (source in (target, message.subject) or not _can_be_published_to(source)):
+        return error(10203)
+    if not _is_captured(stream, target):
+        return error(10190)
+    return error(10203) if source and not _is_captured(stream, source) else None
+
+
+def check_scheduler(stream: Stream, message: Incoming) -> ApiError | None:
+    """Refuse a message that ends a schedule which is none, or claims to come from one."""
+    if message.own:
+        return None
+    scheduler = message.wish.get(headers.SCHEDULER, b"")
+    step = message.wish.get(headers.SCHEDULE_NEXT)
+    if step is None:
+        return error(10212) if scheduler else None
+    if step != PURGE or not _can_be_published_to(scheduler) or scheduler == message.subject:
+        return error(10212)
+    if not stream.config.allow_msg_schedules:
+        return error(10188)
+    last = stream.store.get(stream.store.last_seq_of(scheduler))
+    return error(10212) if last is not None and not headers.get(last.header, headers.SCHEDULE) else None
+
+
+def _can_be_published_to(subject: bytes) -> bool:
+    return bool(subject) and is_valid_subject(subject) and is_literal(subject)
+
+
+def _is_captured(stream: Stream, subject: bytes) -> bool:
+    return any(matches(pattern.encode(), subject) for pattern in stream.config.subjects)

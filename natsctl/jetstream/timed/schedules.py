@@ -1,0 +1,334 @@
+"""Messages that the stream produces by itself, at the times that stored schedules name.
+
+Theory of operation. A schedule is a stored message, flagged TIMED; it counts as long as nothing but what schedules
+produce was stored on its subject behind it, so that replacing, deleting or purging it needs no bookkeeping here: what
+comes up in `_deadlines` and no longer counts is dropped. Firing stores the produced message like one that was
+published, and waits in `_fired` until that is durable. Only then a schedule that fires once is taken out, or the next
+moment of one that repeats is entered.
+
+Once and no more. A crash between the two leaves a schedule that is due although it has fired. What it produced names
+it in its header and was stored when it was due or later, so the recovery looks at its target's messages from that time
+on: `Nats-Schedule-Next` says how it goes on. It also looks at the newest messages that are gone but still in the log,
+for a limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
+repeat, so that there is little to look at, and what they produced may be gone by then.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from natsctl.api import headers
+from natsctl.api.times import parse_time
+from natsctl.api.units import DAY
+from natsctl.jetstream.alarm import Alarm
+from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.publish_checks import judge
+from natsctl.jetstream.timed.deadlines import Deadlines
+from natsctl.jetstream.timed.message_ttl import GRANULARITY_NS, SECOND_NS, STALE_SLACK
+from natsctl.jetstream.timed.schedule_checks import PURGE
+from natsctl.jetstream.timed.schedule_pattern import BadSchedule, Firing, first_firing, next_firing
+from natsctl.store.errors import StoreDamaged
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.message import StoredMessage
+
+NEXT_FIRING: Final = 0x18
+"""Journal record: a schedule's sequence and its next moment."""
+BATCH: Final = 64
+"""Schedules that fire in one turn."""
+RETRY_NS: Final = SECOND_NS
+"""When a schedule tries again whose message the stream did not take."""
+SOON_NS: Final = 5_000_000
+"""When a schedule looks again at messages that are not durable yet."""
+MAX_LOOK_BACK: Final = 65_536
+"""Messages of a target that recovery looks at for what a schedule produced."""
+READ_BATCH: Final = 256
+
+_NOT_PASSED_ON: Final = (b"Nats-Schedule", b"Nats-Expected-", b"Nats-Msg-Id:", b"Nats-TTL:", b"Nats-Rollup:")
+_encode: Final = msgspec.msgpack.encode
+_decoder: Final = msgspec.msgpack.Decoder(tuple[int, int])
+
+
+class Fired(NamedTuple):
+    """A firing that is not durable yet."""
+
+    produced_seq: int
+    seq: int
+    subject: bytes
+    next_ns: int
+    """When the schedule fires again, 0: never."""
+
+
+class Schedules:
+    """The schedules of one stream."""
+
+    __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_remnants", "_stream", "active", "produces")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._deadlines = Deadlines()
+        self._fired: list[Fired] = []
+        self._moved: dict[int, int] = {}
+        self._remnants: dict[bytes, tuple[int, int, bytes]] | None = None
+        self.active = False
+        """Whether schedules fire here."""
+        self.produces = False
+        """Whether what is being stored was made by a schedule."""
+
+    def stop(self) -> None:
+        """Fire nothing more."""
+        self.active = False
+        self._alarm.cancel()
+
+    def clear(self) -> None:
+        """Forget every schedule."""
+        self._alarm.cancel()
+        self._deadlines, self._remnants = Deadlines(), None
+
+    # Schedules that come
+
+    def note(self, seq: int, ts_ns: int, header: bytes) -> None:
+        """Take note of a schedule that was stored just now; what is past fires a moment later."""
+        now_ns = self._stream.engine.clock.now_ns()
+        try:
+            firing = next_firing(header, ts_ns, now_ns)
+        except BadSchedule:
+            return
+        if firing is not None:
+            self._enter(firing.due_ns if firing.due_ns > now_ns else now_ns + GRANULARITY_NS, seq)
+
+    def load(self, message: StoredMessage) -> None:
+        """Take note of a schedule that was stored in an earlier life: a moment that was missed is made up for once."""
+        try:
+            firing = first_firing(message.header, message.ts_ns)
+        except BadSchedule:
+            return
+        if firing is None or not self._counts(message.seq, message.subject):
+            return
+        now_ns = self._stream.engine.clock.now_ns()
+        due_ns = max(firing.due_ns, self._moved.get(message.seq, 0))
+        if due_ns <= now_ns:
+            step = self._last_step(message, due_ns)
+            if step == PURGE:
+                self._end(message.seq, message.subject)
+                return
+            due_ns = _time_of(step) or due_ns
+        self._enter(max(due_ns, now_ns + GRANULARITY_NS), message.seq)
+
+    def _last_step(self, schedule: StoredMessage, from_ns: int) -> bytes:
+        """Return what the last message says of its schedule that this one produced since `from_ns`, b"" if none did."""
+        store = self._stream.store
+        target = Incoming(headers.get(schedule.header, headers.SCHEDULE_TARGET) or b"", b"", b"", b"")
+        self._stream.intake.map_subject(target)
+        filters = Filters((target.subject,))
+        step, looked = self._last_step_in_log(schedule, from_ns), 0
+        seq = max(store.first_seq_at(from_ns), schedule.seq + 1)
+        with suppress(StoreDamaged):
+            while looked < MAX_LOOK_BACK and (messages := store.read_from(seq, filters, READ_BATCH)):
+                for message in messages:
+                    if headers.get(message.header, headers.SCHEDULER) == schedule.subject:
+                        step = headers.get(message.header, headers.SCHEDULE_NEXT) or step
+                seq, looked = messages[-1].seq + 1, looked + len(messages)
+        return step
+
+    def _last_step_in_log(self, schedule: StoredMessage, from_ns: int) -> bytes:
+        """Return what the newest removed messages say of a schedule; all schedules look at them once."""
+        if self._remnants is None:
+            store, self._remnants = self._stream.store, {}
+            with suppress(StoreDamaged):
+                for message in store.remnants(max(store.last_seq - MAX_LOOK_BACK, 1)):
+                    scheduler = headers.get(message.header, headers.SCHEDULER) if message.header else None
+                    if scheduler is not None:
+                        step = headers.get(message.header, headers.SCHEDULE_NEXT) or b""
+                        self._remnants[scheduler] = (message.seq, message.ts_ns, step)
+        seq, ts_ns, step = self._remnants.get(schedule.subject, (0, 0, b""))
+        return step if seq > schedule.seq and ts_ns >= from_ns else b""
+
+    def _enter(self, due_ns: int, seq: int) -> None:
+        if self.active:
+            self._deadlines.add(due_ns, seq)
+            self.arm()
+            if self._is_stale():
+                self._look()
+
+    def _is_stale(self) -> bool:
+        """Tell whether most deadlines are of schedules that are gone."""
+        return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
+
+    def _counts(self, seq: int, subject: bytes) -> bool:
+        """Tell whether nothing has taken the place of a schedule; what schedules produce does not."""
+        store = self._stream.store
+        if store.last_seq_of(subject) == seq:
+            return True
+        later = store.read_from(seq + 1, Filters((subject,)), READ_BATCH)
+        return all(
+            headers.get(message.header, headers.SCHEDULER) and not headers.get(message.header, headers.SCHEDULE)
+            for message in later
+        )
+
+    # Schedules that fire
+
+    def arm(self) -> None:
+        """Look again when the earliest schedule is due."""
+        due_ns = self._deadlines.next_ns()
+        if due_ns is not None:
+            clock = self._stream.engine.clock
+            self._alarm.no_later_than(clock.monotonic_ns() + min(max(due_ns - clock.now_ns(), 0), DAY))
+
+    def _look(self) -> None:
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Let the next schedules fire whose time has come, and ask again where there is more."""
+        store, engine = self._stream.store, self._stream.engine
+        if not store.healthy or not self.active:
+            return 0
+        if held_until_ns := engine.clock_watch.held_until_ns():
+            self._alarm.no_later_than(held_until_ns)
+            return 0
+        now_ns, limit = engine.clock.now_ns(), min(budget, BATCH)
+        due = self._deadlines.take_due(now_ns, limit)
+        for seq, due_ns in due:
+            if seq > store.durable_seq:
+                self._deadlines.add(now_ns + SOON_NS, seq)
+            else:
+                with suppress(StoreDamaged):  # the store has reported it; what can not be read is not passed on
+                    self._fire(seq, due_ns, now_ns)
+        if len(due) == limit or (self._is_stale() and self._deadlines.sweep(store.holds)):
+            engine.ready(self)
+        else:
+            self.arm()
+        return len(due)
+
+    def _fire(self, seq: int, due_ns: int, now_ns: int) -> None:
+        """Store what a schedule produces."""
+        schedule = self._stream.store.get(seq)
+        if schedule is None or not self._counts(seq, schedule.subject):
+            return
+        try:
+            following = next_firing(schedule.header, due_ns, now_ns)
+        except BadSchedule:
+            return
+        if following is None:
+            return
+        content = self._content(schedule)
+        if content is None:
+            self._deadlines.add(now_ns + SOON_NS, seq)
+            return
+        next_ns = following.due_ns if following.repeats else 0
+        produced_seq = self._store(_produced(schedule, content, following))
+        if produced_seq:
+            self._fired.append(Fired(produced_seq, seq, schedule.subject, next_ns))
+            if next_ns:
+                self._journal(seq, next_ns)
+        else:
+            self._deadlines.add(now_ns + RETRY_NS, seq)
+
+    def _content(self, schedule: StoredMessage) -> StoredMessage | None:
+        """Return the message to pass on: the last one of the source, or the schedule itself; None: not durable yet."""
+        store = self._stream.store
+        source_seq = store.last_seq_of(headers.get(schedule.header, headers.SCHEDULE_SOURCE) or b"")
+        return store.get(source_seq) if source_seq else schedule
+
+    def _store(self, message: Incoming) -> int:
+        """Store a produced message and return its sequence, 0 where the stream can not take it now."""
+        intake = self._stream.intake
+        intake.map_subject(message)
+        self.produces = True
+        try:
+            outcome = judge(self._stream, message) or intake.place(message)
+        finally:
+            self.produces = False
+        return outcome if isinstance(outcome, int) else 0
+
+    def _settled(self, fired: Fired) -> None:
+        """Go on behind a firing: to the next moment, or to the schedule's end."""
+        if fired.next_ns:
+            self._deadlines.add(fired.next_ns, fired.seq)
+        else:
+            self._end(fired.seq, fired.subject)
+
+    def _end(self, seq: int, subject: bytes) -> None:
+        """Take a schedule out, and what else its subject holds up to it."""
+        stream = self._stream
+        if stream.store.count_of(subject) == 1:
+            stream.remove(seq)
+        else:
+            stream.purge(Filters((subject,)), below_seq=seq + 1)
+
+    # Commits
+
+    def committed(self, durable_seq: int) -> None:
+        """Go on behind the firings that became durable."""
+        done = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
+        self._fired = [fired for fired in self._fired if fired.produced_seq > durable_seq]
+        for fired in done:
+            self._settled(fired)
+        self.arm()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a firing is not durable yet."""
+        return bool(self._fired)
+
+    def refused(self, durable_seq: int) -> None:
+        """Let the schedules fire again whose messages the store could not keep."""
+        lost = [fired for fired in self._fired if fired.produced_seq > durable_seq]
+        self._fired = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
+        now_ns = self._stream.engine.clock.now_ns()
+        for fired in lost:
+            self._deadlines.add(now_ns + RETRY_NS, fired.seq)
+        self.arm()
+
+    # The journal
+
+    def _journal(self, seq: int, next_ns: int) -> None:
+        stream = self._stream
+        self._moved[seq] = next_ns
+        if stream.store.storage == "file":
+            stream.store.append_record(NEXT_FIRING, _encode((seq, next_ns)))
+            stream.consumer_set.rewrite_if_large()
+
+    def read_journal(self, records: list[tuple[int, bytes]]) -> None:
+        """Take over what an earlier life wrote."""
+        for kind, body in records:
+            if kind == NEXT_FIRING:
+                seq, next_ns = _decoder.decode(body)
+                self._moved[seq] = next_ns
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return what a journal written anew must say of schedules."""
+        holds = self._stream.store.holds
+        self._moved = {seq: next_ns for seq, next_ns in self._moved.items() if holds(seq)}
+        if self._stream.store.storage != "file":
+            return []
+        return [(NEXT_FIRING, _encode(entry)) for entry in self._moved.items()]
+
+
+def _produced(schedule: StoredMessage, content: StoredMessage, following: Firing) -> Incoming:
+    """Return the message that a schedule produces; `following` is when it does so again."""
+    lines = [line for line in content.header.split(b"\r\n")[1:-2] if not line.startswith(_NOT_PASSED_ON)]
+    kept = b"NATS/1.0\r\n%b\r\n" % b"".join(b"%b\r\n" % line for line in lines)
+    step = following.text.encode() if following.repeats else PURGE
+    pairs = [(headers.SCHEDULER, schedule.subject), (headers.SCHEDULE_NEXT, step)]
+    for wish, key in ((headers.SCHEDULE_TTL, headers.TTL), (headers.SCHEDULE_ROLLUP, headers.ROLLUP)):
+        if value := headers.get(schedule.header, wish):
+            pairs.append((key, value))
+    target = headers.get(schedule.header, headers.SCHEDULE_TARGET) or b""
+    message = Incoming(target, b"", headers.append(kept, pairs), content.payload)
+    message.own = True
+    return message
+
+
+def _time_of(step: bytes) -> int:
+    """Return the moment that a produced message names, 0 when it names none."""
+    try:
+        return parse_time(step.decode())
+    except ValueError:
+        return 0

@@ -1,0 +1,172 @@
+"""What one stream knows of messages that carry a time of their own, from their storing or from an earlier life.
+
+Theory of operation. The intake tells `stored` of every message that goes the slow path. After a restart, a restore or
+an update that turns a feature on, the messages that the store has flagged TIMED are read once, some per turn of the
+ready queue, oldest first; the store names them without reading others. max_age waits until that is done, because only
+then it is known what it must spare.
+"""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api import headers
+from natsctl.jetstream.timed.message_ttl import MessageTtl, parse_ttl
+from natsctl.jetstream.timed.schedule_checks import PURGE
+from natsctl.jetstream.timed.schedules import Schedules
+from natsctl.store.errors import StoreDamaged
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from natsctl.jetstream.publish.incoming import Incoming
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.message import StoredMessage
+
+BATCH: Final = 256
+"""Messages that one turn of loading reads."""
+
+
+def is_timed(header: bytes) -> bool:
+    """Tell whether a message carries a time of its own, so that the store has to flag it."""
+    return b"\r\nNats-TTL:" in header or b"\r\nNats-Schedule:" in header
+
+
+class TimedMessages:
+    """The TTLs and the schedules of one stream."""
+
+    __slots__ = ("_loaded_for", "_loading", "_place", "_stream", "schedules", "ttl")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._loading = array("Q")
+        self._place = 0
+        self._loaded_for: tuple[bool, bool] | None = None
+        self.ttl = MessageTtl(stream)
+        self.schedules = Schedules(stream)
+
+    def configure(self) -> None:
+        """Take from the configuration what messages may ask for; what was stored before is looked at once more."""
+        config = self._stream.config
+        wanted = (config.allow_msg_ttl, config.allow_msg_schedules)
+        self.ttl.active, self.schedules.active = wanted
+        if self._loaded_for is not None and wanted != self._loaded_for:
+            self._load()
+        self._loaded_for = wanted
+
+    def recover(self, records: Iterable[tuple[int, bytes]]) -> None:
+        """Begin to take over what was stored in an earlier life."""
+        self.schedules.read_journal(list(records))
+        self._load()
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        self._loading = array("Q")
+        self.ttl.stop()
+        self.schedules.stop()
+
+    def listeners(self) -> list[Callable[[int, Incoming], None]]:
+        """Return who must be told of stored messages."""
+        config = self._stream.config
+        wanted = config.allow_msg_ttl or config.allow_msg_schedules
+        if config.sources or config.mirror is not None:  # what is foreign was not refused here
+            wanted = wanted or config.max_age > 0 or config.allow_rollup_hdrs
+        return [self.stored] if wanted else []
+
+    def stored(self, seq: int, message: Incoming) -> None:
+        """Take note of a message that was stored just now."""
+        header = message.header
+        if b"\r\nNats-" not in header:
+            return
+        ts_ns = self._stream.store.last_ts_ns
+        ttl_ns = message.ttl_ns or parse_ttl(message.wish.get(headers.TTL, b"")) or 0
+        if ttl_ns:
+            self.ttl.note(seq, ts_ns, ttl_ns)
+            self.ttl.arm()
+        if self.schedules.active and headers.SCHEDULE in message.wish:
+            self.schedules.note(seq, ts_ns, header)
+        step = message.wish.get(headers.SCHEDULE_NEXT)
+        if step == PURGE and not self.schedules.produces:
+            self._end_schedule(message.wish.get(headers.SCHEDULER, b""))
+
+    def _end_schedule(self, subject: bytes) -> None:
+        """Do what a message asks that ends a schedule."""
+        config = self._stream.config
+        if subject and config.allow_rollup_hdrs and not config.deny_purge and self._stream.store.count_of(subject):
+            self._stream.purge(Filters((subject,)))
+
+    # Loading
+
+    @property
+    def loading(self) -> bool:
+        """Whether messages of an earlier life are still to be read."""
+        return bool(self._loading)
+
+    def _load(self) -> None:
+        self.ttl.clear()
+        self.schedules.clear()
+        self._loading, self._place = array("Q", self._stream.store.timed_seqs()), 0
+        if self._loading:
+            self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Read the next flagged messages; ask again where there are more."""
+        store, end = self._stream.store, self._place + min(budget, BATCH)
+        if not self._loading or not store.healthy:
+            return 0
+        wanted = self._loading[self._place : end]
+        if wanted and wanted[-1] > store.durable_seq:
+            return 0  # the next commit asks again
+        for message in self._read(wanted):
+            with suppress(StoreDamaged):
+                self._take(message)
+        self._place = end
+        if end < len(self._loading):
+            self._stream.engine.ready(self)
+        else:
+            self._loading = array("Q")
+            self._stream.expiry.catch_up()
+        self.ttl.arm()
+        return len(wanted)
+
+    def _read(self, wanted: array[int]) -> Iterable[StoredMessage]:
+        """Return messages, neighbours in one go; what is damaged was reported by the store and is left out."""
+        store = self._stream.store
+        if wanted[-1] - wanted[0] < 2 * len(wanted):
+            flagged = frozenset(wanted)
+            with suppress(StoreDamaged):
+                return [m for m in store.read_from(wanted[0], max_msgs=2 * len(wanted)) if m.seq in flagged]
+        found: list[StoredMessage] = []
+        for seq in wanted:
+            with suppress(StoreDamaged):
+                message = store.get(seq)
+                if message is not None:
+                    found.append(message)
+        return found
+
+    def _take(self, message: StoredMessage) -> None:
+        ttl_ns = parse_ttl(headers.get(message.header, headers.TTL) or b"")
+        if ttl_ns:
+            self.ttl.note(message.seq, message.ts_ns, ttl_ns)
+        if self.schedules.active and headers.get(message.header, headers.SCHEDULE):
+            self.schedules.load(message)
+
+    # Commits
+
+    def committed(self, durable_seq: int) -> None:
+        """Go on with what waited for messages to become durable."""
+        if self.schedules.waiting:
+            self.schedules.committed(durable_seq)
+        if self._loading:
+            self._stream.engine.ready(self)
+
+    def refused(self, durable_seq: int) -> None:
+        """Go back to `durable_seq`: the store could not keep what came after it."""
+        self.schedules.refused(durable_seq)
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return what a journal written anew must say."""
+        return self.schedules.records()

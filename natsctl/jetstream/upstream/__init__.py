@@ -1,0 +1,1 @@
+"""Mirrors and sources: streams that feed each other."""

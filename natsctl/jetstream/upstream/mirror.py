@@ -1,0 +1,212 @@
+"""A mirror: the origin's messages under their own sequences and times.
+
+Theory of operation. Where the mirror continues is its own last sequence, so nothing has to be remembered. Sequences
+that the origin no longer has, or that the filter leaves out, become gaps. An origin that ends below what is here was
+made anew, or lost messages: its next messages would come under sequences that are taken, so that is shown as an error
+until it has passed them; the origin is asked for its last sequence whenever the connection is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import field
+
+from natsctl.api import headers
+from natsctl.api.catalogue import ApiError, error
+from natsctl.api.codec import InvalidJSON, decode
+from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
+from natsctl.api.model import Model
+from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
+from natsctl.api.subject_transform import SubjectMapping
+from natsctl.jetstream.consumers.consumer_events import nuid
+from natsctl.jetstream.publish.incoming import Incoming
+from natsctl.jetstream.publish.publish_checks import check_account
+from natsctl.jetstream.upstream import origin
+from natsctl.jetstream.upstream.upstream import Held, Taken, Upstream
+from natsctl.store.filters import Filters
+
+if TYPE_CHECKING:
+    from natsctl.broker.subscription import Subscription
+    from natsctl.jetstream.stream import Stream
+
+_RANDOM: Final = 8
+
+
+class _Seen(Model):
+    """What is read of the origin's info."""
+
+    state: StreamState = field(default_factory=lambda: StreamState())
+    error: ApiError | None = None
+
+
+class Mirror:
+    """The copy that one stream keeps of another."""
+
+    def __init__(self, stream: Stream, source: StreamSource) -> None:
+        """Prepare to mirror the stream that `source` names."""
+        self._stream = stream
+        self.letter = "M"
+        self.source = source
+        self._mappings = compile_mappings(source)
+        self.upstream = Upstream(stream, self)
+        self._question: Subscription | None = None
+
+    def stop(self) -> None:
+        """End the connection."""
+        self._forget_question()
+        self.upstream.stop()
+
+    def info(self) -> StreamSourceInfo:
+        """Return what stream infos show."""
+        info = self.upstream.info()
+        if not self.upstream.asked:
+            info.filter_subject = ""  # the reference learns of it with its first request
+        return info
+
+    # What the connection asks
+
+    def request(self) -> ConsumerConfig:
+        """Return where the consumer is to begin and what it shall deliver."""
+        store, source = self._stream.store, self.source
+        config = ConsumerConfig(
+            name=origin.mirror_consumer(self._stream),
+            filter_subject=source.filter_subject,
+            filter_subjects=[transform.src or ">" for transform in source.subject_transforms],
+        )
+        if store.last_seq:
+            config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, store.last_seq + 1
+        else:
+            set_first_start(config, source)
+        return config
+
+    def known_identity(self) -> str:
+        """Return nothing: a mirror goes by sequences alone."""
+        return ""
+
+    def connected(self, delivered_seq: int, identity: str) -> int:
+        """Leave out what the origin does not have; return the last sequence."""
+        store = self._stream.store
+        if store.last_seq < delivered_seq:
+            store.skip_to(delivered_seq)
+        if store.messages:
+            self._ask_state()
+        self._stream.upstreams.taken(self)
+        return max(delivered_seq, store.last_seq)
+
+    def recreated(self) -> None:
+        """Do nothing: no identity is ever asked for."""
+
+    def taken_seq(self) -> int:
+        """Return the last sequence."""
+        return self._stream.store.last_seq
+
+    def setup_error(self, text: str) -> ApiError:
+        """Return the error of a mirror that could not be connected."""
+        return error(10029, err=text)
+
+    def take(self, messages: Sequence[Taken]) -> None:
+        """Store messages as they are. Raises StoreError, or Held when a limit refuses one."""
+        stream, mappings = self._stream, self._mappings
+        store, config = stream.intake.store_mirrored, stream.config
+        picky = stream.usage.limited or (config.discard is DiscardPolicy.NEW and stream.limits.any)
+        transformed, largest = config.subject_transform is not None, config.max_msg_size
+        if stream.usage.full:
+            raise Held
+        if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
+            messages = [message for message in messages if message[0] > stream.store.last_seq]
+        judged = mappings or transformed or picky or largest >= 0 or config.retention is RetentionPolicy.INTEREST
+        if not judged and messages and stream.intake.copies_plainly and not any(message[3] for message in messages):
+            stream.intake.store_copies(messages)
+            messages = ()
+        for seq, ts_ns, subject, header, payload in messages:
+            if mappings:
+                subject = apply_mappings(mappings, subject)
+            if 0 <= largest < len(header) + len(payload):
+                continue
+            if transformed or picky:
+                message = Incoming(subject, b"", header, payload)
+                stream.intake.map_subject(message)
+                subject = message.subject
+                if picky and self._refuses(message):
+                    raise Held
+            if stream.retention.refuses(subject):
+                stream.store.skip_to(seq)
+            elif header:
+                self._take_with_header(seq, ts_ns, subject, without_conditions(header), payload)
+            else:
+                store(seq, ts_ns, subject, header, payload)
+        self._stream.upstreams.taken(self)
+
+    def _refuses(self, message: Incoming) -> bool:
+        """Tell whether there is no room for a message now."""
+        refusal = check_account(self._stream, message)
+        refusal = refusal or self._stream.limits.refuse(message.subject, message.header, message.payload)
+        return refusal is not None
+
+    def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Store a message whose header may tell what it replaces."""
+        stream, config = self._stream, self._stream.config
+        stream.intake.store_mirrored(seq, ts_ns, subject, header, payload)
+        if config.allow_rollup_hdrs and not config.deny_purge:
+            rollup = headers.get(header, headers.ROLLUP)
+            if rollup in (b"sub", b"all"):
+                stream.purge(Filters((subject,)) if rollup == b"sub" else None, below_seq=seq)
+
+    # An origin that ends too early
+
+    def _ask_state(self) -> None:
+        stream = self._stream
+        self._forget_question()
+        reply = b"$JSC.R." + nuid(stream.engine.rng, _RANDOM).encode()
+        self._question = stream.account.subscribe(reply, self._on_state)
+        stream.account.publish_from(origin.api_subject(self.source, f"STREAM.INFO.{self.source.name}"), reply, b"", b"")
+
+    def _forget_question(self) -> None:
+        if self._question is not None:
+            self._stream.account.unsubscribe(self._question)
+            self._question = None
+
+    def _on_state(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, from_: object) -> None:
+        self._forget_question()
+        try:
+            answer = decode(payload, _Seen)
+        except InvalidJSON:
+            return
+        here, there = self._stream.store.last_seq, answer.state.last_seq
+        if answer.error is None and there < here:
+            self.upstream.error = self.setup_error(
+                f"origin stream ends at sequence {there}, the mirror at {here}: it is not the stream that was mirrored"
+            )
+
+
+def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
+    """Have a consumer begin where the configuration of a mirror or source says."""
+    if source.opt_start_seq:
+        config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, source.opt_start_seq
+    elif source.opt_start_time is not None:
+        config.deliver_policy, config.opt_start_time = DeliverPolicy.BY_START_TIME, source.opt_start_time
+
+
+def compile_mappings(source: StreamSource) -> list[SubjectMapping]:
+    """Return the transforms that change subjects."""
+    return [SubjectMapping.compile(each.src, each.dest) for each in source.subject_transforms if each.dest]
+
+
+def apply_mappings(mappings: Sequence[SubjectMapping], subject: bytes) -> bytes:
+    """Return where the first transform that takes a subject maps it to, or the subject."""
+    for mapping in mappings:
+        mapped = mapping.apply(subject)
+        if mapped is not None:
+            return mapped
+    return subject
+
+
+def without_conditions(header: bytes) -> bytes:
+    """Return a header block without what concerned its first publishing: expectations and batches."""
+    if b"\r\nNats-Expected-" not in header and b"\r\nNats-Batch-" not in header:
+        return header
+    lines = header[:-4].split(b"\r\n")
+    kept = [line for line in lines if not line.startswith((b"Nats-Expected-", b"Nats-Batch-"))]
+    return b"\r\n".join(kept) + b"\r\n\r\n" if len(kept) > 1 else b""

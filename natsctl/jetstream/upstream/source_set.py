@@ -1,0 +1,238 @@
+"""The sources of one stream, and how far each has come.
+
+Theory of operation. Every sourced message says in its header where it is from, so what is stored tells where each
+source goes on, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
+positions also go into the journal, with the commit that holds the messages: a record says that the positions of some
+sources were such when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out those
+of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes what it
+found before anything is asked of an origin; so that a position is never ahead of what is stored, and never behind.
+(The journal is written right after the messages. After a crash between the two, messages that a limit pushed out within
+the very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
+
+A source whose position no record tells (the stream was restored from a snapshot, or comes from another server) looks
+for its newest header from the end of the stream, some messages per turn, before it connects; the first look is taken at
+once, because a crash right after the first commit leaves messages without a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.api.stream import StreamSourceInfo
+from natsctl.jetstream.upstream import origin
+from natsctl.jetstream.upstream.source import NOWHERE, Position, Source, read_origin
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+    from natsctl.store.errors import StoreError
+
+SOURCED: Final = 0x30
+"""Journal record: positions of sources."""
+READ_BATCH: Final = 1024
+"""Messages read at once at recovery, and looked at per turn by a search."""
+MAX_FORMER: Final = 1024
+"""Sources that the stream no longer has whose positions are remembered."""
+
+Record = tuple[int, list[tuple[str, int, str]]]
+"""Last sequence of the stream, and (index, sequence, identity) of sources."""
+
+_encode: Final = msgspec.msgpack.encode
+_decoder: Final = msgspec.msgpack.Decoder(Record)
+
+
+class SourceSet:
+    """Makes, keeps and journals the sources of one stream."""
+
+    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.sources: dict[str, Source] = {}
+        self._known: dict[str, Position] = {}
+        self._searching: dict[str, Source] = {}
+        self._search_seq = self._search_end = 0
+        self._ready = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sources)
+
+    def configure(self) -> None:
+        """Take the sources from the configuration: new ones begin, those that are no longer there end."""
+        sources = self._stream.config.sources
+        wanted = {origin.source_index(source): source for source in sources}
+        names = {(source.name, origin.source_consumer(self._stream, source, sources)) for source in sources}
+        for index in [index for index in self.sources if index not in wanted]:
+            gone = self.sources.pop(index)
+            if (gone.source.name, gone.upstream.consumer_name) not in names:
+                gone.upstream.delete_consumer()
+            if self._searching.pop(index, None) is None and self._ready:
+                self._remember(index, gone.position)
+            gone.upstream.stop()
+        for index, config in wanted.items():
+            if index not in self.sources:
+                self.sources[index] = Source(self._stream, self, config)
+                if self._ready:
+                    self._begin(self.sources[index])
+        self.sources = {index: self.sources[index] for index in wanted}
+
+    def _remember(self, index: str, position: Position) -> None:
+        self._known[index] = position
+        former = [known for known in self._known if known not in self.sources]
+        for known in former[:-MAX_FORMER]:
+            del self._known[known]
+
+    def start(self) -> None:
+        """Let every source begin; the positions of all that is stored are known."""
+        self._ready = True
+        for source in self.sources.values():
+            self._begin(source)
+
+    def stop(self) -> None:
+        """End every connection."""
+        self._searching.clear()
+        for source in self.sources.values():
+            source.upstream.stop()
+
+    def delete_consumers(self) -> None:
+        """Have every origin forget what it keeps for this stream."""
+        for source in self.sources.values():
+            source.upstream.delete_consumer()
+
+    def infos(self) -> list[StreamSourceInfo]:
+        """Return what stream infos show."""
+        return [source.info() for source in self.sources.values()]
+
+    def _begin(self, source: Source) -> None:
+        """Connect a source, when it is known where it goes on."""
+        known = self._known.get(source.index)
+        if known is not None:
+            source.position = known
+        elif self._stream.store.last_seq:
+            self._search(source)
+            return
+        source.fresh = known is None
+        source.upstream.start()
+
+    # Positions
+
+    def moved(self, source: Source) -> None:
+        """Write down how far a source has come, with the commit of the messages that it just brought."""
+        self._known[source.index] = source.position
+        store = self._stream.store
+        if store.storage == "file":
+            store.append_record(SOURCED, _encode((store.last_seq, [(source.index, *source.position)])))
+            store.request_sync()
+            self._stream.consumer_set.rewrite_if_large()
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return what a journal written anew must say of the sources."""
+        if not self._known or self._stream.store.storage != "file":
+            return []
+        body = (self._stream.store.last_seq, [(index, *position) for index, position in self._known.items()])
+        return [(SOURCED, _encode(body))]
+
+    def refused(self) -> None:
+        """Go back to what is stored: the store could not keep its newest messages."""
+        store = self._stream.store
+        if not self.sources or not store.healthy:
+            return
+        self.stop()
+        self._known, through = self._read_journal(store.records(), store.last_seq)
+        self._read_headers(through)
+        for kind, body in self.records():  # over those of messages that are gone, whose sequences come again
+            store.append_record(kind, body)
+        for source in self.sources.values():
+            source.upstream.stopped = False
+            if source.index not in self._known and store.last_seq:
+                self._search(source)
+                continue
+            source.position = self._known.get(source.index, NOWHERE)
+            source.upstream.retry(source.setup_error("the store could not keep its newest messages"))
+
+    # Recovery
+
+    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+        """Find out how far each source has come, and write that down; `start` follows when it is durable."""
+        store = self._stream.store
+        self._known, through = self._read_journal(journal, store.last_seq)
+        if self._known or self.sources:
+            self._read_headers(through or max(store.last_seq - READ_BATCH, 0))
+        if self._known and store.storage == "file" and store.healthy:
+            for kind, body in self.records():
+                store.append_record(kind, body)
+            store.on_durable(self._recovered)
+        else:
+            self._recovered(None)
+
+    def _recovered(self, fault: StoreError | None) -> None:
+        if fault is None:
+            self.start()
+
+    def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
+        """Return positions, and the sequence up to which they take account of what is stored."""
+        known: dict[str, Position] = {}
+        through = 0
+        for kind, body in journal:
+            if kind == SOURCED:
+                at_seq, positions = _decoder.decode(body)
+                if at_seq <= last_seq:
+                    through = at_seq
+                    known.update((index, Position(seq, identity)) for index, seq, identity in positions)
+        return known, through
+
+    def _read_headers(self, through: int) -> None:
+        """Bring positions up to date by the messages behind `through`, removed or not."""
+        for message in self._stream.store.remnants(through + 1):
+            found = read_origin(message.header) if message.header else None
+            if found is not None and found.place:
+                self._known[found.place] = found.position
+
+    # Searching
+
+    def _search(self, source: Source) -> None:
+        """Look for the newest header of a source from the end of the stream."""
+        self._searching[source.index] = source
+        store = self._stream.store
+        self._search_seq = store.durable_seq
+        self._search_end = next((message.seq for message in store.remnants(1)), store.durable_seq + 1)
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Look at the next messages of a search, newest first, and connect what was found."""
+        store, end = self._stream.store, self._search_seq
+        if not self._searching:
+            return 0
+        start = max(end - min(budget, READ_BATCH) + 1, self._search_end)
+        messages = [*takewhile(lambda message: message.seq <= end, store.remnants(start))] if end >= start else []
+        for message in reversed(messages):
+            found = read_origin(message.header) if message.header else None
+            if found is not None:
+                self._found(found.stream, found.place, found.position)
+        self._search_seq = start - 1
+        if self._searching and self._search_seq >= self._search_end:
+            self._stream.engine.ready(self)
+        else:
+            for source in tuple(self._searching.values()):
+                self._settle(source, NOWHERE)
+        return len(messages)
+
+    def _found(self, stream: str, index: str, position: Position) -> None:
+        """Take a header as that of its source; one without an index is of every source of that stream."""
+        if index:
+            matching = [source for source in (self._searching.get(index),) if source is not None]
+        else:
+            matching = [source for source in self._searching.values() if source.index.split(" ", 1)[0] == stream]
+        for source in matching:
+            self._settle(source, position)
+
+    def _settle(self, source: Source, position: Position) -> None:
+        del self._searching[source.index]
+        source.position = position
+        source.fresh = position is NOWHERE
+        if not source.fresh:
+            self.moved(source)
+        source.upstream.start()

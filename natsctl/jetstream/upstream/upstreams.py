@@ -1,0 +1,89 @@
+"""Where one stream's messages come from besides its publishers: the stream it mirrors, the streams it sources from.
+
+Theory of operation. `configure` follows the configuration; `start` (a new stream) or `recover` (after a restart) lets
+connections begin. A mirror that may answer direct gets in its origin's place does so from the first time that it has
+almost caught up. One whose mirror is removed from the configuration goes on as a stream of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from natsctl.api.stream import StreamInfo
+from natsctl.jetstream.upstream.mirror import Mirror
+from natsctl.jetstream.upstream.source_set import SourceSet
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
+
+
+class Upstreams:
+    """The mirror and the sources of one stream."""
+
+    __slots__ = ("_mirror", "_started", "_stream", "sources")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._mirror: Mirror | None = None
+        self._started = False
+        self.sources = SourceSet(stream)
+
+    def configure(self) -> None:
+        """Take mirror and sources from the configuration."""
+        source = self._stream.config.mirror
+        if self._mirror is not None and source != self._mirror.source:
+            self._mirror.upstream.delete_consumer()
+            self._mirror.stop()
+            self._mirror = None
+        if source is not None and self._mirror is None:
+            self._mirror = Mirror(self._stream, source)
+            if self._started:
+                self._mirror.upstream.start()
+        elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
+            self.taken(self._mirror)
+        self.sources.configure()
+
+    def start(self) -> None:
+        """Connect; nothing was ever taken."""
+        self.sources.start()
+        self._start_mirror()
+
+    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+        """Go on after a restart, or with a stream that came as a snapshot."""
+        self.sources.recover(journal)
+        self._start_mirror()
+
+    def _start_mirror(self) -> None:
+        self._started = True
+        if self._mirror is not None:
+            self._mirror.upstream.start()
+
+    def stop(self, deleted: bool) -> None:
+        """End every connection; with `deleted`, nothing is kept for this stream elsewhere."""
+        if deleted and self._started:
+            if self._mirror is not None:
+                self._mirror.upstream.delete_consumer()
+            self.sources.delete_consumers()
+        self._started = False
+        if self._mirror is not None:
+            self._mirror.stop()
+        self.sources.stop()
+
+    def refused(self) -> None:
+        """Take again what the store could not keep."""
+        self.sources.refused()
+        if self._mirror is not None and self._stream.store.healthy:
+            mirror = self._mirror
+            mirror.upstream.retry(mirror.setup_error("the store could not keep its newest messages"))
+
+    def taken(self, mirror: Mirror) -> None:
+        """Let a mirror that has almost caught up answer direct gets."""
+        self._stream.direct_get.caught_up(mirror.upstream.lag)
+
+    def describe(self, info: StreamInfo) -> StreamInfo:
+        """Add to a stream's info how far mirror and sources have come, and return it."""
+        if self._mirror is not None:
+            info.mirror = self._mirror.info()
+        info.sources = self.sources.infos()
+        return info
