@@ -1,6 +1,7 @@
 """How costs grow on one node, natsctl beside the reference server: `python -m bench.scale`.
 
-Four curves: messages in one stream, subjects in one stream, streams on one server, consumers on one stream. Each row
+Five curves: messages in one stream, subjects in one stream, streams on one server, consumers on one stream, consumers
+of a stream that keeps messages only while somebody wants them. Each row
 is one size on both servers in turn; a ratio is natsctl's time (or memory) over the reference's, so below 1 natsctl
 needs less. natsctl syncs before every ack (its default), the reference has its lazy default. The sizes of a run are
 arguments; the largest ones (10 million messages, 10,000 streams) take minutes and want a machine that does nothing
