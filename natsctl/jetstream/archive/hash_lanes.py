@@ -1,11 +1,11 @@
 """HighwayHash-64 of many records at once: one lane of array arithmetic per record.
 
-Theory of operation. The hash of one record is a chain that can not be cut, so records stand side by side: the state is
-four arrays with a row per record, and a round takes the next packet of every record. Longest records come first, so
-that those which still have packets are always the first rows. A round costs 7 µs, and 65 ns for each row, so the speed grows
-with the number of records (docs/adr/0005). Records that have no company, one or two that are much longer than the
-others, are left to `highwayhash`, whose rounds cost 3.4 µs. This module is imported where hashes are needed, because
-numpy takes 0.1 s to import.
+Theory of operation. The hash of one record is a chain that can not be cut, so records stand side by side: the state
+is four arrays with a row per record, and a round takes the next packet of every record. Longest records come first,
+so that those which still have packets are always the first rows. A round costs 7 µs, and 65 ns for each row, so the
+speed grows with the number of records (docs/adr/0005). Records that have no company, one or two that are much longer
+than the others, are left to `highwayhash`, whose rounds cost 3.4 µs. This module is imported where hashes are needed,
+because numpy takes 0.1 s to import.
 """
 
 from __future__ import annotations
