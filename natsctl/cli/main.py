@@ -63,8 +63,7 @@ def run(words: list[str]) -> int:
         code = _dispatch(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read us has gone and wants no more: nothing to say, and nothing may be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()  # whoever read us has gone and wants no more
         return 0
     except KeyboardInterrupt:
         from natsctl.api.exit_codes import ExitCode
@@ -89,9 +88,17 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
         import traceback
 
         traceback.print_exception(failure)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_stdout()
     print(render_error(failure, as_json=wants_json(words)), file=sys.stderr)
     return exit_code_of(failure)
+
+
+def _drop_stdout() -> None:
+    """Send what is left of stdout nowhere: flushed once more at exit, it would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(words: list[str]) -> int:
