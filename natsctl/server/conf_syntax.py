@@ -54,7 +54,13 @@ class Item(NamedTuple):
         return ConfError(self.file, self.line, text)
 
 
-Block = dict[str, Item]
+class Block(dict[str, Item]):
+    """Keys and values of one pair of braces, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: set[str] = set()
+        """Keys that a `$NAME` referred to; they need not be options."""
 
 
 def load_file(path: Path, environment: Mapping[str, str]) -> Block:
@@ -132,7 +138,9 @@ class _Parser:
         key = self._key()
         self._skip(_BLANK)
         if key.lower() == "include" and self._text[self._at : self._at + 1] not in (":", "="):
-            block.update(self._include())
+            included = self._include()
+            block.update(included)
+            block.variables |= included.variables
             return
         if self._take(":") or self._take("="):
             self._skip(_BLANK)
@@ -242,6 +250,7 @@ class _Parser:
         for scope in reversed(self._scopes):
             item = scope.get(name)
             if item is not None:
+                scope.variables.add(name)
                 return item.value
         if name in self._environment:
             text = self._environment[name]

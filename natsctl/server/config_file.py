@@ -45,16 +45,11 @@ def apply(block: Block, options: ServerOptions) -> ServerOptions:
     for key, item in block.items():
         setter = _TOP.get(key.lower())
         if setter is None:
-            if item.value is not None and not _is_variable(key, block):
+            if key not in block.variables:
                 raise _unknown(key, item)
             continue
         options = setter(options, item)
     return _checked(options, block)
-
-
-def _is_variable(key: str, block: Block) -> bool:
-    """Tell whether a key of a file is one that other values refer to, which is not an option."""
-    return key.isupper() and not isinstance(block[key].value, dict) and key.lower() not in _ELSEWHERE
 
 
 def _unknown(key: str, item: Item) -> ConfError:
@@ -67,7 +62,8 @@ def _unknown(key: str, item: Item) -> ConfError:
 
 def _checked(options: ServerOptions, block: Block) -> ServerOptions:
     if options.no_auth_user and all(user.name != options.no_auth_user for user in options.users):
-        raise block["no_auth_user"].fault(f"no_auth_user: {options.no_auth_user!r} is not one of the users")
+        item = next(item for key, item in block.items() if key.lower() == "no_auth_user")
+        raise item.fault(f"no_auth_user: {options.no_auth_user!r} is not one of the users")
     return options
 
 
@@ -203,6 +199,8 @@ def _tls(item: Item) -> TlsOptions:
             raise value.fault(f"{key} of tls: not available in this version of natsctl server")
     if not {"cert_file", "key_file"} <= paths.keys():
         raise item.fault("tls needs cert_file and key_file")
+    if verify and "ca_file" not in paths:
+        raise item.fault("verify needs ca_file")
     return TlsOptions(paths["cert_file"], paths["key_file"], paths.get("ca_file"), verify)
 
 

@@ -103,6 +103,9 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
         ("accounts { A { users: [{pass: x}] } }", "a user needs a name"),
         ("accounts { A { exports: [] } }", "exports of an account: not available"),
         ("no_auth_user: nobody", "'nobody' is not one of the users"),
+        ("No_Auth_User: nobody", "'nobody' is not one of the users"),
+        ("PROT: 4222", "unknown field 'PROT'"),
+        ("tls { cert_file: c, key_file: k, verify: true }", "verify needs ca_file"),
         ("jetstream { sync: sometimes }", "expected always, never or a duration"),
     ],
 )
@@ -110,3 +113,7 @@ def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None
     with pytest.raises(ConfError) as caught:
         options(text)
     assert complaint in str(caught.value)
+
+
+def test_a_key_that_a_value_refers_to_need_not_be_an_option() -> None:
+    assert options("FREE_PORT: -1\nport: $FREE_PORT").port == -1
