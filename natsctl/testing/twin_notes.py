@@ -94,9 +94,10 @@ def noted(inboxes: dict[str, list[Got]], in_flight: bool) -> Notes:
 def unequal(ours: Notes, theirs: Notes) -> tuple[Any, Any]:
     """Return only what is unequal of two notes."""
     labels = [label for label in sorted(ours.keys() | theirs.keys()) if ours.get(label) != theirs.get(label)]
-    return tuple(
-        {label: apart(a.get(label), b.get(label)) for label in labels} for a, b in ((ours, theirs), (theirs, ours))
-    )  # type: ignore[return-value]
+    pairs = {label: (ours.get(label), theirs.get(label)) for label in labels}
+    return {label: apart(a, b) for label, (a, b) in pairs.items()}, {
+        label: apart(b, a) for label, (a, b) in pairs.items()
+    }
 
 
 def apart(mine: Any, other: Any) -> Any:

@@ -185,11 +185,10 @@ def consumers_begin_where_the_last_message_was(t: Talk) -> None:
     for filters in (["s.b"], ["s.a"], ["s.c"], ["s.b", "s.none"]):
         t.create("T", deliver_policy="by_start_time", opt_start_time="2020-01-01T00:00:00Z", filter_subjects=filters)
         t.ask("CONSUMER.DELETE.S.T")
-    body = {"stream_name": "M", "config": {"durable_name": "P", "deliver_policy": "last_per_subject"}}
-    t.ask("CONSUMER.DURABLE.CREATE.M.P", body)
-    body["config"]["filter_subject"] = "m.none"  # type: ignore[index]
-    body["config"]["durable_name"] = "R"  # type: ignore[index]
-    t.ask("CONSUMER.DURABLE.CREATE.M.R", body)
+    config = {"durable_name": "P", "deliver_policy": "last_per_subject"}
+    t.ask("CONSUMER.DURABLE.CREATE.M.P", {"stream_name": "M", "config": config})
+    config |= {"durable_name": "R", "filter_subject": "m.none"}
+    t.ask("CONSUMER.DURABLE.CREATE.M.R", {"stream_name": "M", "config": config})
     t.ask("CONSUMER.INFO.S.L")
 
 

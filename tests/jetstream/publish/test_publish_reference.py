@@ -33,8 +33,7 @@ def block(headers: dict[str, str]) -> bytes:
 
 def pub(t: Talk, payload: str = "x", subject: str = "s.a", reply: str = "", raw: bytes = b"", **headers: str) -> None:
     """Publish one message and note everything that answers it."""
-    t.numbers = getattr(t, "numbers", 0) + 1  # type: ignore[attr-defined]
-    inbox = reply or f"_INBOX.p{t.numbers}"  # type: ignore[attr-defined]
+    inbox = reply or f"_INBOX.p{len(t.notes)}"
     sid = t.jet.wire.subscribe(inbox)
     t.jet.wire.publish(subject, payload.encode(), inbox, raw or block(headers))
     t.note(t.jet.wire.take(sid))
