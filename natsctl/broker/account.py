@@ -13,9 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subjects import matches
+from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.mappings import Mapping, Mappings
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
+from natsctl.broker.subscription import AllHandler, Handler, InterestListener, RunHandler, Subscription, not_mine
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -56,16 +57,21 @@ class Watch:
 class Account:
     """One account of the broker."""
 
-    __slots__ = ("_broker", "_exact", "_mappings", "_rng", "_watches", "name", "publish_from", "routes", "sessions")
+    __slots__ = (
+        "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "listeners", "name", "publish_from", "routes",
+        "sessions",
+    )  # fmt: skip
 
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
+        self.config = AccountConfig(name)
         self.routes = Routes()
         self.sessions: set[Session] = set()
         self._broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact
         self._watches: dict[bytes, list[Watch]] = {}
+        self.listeners: list[InterestListener] = []
         self._mappings: Mappings | None = None
         self.publish_from = self.publish
         """What clients publish with: `publish`, after the account's mappings where it has some."""
@@ -111,11 +117,18 @@ class Account:
         sub.handler, sub.run, sub.take_all = not_mine, None, None
         if self.routes.remove(sub):
             self._interest_changed(sub.subject)
+            for listener in self.listeners:
+                listener.unsubscribed(sub)
+        for stand_in in sub.stand_ins:
+            stand_in.account.unsubscribe(stand_in)
+        sub.stand_ins = ()
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
         self.routes.insert(sub)
         self._interest_changed(sub.subject)
+        for listener in self.listeners:
+            listener.subscribed(sub)
 
     def publish(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None

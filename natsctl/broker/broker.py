@@ -10,10 +10,11 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
@@ -63,6 +64,11 @@ class Broker:
             account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
             self._greet(account)
         return account
+
+    def configure(self, configs: Sequence[AccountConfig]) -> None:
+        """Make the accounts as configuration says; called again at a reload with what it says then."""
+        for config in configs:
+            self.account(config.name).config = config
 
     def greet_accounts(self, greet: Callable[[Account], None]) -> None:
         """Call `greet` with every account that there is, and with each new one when it is made."""

@@ -65,6 +65,8 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         info["jetstream"] = True
     info["client_id"] = session.cid
     info["client_ip"] = session.host
+    if session.login.nonce:
+        info["nonce"] = session.login.nonce.decode()
     if options.domain:
         info["domain"] = options.domain
     if options.connect_urls:

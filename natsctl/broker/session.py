@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_wildcard, is_valid_subject
-from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.auth import ConnectOptions, Grant, parse_connect
+from natsctl.broker.account import GLOBAL_ACCOUNT, Account
+from natsctl.broker.connect_options import ConnectOptions
+from natsctl.broker.grant import Refusal
 from natsctl.broker.info import info_json
+from natsctl.broker.login import Login
+from natsctl.broker.permit import Permit
+from natsctl.broker.publish_runs import RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import CloseReason
-from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import Subscription
 from natsctl.wire.encode import OK_LINE, PING_LINE, PONG_LINE, encode_err, encode_info
 from natsctl.wire.faults import FaultKind, ProtocolFault
@@ -22,12 +24,6 @@ if TYPE_CHECKING:
 
 RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
 """Reply prefixes that belong to the server."""
-RESERVED_HEADS: Final = (b"_R_", b"_GR")
-"""Their first three bytes: what the hot path looks at."""
-RUN_MIN: Final = 4
-"""Publishes in a row on one route that are worth a look for a taker of runs."""
-SHORT_RUNS: Final = 4
-"""Runs below that after which no more are looked for among what arrived together."""
 
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
@@ -41,19 +37,19 @@ class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
 
     __slots__ = (
-        "_broker", "_connected", "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "account", "authenticated",
-        "cid", "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
-        "max_pending", "name", "next_tick_ns", "no_responders", "out", "out_bytes", "out_msgs", "pedantic",
-        "pending_bytes", "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "user", "verbose", "version",
+        "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "account", "broker", "cid", "close_reason", "echo",
+        "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns", "login", "max_pending", "name",
+        "next_tick_ns", "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit",
+        "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
-        self._broker = broker
+        self.broker = broker
         self.cid = cid
         self.host = host
         self.port = port
         self.kind = kind
-        self.name = self.lang = self.version = self.user = ""
+        self.name = self.lang = self.version = ""
         self.verbose = self.pedantic = self.echo = True
         self.headers = self.no_responders = False
         self.protocol = 0
@@ -68,24 +64,35 @@ class Session:
         self.stop_ns = 0
         self.rtt_ns = 0
         self._parser = Parser(broker.options.limits)
-        self._connected = False
         self._info_again = True
         self._pings_out = 0
         self._ping_sent_ns = 0
-        auth = broker.options.auth
-        self.authenticated = auth is None
+        self.permit: Permit | None = None
+        """What the user may do, None where everything."""
+        self.login = Login(self)
         self.last_active_ns = broker.clock.monotonic_ns()
-        first = broker.options.first_ping_ns if self.authenticated else broker.options.auth_timeout_ns
+        first = broker.options.first_ping_ns if self.login.authenticated else broker.options.auth_timeout_ns
         self.next_tick_ns = self.last_active_ns + first
+        auth = broker.options.auth
         if auth is not None and auth.default is not None:
-            self._admit(auth.default)
+            self.login.admit(auth.default)
+
+    @property
+    def user(self) -> str:
+        """Who the client is let in as; empty without users."""
+        return self.login.grant.user
+
+    @property
+    def connection_type(self) -> str:
+        """The kind of connection as users and JWTs name it."""
+        return "WEBSOCKET" if self.kind == "websocket" else "STANDARD"
 
     def open(self, *, full: bool) -> None:
         """Write INFO; where the server is `full`, refuse the connection after it."""
         self.send_info()
         if full:
             self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
-        elif self.authenticated:
+        elif self.login.authenticated:
             self.account.sessions.add(self)
 
     # --- output
@@ -93,13 +100,13 @@ class Session:
     def write(self, data: bytes) -> None:
         """Queue bytes that are not a message."""
         if not self.out:
-            self._broker.dirty.append(self)
+            self.broker.dirty.append(self)
         self.out.append(data)
         self.pending_bytes += len(data)
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
         """Queue INFO as it is now."""
-        self.write(encode_info(info_json(self._broker, self, connect_info=connect_info, lame_duck=lame_duck)))
+        self.write(encode_info(info_json(self.broker, self, connect_info=connect_info, lame_duck=lame_duck)))
 
     def take_output(self) -> list[bytes]:
         """Return what waits to be written, in order; it is no longer pending here."""
@@ -121,19 +128,19 @@ class Session:
         if text:
             self.err(text)
         self.close_reason = reason
-        self._broker.dirty.append(self)
+        self.broker.dirty.append(self)
         self._leave()
 
     def cut_slow_consumer(self) -> None:
         """Close a client that does not read; what it has not been sent is dropped."""
         if self.close_reason is None:
             self.take_output()
-            self._broker.slow_consumers += 1
+            self.broker.slow_consumers += 1
             self.close(CloseReason.SLOW_CONSUMER_PENDING_BYTES, "Slow Consumer")
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
         """The transport is gone: forget the session; `reason` counts where the broker had none."""
-        broker = self._broker
+        broker = self.broker
         if broker.sessions.pop(self.cid, None) is None:
             return
         if self.close_reason is None:
@@ -159,11 +166,11 @@ class Session:
 
     def tick(self) -> None:
         """Do what is due: authentication timeout, PING, stale connection. `next_tick_ns` says when to come again."""
-        now = self._broker.clock.monotonic_ns()
+        now = self.broker.clock.monotonic_ns()
         if now < self.next_tick_ns or self.close_reason is not None:
             return
-        options = self._broker.options
-        if not self.authenticated:
+        options = self.broker.options
+        if not self.login.authenticated:
             self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
             return
         interval = options.ping_interval_ns
@@ -171,7 +178,7 @@ class Session:
             self.next_tick_ns = self.last_active_ns + interval
             return
         if self._pings_out >= options.ping_max:
-            self._broker.stale_connections += 1
+            self.broker.stale_connections += 1
             self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
             return
         self._pings_out += 1
@@ -185,25 +192,25 @@ class Session:
         """Carry out every operation that `chunk` completes."""
         if self.close_reason is not None:
             return
-        self.last_active_ns = self._broker.clock.monotonic_ns()
+        self.last_active_ns = self.broker.clock.monotonic_ns()
         self._pings_out = 0
         parser = self._parser
-        if not self.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
-            self._refuse()
+        if not self.login.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
+            self.login.refuse(Refusal())
             return
         publish = self.account.publish_from
-        careful = self.pedantic or not self.headers
+        careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = 0
         ops = parser.feed(chunk)
-        if len(ops) >= RUN_MIN and self.authenticated and not (careful or self.verbose):
-            ops = self._publish_runs(ops)
+        if len(ops) >= RUN_MIN and self.login.authenticated and not (careful or self.verbose):
+            ops = publish_runs(self, ops)
         for op in ops:
             if op[0] != PUB:
                 self._operate(op)
                 if self.close_reason is not None:
                     break
                 publish = self.account.publish_from
-                careful = self.pedantic or not self.headers
+                careful = self.pedantic or not self.headers or self.permit is not None
                 continue
             _, subject, reply, header, payload = op
             if (careful or reply[:3] in RESERVED_HEADS) and not self._may_publish(subject, reply, header):
@@ -221,64 +228,20 @@ class Session:
         if parser.fault is not None:
             self._fail(parser.fault)
 
-    def _publish_runs(self, ops: list[Op]) -> list[Op]:
-        """Hand leading runs of messages on one route to takers of runs, and return the operations that are left."""
-        start = short = 0
-        while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
-            subject = ops[start][1]
-            take = self.account.run_taker(subject, self)
-            if take is None:
-                break
-            end, size = start, 0
-            for op in islice(ops, start, None):
-                if op[0] != PUB or op[1] != subject or op[3] or op[2][:3] in RESERVED_HEADS:
-                    break
-                end += 1
-                size += len(op[4])
-            if end - start < RUN_MIN:
-                more, total = self._one_route(ops, start)
-                if more > end:
-                    subject, end, size = b"", more, total
-                short += end - start < RUN_MIN
-            if end == start:
-                break
-            self.in_msgs += end - start
-            self.in_bytes += size
-            take(subject, ops[start:end])
-            start = end
-        return ops[start:] if start else ops
-
-    def _one_route(self, ops: list[Op], start: int) -> tuple[int, int]:
-        """Return where messages end that surely take the route of the first one, and the sum of their payloads."""
-        size, longer = self.account.shared_size(ops[start][1])
-        if not size:
-            return start, 0
-        shared, end = ops[start][1][:size], start
-        for op in islice(ops, start, None):
-            if op[0] != PUB or op[1][:size] != shared or op[3] or op[2][:3] in RESERVED_HEADS:
-                break
-            subject = op[1]
-            if len(subject) == size or (
-                subject.find(b".", size) >= 0 and not (longer and b".." not in subject and subject[-1] != DOT)
-            ):
-                break
-            end += 1
-        return end, sum([len(op[4]) for op in ops[start:end]])
-
     def _fail(self, fault: ProtocolFault) -> None:
-        if self.authenticated or self._connected:
+        if self.login.authenticated or self.login.connected:
             self.close(FAULT_REASONS[fault.kind], fault.text)
         elif fault.kind is FaultKind.UNKNOWN_OPERATION:
-            self._refuse()
+            self.login.refuse(Refusal())
         else:
             self.close(FAULT_REASONS[fault.kind], fault.text)
 
     def _operate(self, op: Op) -> None:
         kind = op[0]
         if kind == CONNECT:
-            self._connect(op[1])
-        elif not self.authenticated:
-            self._refuse()
+            self.login.connect(op[1])
+        elif not self.login.authenticated:
+            self.login.refuse(Refusal())
         elif kind == SUB:
             self._subscribe(op[1], op[2], op[3])
         elif kind == UNSUB:
@@ -286,7 +249,7 @@ class Session:
         elif kind == PING:
             self._answer_ping()
         elif kind == PONG and self._ping_sent_ns:
-            self.rtt_ns = max(self._broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
+            self.rtt_ns = max(self.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
             self._ping_sent_ns = 0
 
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
@@ -296,40 +259,17 @@ class Session:
             return False
         if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
+        if self.permit is not None and not self.permit.may_publish(subject):
+            self.err(f'Permissions Violation for Publish to "{subject.decode("utf-8", "replace")}"')
+            return False
         if reply.startswith(RESERVED_REPLIES):
             text = reply.decode("utf-8", "replace")
             self.err(f'Permissions Violation for Publish with Reply of "{text}"')
             return False
         return True
 
-    def _refuse(self) -> None:
-        self.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
-
-    def _connect(self, body: bytes) -> None:
-        options = parse_connect(body)
-        if options is None:
-            self.close(CloseReason.PROTOCOL_VIOLATION)
-            return
-        if not self._connected:
-            auth = self._broker.options.auth
-            grant = auth.authenticate(options) if auth is not None else Grant("", GLOBAL_ACCOUNT)
-            if grant is None or options.account:
-                self._refuse()
-                return
-            self._admit(grant)
-        if options.protocol not in (0, 1):
-            self.close(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
-            return
-        if options.no_responders and not options.headers:
-            reason = CloseReason.NO_RESPONDERS_REQUIRES_HEADERS
-            self.close(reason, "no responders requires headers support")
-            return
-        self._apply(options)
-        if self.verbose:
-            self.write(OK_LINE)
-
-    def _apply(self, options: ConnectOptions) -> None:
-        self._connected = True
+    def apply(self, options: ConnectOptions) -> None:
+        """Be as the client asks."""
         self.verbose = options.verbose
         self.pedantic = options.pedantic
         self.echo = options.echo
@@ -338,20 +278,20 @@ class Session:
         self.protocol = options.protocol
         self.name, self.lang, self.version = options.name, options.lang, options.version
 
-    def _admit(self, grant: Grant) -> None:
-        """Move into the account; what was subscribed before moves along."""
+    def move(self, account: Account) -> None:
+        """Go into an account; what was subscribed before moves along."""
         subs = self.subs
         self._leave()
-        self.account = self._broker.account(grant.account)
-        self.account.sessions.add(self)
-        self.user = grant.user
+        self.account = account
+        account.sessions.add(self)
         self.subs = subs
         for sub in subs.values():
-            sub.account = self.account
-            self.account.insert(sub)
-        if not self.authenticated:
-            self.authenticated = True
-            self.next_tick_ns = self._broker.clock.monotonic_ns() + self._broker.options.first_ping_ns
+            sub.account = account
+            account.insert(sub)
+
+    def wait_for_first_ping(self) -> None:
+        """Begin to look after the connection: the client is in."""
+        self.next_tick_ns = self.broker.clock.monotonic_ns() + self.broker.options.first_ping_ns
 
     def _answer_ping(self) -> None:
         self.write(PONG_LINE)
@@ -360,12 +300,15 @@ class Session:
             self.send_info(connect_info=True)
 
     def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> None:
-        most = self._broker.options.max_subscriptions
+        most = self.broker.options.max_subscriptions
         if most and len(self.subs) >= most:
             self.err("maximum subscriptions exceeded")
             return
         if not is_valid_subject(subject):
             self.err("Invalid Subject")
+            return
+        if self.permit is not None and not self.permit.may_subscribe(subject, queue):
+            self.err(f'Permissions Violation for Subscription to "{subject.decode("utf-8", "replace")}"')
             return
         if sid not in self.subs:
             sub = Subscription(self.account, subject, queue, session=self, sid=sid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from natsctl.wire.ops import Op
 
@@ -24,6 +24,16 @@ AllHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
 
 
+class InterestListener(Protocol):
+    """Who wants to know what an account's subscriptions are: leaf nodes."""
+
+    def subscribed(self, sub: Subscription) -> None:
+        """Take note of one more subscription."""
+
+    def unsubscribed(self, sub: Subscription) -> None:
+        """Take note that a subscription has ended."""
+
+
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
     """Refuse a message: the handler of a subscription that has ended."""
     return False
@@ -42,6 +52,7 @@ class Subscription:
         "session",
         "sid",
         "sid_field",
+        "stand_ins",
         "subject",
         "take_all",
     )
@@ -70,3 +81,5 @@ class Subscription:
         self.delivered = 0
         self.max = 0
         """Deliveries after which the subscription ends, counted from its creation; 0: none."""
+        self.stand_ins: tuple[Subscription, ...] = ()
+        """Handlers that take messages for this one, here or in accounts that are imported from; they end with it."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from natsctl.api.units import parse_duration
-from natsctl.server.config_file import read_config
+from natsctl.server.conf.config import read_config
 from natsctl.server.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 

@@ -34,17 +34,27 @@ Answerer = Callable[[str, Query], Page]
 class HttpServer:
     """A listener that answers GET and HEAD requests."""
 
-    def __init__(self, answer: Answerer) -> None:
-        """Prepare; `answer` is asked on the event loop and must be quick."""
+    def __init__(self, host: str, port: int, answer: Answerer) -> None:
+        """Prepare to listen on `host`:`port`; `answer` is asked on the event loop and must be quick."""
+        self._host = host
+        self._port = port
         self._answer = answer
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
+    @property
+    def port(self) -> int:
+        """Where it listens, 0 before `start`."""
+        return int(self._server.sockets[0].getsockname()[1]) if self._server and self._server.sockets else 0
+
+    async def start(self) -> None:
         """Listen; raises OSError when the address can not be used."""
-        self._server = await asyncio.start_server(self._serve, host, max(port, 0), limit=MAX_HEAD_BYTES)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, self._host, max(self._port, 0), limit=MAX_HEAD_BYTES)
+
+    def stop_accepting(self) -> None:
+        """Close the listener; those who are in stay."""
+        if self._server is not None:
+            self._server.close()
 
     async def stop(self) -> None:
         """Close the listener and every connection."""

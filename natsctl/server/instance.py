@@ -13,42 +13,32 @@ import asyncio
 import os
 import random
 import secrets
-import socket
-import ssl
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.account import AccountLimits
 from natsctl.api.catalogue import entries
 from natsctl.api.errors import StorageError
-from natsctl.broker.account import SYSTEM_ACCOUNT
-from natsctl.broker.auth import Authenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
-from natsctl.broker.options import BrokerOptions
+from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.clock import SystemClock
 from natsctl.server.descriptors import descriptor_shares
+from natsctl.server.endpoint import Endpoint, TransportEndpoint
 from natsctl.server.listener import ClientConnection
 from natsctl.server.log import Log
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.shell import Shell
 from natsctl.server.tls import server_context
-from natsctl.server.version import PROTOCOL_VERSION
-from natsctl.wire.faults import Limits
 
 if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.http import HttpServer
     from natsctl.store.store import RecoveryReport, Store
 
 CLOSE_CLIENTS_S: Final = 3.0
 """How long a stopping server waits for its clients' transports to close."""
-
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted."""
 
 
 class StoreInUse(StorageError):
@@ -68,20 +58,17 @@ class ServerInstance:
         self.store: Store | None = None
         self._broker: Broker | None = None
         self._shell: Shell | None = None
-        self._listener: asyncio.Server | None = None
-        self._monitor: HttpServer | None = None
-        self._websocket: asyncio.Server | None = None
-        self.websocket_port = 0
+        self.endpoints: dict[str, Endpoint] = {}
+        """What listens, by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
 
     @property
     def engine(self) -> Engine | None:
         """The running server's JetStream, None where it has none."""
         return self._shell.engine if self._shell is not None else None
 
-    @property
-    def http_port(self) -> int:
-        """Where monitoring listens, 0 for nowhere."""
-        return self._monitor.port if self._monitor is not None else 0
+    def port_of(self, kind: str) -> int:
+        """Return where an endpoint listens, 0 where there is none of that kind."""
+        return self.endpoints[kind].port if kind in self.endpoints else 0
 
     @property
     def url(self) -> str:
@@ -89,6 +76,12 @@ class ServerInstance:
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host
         scheme = "tls" if self.options.tls else "nats"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+    @property
+    def _running(self) -> Shell:
+        if self._shell is None:
+            raise RuntimeError("the server is not running")
+        return self._shell
 
     @property
     def broker(self) -> Broker:
@@ -103,54 +96,54 @@ class ServerInstance:
         Raises StorageError when the store is locked or cannot be opened, OSError when the address or a TLS file cannot
         be used; nothing is left running then.
         """
-        context = server_context(self.options.tls) if self.options.tls else None
-        sock = _bind(self.options.host, self.options.port)
+        clients = self._client_endpoint()
         try:
-            self.port = sock.getsockname()[1]
+            clients.bind()
+            self.port = clients.port
             self._build()
-            await self._start_monitor()
-            await self._listen(sock, context)
+            self.endpoints = {**self._more_endpoints(), "clients": clients}
+            for endpoint in self.endpoints.values():
+                await endpoint.start()
         except BaseException:
-            sock.close()
+            clients.stop_accepting()
             await self.stop()
             raise
 
     def _build(self) -> None:
         clock, rng = SystemClock(), random.Random(secrets.randbits(128))
-        self._broker = Broker(clock, rng, self._broker_options())
+        self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port))
+        self._broker.configure(self.options.accounts)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
         self._shell = Shell(
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
         self._shell.start()
 
-    async def _start_monitor(self) -> None:
-        """Answer monitoring before clients are accepted: a client that is in finds it."""
-        if not self.options.http_port:
-            return
+    def _client_endpoint(self) -> TransportEndpoint:
+        context = server_context(self.options.tls) if self.options.tls else None
+        return TransportEndpoint(self.options.host, self.options.port, lambda: ClientConnection(self._running, context))
+
+    def _more_endpoints(self) -> dict[str, Endpoint]:
+        """Return what is opened before clients are let in: one that is in finds it."""
+        found: dict[str, Endpoint] = {}
+        if self.options.http_port:
+            found["monitoring"] = self._monitor()
+        if self.options.websocket is not None:
+            found["websocket"] = self._websocket(self.options.websocket)
+        return found
+
+    def _monitor(self) -> Endpoint:
         from natsctl.server.http import HttpServer
         from natsctl.server.monitoring import Monitoring
 
-        self._monitor = HttpServer(Monitoring(self).answer)
-        await self._monitor.start(self.options.http_host, self.options.http_port)
+        return HttpServer(self.options.http_host, self.options.http_port, Monitoring(self).answer)
 
-    def _broker_options(self) -> BrokerOptions:
-        options = self.options
-        return BrokerOptions(
-            server_id=self.server_id,
-            server_name=options.server_name,
-            version=PROTOCOL_VERSION,
-            host=options.host,
-            port=self.port,
-            jetstream=options.jetstream,
-            domain=options.domain if options.jetstream else "",
-            tls_required=options.tls is not None,
-            tls_verify=options.tls is not None and options.tls.verify,
-            limits=Limits(max_payload=options.max_payload),
-            auth=_authenticator(options),
-            auth_timeout_ns=round(options.auth_timeout_s * 1e9),
-            max_pending=options.max_pending,
-            max_connections=descriptor_shares().clients,
+    def _websocket(self, options: WebSocketOptions) -> Endpoint:
+        from natsctl.server.websocket import WebSocketConnection
+
+        context = server_context(options.tls) if options.tls else None
+        return TransportEndpoint(
+            options.host, options.port, lambda: WebSocketConnection(self._running, options.compression), context
         )
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
@@ -165,7 +158,7 @@ class ServerInstance:
             max_storage=self.options.max_storage or default_max_storage(path),
             domain=self.options.domain,
             archive_version=self.options.archive_version,
-            accounts=_account_limits(self.options),
+            accounts=jetstream_accounts(self.options),
             max_duplicate_window_ns=limits.max_duplicate_window_ns,
             max_ack_pending=limits.max_ack_pending,
             max_request_batch=limits.max_request_batch,
@@ -207,44 +200,21 @@ class ServerInstance:
         if report.streams:
             self.log.info(f"JetStream state recovered: {report.streams} stream{'s' if report.streams > 1 else ''}")
 
-    async def _listen(self, sock: socket.socket, context: ssl.SSLContext | None) -> None:
-        loop, shell = asyncio.get_running_loop(), self._shell
-        assert shell is not None
-        await self._listen_websocket(shell)
-        self._listener = await loop.create_server(lambda: ClientConnection(shell, context), sock=sock, backlog=BACKLOG)
-
-    async def _listen_websocket(self, shell: Shell) -> None:
-        options = self.options.websocket
-        if options is None:
-            return
-        from natsctl.server.websocket import WebSocketConnection
-
-        context = server_context(options.tls) if options.tls else None
-        sock = _bind(options.host, options.port)
-        self.websocket_port = sock.getsockname()[1]
-        self._websocket = await shell.loop.create_server(
-            lambda: WebSocketConnection(shell, options.compression), sock=sock, backlog=BACKLOG, ssl=context
-        )
-
     def enter_lame_duck(self) -> None:
         """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
-        if self._listener is not None and self._shell is not None:
-            self._listener.close()
-            if self._websocket is not None:
-                self._websocket.close()
+        for kind in ("clients", "websocket"):
+            if kind in self.endpoints:
+                self.endpoints[kind].stop_accepting()
+        if self._shell is not None:
             self.broker.enter_lame_duck()
             self._shell.turn()
 
     async def stop(self) -> None:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""
-        listener, shell, store, monitor = self._listener, self._shell, self.store, self._monitor
-        self._listener, self._shell, self.store, self._monitor = None, None, None, None
-        for listening in (listener, self._websocket):
-            if listening is not None:
-                listening.close()
-        self._websocket = None
-        if monitor is not None:
-            await monitor.stop()
+        endpoints, shell, store = self.endpoints, self._shell, self.store
+        self.endpoints, self._shell, self.store = {}, None, None
+        for endpoint in endpoints.values():
+            await endpoint.stop()
         if shell is not None:
             await _quiet(shell)
             shell.stop()
@@ -276,24 +246,6 @@ async def _quiet(shell: Shell) -> None:
         await asyncio.sleep(0.005)
 
 
-def _authenticator(options: ServerOptions) -> Authenticator | None:
-    if options.token:
-        return Authenticator(token=options.token)
-    users = options.users + ((User(options.user, options.password),) if options.user else ())
-    if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
-        # Who names users of the system account alone does not mean to lock everybody else out.
-        anyone = User(secrets.token_hex(16), secrets.token_hex(16))
-        return Authenticator(users=(*users, anyone), no_auth_user=anyone.name)
-    return Authenticator(users=users, no_auth_user=options.no_auth_user) if users else None
-
-
-def _account_limits(options: ServerOptions) -> dict[str, AccountLimits] | None:
-    """Return the limits of the accounts that have JetStream, None where accounts are not configured."""
-    if all(account.name == SYSTEM_ACCOUNT for account in options.accounts):
-        return None
-    return {account.name: account.jetstream for account in options.accounts if account.jetstream is not None}
-
-
 def make_durable_folder(path: Path) -> None:
     """Make a folder with its parents, so that it is still there after a power failure; raises StorageError."""
     missing = []
@@ -312,22 +264,3 @@ def make_durable_folder(path: Path) -> None:
                 os.close(descriptor)
     except OSError as error:
         raise StorageError(f"cannot create the storage directory: {error}") from error
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; raises OSError when it is in use or not this machine's."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        # Reuse lets a restart follow at once. Set before the bind, "any free port" could be one that another is taking.
-        if port > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock

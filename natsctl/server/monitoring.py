@@ -64,7 +64,7 @@ class Monitoring:
             "ping_interval": options.ping_interval_ns,
             "ping_max": options.ping_max,
             "http_host": server.options.http_host,
-            "http_port": server.http_port,
+            "http_port": server.port_of("monitoring"),
             "https_port": 0,
             "auth_timeout": options.auth_timeout_ns / 1e9,
             "max_control_line": options.limits.max_control_line,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from natsctl.api.account import AccountLimits
-from natsctl.broker.auth import User
-from natsctl.server.jetstream_limits import JetStreamLimits
+from natsctl.broker.account_config import AccountConfig
+from natsctl.broker.static_auth import User
+from natsctl.server.conf.jetstream_limits import JetStreamLimits
 
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
@@ -42,14 +42,6 @@ class WebSocketOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountOptions:
-    """One configured account; without `jetstream` it has none."""
-
-    name: str
-    jetstream: AccountLimits | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ServerOptions:
     """One server's settings.
 
@@ -73,7 +65,7 @@ class ServerOptions:
     token: str = ""
     users: tuple[User, ...] = ()
     no_auth_user: str = ""
-    accounts: tuple[AccountOptions, ...] = ()
+    accounts: tuple[AccountConfig, ...] = ()
     auth_timeout_s: float = AUTH_TIMEOUT_S
     http_host: str = DEFAULT_HOST
     http_port: int = 0

@@ -19,7 +19,7 @@ from typing import Final
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_duration, format_size
 from natsctl.server.capacity import default_max_memory, default_max_storage
-from natsctl.server.conf_syntax import ConfError
+from natsctl.server.conf.syntax import ConfError
 from natsctl.server.descriptors import raise_descriptor_limit
 from natsctl.server.flags import USAGE, parse_command_line
 from natsctl.server.goflags import FlagError
@@ -147,12 +147,13 @@ class ServerProcess:
 
     def _ready(self) -> None:
         log, server = self._log, self._server
-        if server.http_port:
-            log.info(f"Starting http monitor on {_address(self._options.http_host, server.http_port)}")
+        monitoring, websocket_port = server.port_of("monitoring"), server.port_of("websocket")
+        if monitoring:
+            log.info(f"Starting http monitor on {_address(self._options.http_host, monitoring)}")
         websocket = self._options.websocket
         if websocket is not None:
             scheme = "wss" if websocket.tls else "ws"
-            log.info(f"Listening for websocket clients on {scheme}://{_address(websocket.host, server.websocket_port)}")
+            log.info(f"Listening for websocket clients on {scheme}://{_address(websocket.host, websocket_port)}")
         log.info(f"Listening for client connections on {_address(server.host, server.port)}")
         if self._options.tls is not None:
             log.info("TLS required for client connections")
@@ -165,7 +166,7 @@ class ServerProcess:
             write_pid_file(options.pid_file)
             self._files.append(options.pid_file)
         if options.ports_file_dir is not None:
-            ports = ([self._server.url], self._server.http_port, self._server.websocket_port)
+            ports = ([self._server.url], self._server.port_of("monitoring"), self._server.port_of("websocket"))
             self._files.append(write_ports_file(options.ports_file_dir, *ports))
 
     def _remove_files(self) -> None:

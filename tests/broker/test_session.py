@@ -11,9 +11,9 @@ import pytest
 
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import matches
-from natsctl.broker.auth import Authenticator, User
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.wire.faults import Limits
 
 BARE = b""
@@ -45,7 +45,7 @@ def test_info_comes_first_with_the_reference_s_keys_in_order(house: Any) -> None
 
 
 def test_info_tells_auth_tls_and_jetstream_when_they_are_on(new_house: Callable[..., Any]) -> None:
-    options = BrokerOptions(auth=Authenticator(token="t"), tls_required=True, jetstream=True, domain="hub")
+    options = BrokerOptions(auth=StaticAuthenticator(token="t"), tls_required=True, jetstream=True, domain="hub")
     info = info_of(new_house(options).client(BARE).info)
     assert info["auth_required"] and info["tls_required"] and info["jetstream"] and info["domain"] == "hub"
 
@@ -293,7 +293,7 @@ def test_traffic_delays_pings(house: Any) -> None:
     assert client.heard() == b"PING\r\n"
 
 
-USERS = Authenticator(users=[User("a", "b"), User("sys", "s", "$SYS")])
+USERS = StaticAuthenticator(users=[User("a", "b"), User("sys", "s", "$SYS")])
 
 
 def connect(**options: object) -> bytes:

@@ -30,7 +30,7 @@ async def test_varz_healthz_and_jsz_of_a_server_with_jetstream(tmp_path: Path) -
     )
     async with ServerInstance(options) as server:
         answers = await asyncio.to_thread(
-            ask, server.http_port, ("GET", "/varz"), ("GET", "/healthz"), ("GET", "/jsz"), ("GET", "/")
+            ask, server.port_of("monitoring"), ("GET", "/varz"), ("GET", "/healthz"), ("GET", "/jsz"), ("GET", "/")
         )
         varz, healthz, jsz = (json.loads(body) for _, body in answers[:3])
         assert [status for status, _ in answers] == [200] * 4
@@ -44,7 +44,11 @@ async def test_varz_healthz_and_jsz_of_a_server_with_jetstream(tmp_path: Path) -
 async def test_without_jetstream_jsz_says_so_and_health_asks_for_it_only_on_demand() -> None:
     async with ServerInstance(OPTIONS) as server:
         jsz, health, demand = await asyncio.to_thread(
-            ask, server.http_port, ("GET", "/jsz"), ("GET", "/healthz"), ("GET", "/healthz?js-enabled-only=true")
+            ask,
+            server.port_of("monitoring"),
+            ("GET", "/jsz"),
+            ("GET", "/healthz"),
+            ("GET", "/healthz?js-enabled-only=true"),
         )
         assert json.loads(jsz[1])["disabled"] is True
         assert (health[0], demand[0]) == (200, 503)
@@ -53,7 +57,7 @@ async def test_without_jetstream_jsz_says_so_and_health_asks_for_it_only_on_dema
 async def test_unknown_pages_other_methods_and_head() -> None:
     async with ServerInstance(OPTIONS) as server:
         answers = await asyncio.to_thread(
-            ask, server.http_port, ("GET", "/nothing"), ("POST", "/varz"), ("HEAD", "/varz")
+            ask, server.port_of("monitoring"), ("GET", "/nothing"), ("POST", "/varz"), ("HEAD", "/varz")
         )
         assert [status for status, _ in answers] == [404, 405, 200]
         assert answers[2][1] == b""
@@ -61,11 +65,11 @@ async def test_unknown_pages_other_methods_and_head() -> None:
 
 async def test_a_request_that_is_no_http_ends_its_connection_alone() -> None:
     async with ServerInstance(OPTIONS) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("monitoring"))
         writer.write(b"\x16\x03\x01" + b"x" * 40_000 + b"\r\n\r\n")
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
-        assert (await asyncio.to_thread(ask, server.http_port, ("GET", "/healthz")))[0][0] == 200
+        assert (await asyncio.to_thread(ask, server.port_of("monitoring"), ("GET", "/healthz")))[0][0] == 200
 
 
 @pytest.mark.parametrize(("age_s", "text"), [(0, "0s"), (61, "1m1s"), (3600, "1h0m0s"), (90061, "1d1h1m1s")])

@@ -68,7 +68,7 @@ class Client:
 
 @asynccontextmanager
 async def connected(server: ServerInstance, *extensions: PerMessageDeflate) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.websocket_port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("websocket"))
     client = Client(reader, writer)
     await client.open(*extensions)
     assert (await client.read_until(b"\r\n")).startswith(b"INFO {")
@@ -118,7 +118,7 @@ async def test_a_client_that_says_goodbye_leaves_no_session() -> None:
 async def test_what_is_no_websocket_request_is_cut_off() -> None:
     async with ServerInstance(OPTIONS) as server:
         for nonsense in (b'CONNECT {"verbose":false}\r\n\r\n', b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000):
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.websocket_port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("websocket"))
             writer.write(nonsense)
             assert b"INFO" not in await asyncio.wait_for(reader.read(), 5)
             writer.close()

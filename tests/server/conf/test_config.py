@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.broker.auth import User
-from natsctl.server.conf_syntax import ConfError, load_text
-from natsctl.server.config_file import apply
+from natsctl.broker.static_auth import User
+from natsctl.server.conf.config import apply
+from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 
 

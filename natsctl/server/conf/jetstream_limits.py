@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from natsctl.api.units import parse_duration
 from natsctl.jetstream.publish.batch_limits import BatchLimits
-from natsctl.server.conf_syntax import Block, Item
+from natsctl.server.conf.syntax import Block, Item
 
 
 @dataclass(frozen=True, slots=True)

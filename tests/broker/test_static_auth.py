@@ -5,18 +5,21 @@ from __future__ import annotations
 import bcrypt
 import pytest
 
-from natsctl.broker.auth import Authenticator, ConnectOptions, Grant, User, parse_connect
+from natsctl.broker.connect_options import ConnectOptions, parse_connect
+from natsctl.broker.grant import Credentials, Grant, Refusal
+from natsctl.broker.static_auth import StaticAuthenticator, User
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 
-def grant(auth: Authenticator, **given: str) -> Grant | None:
-    return auth.authenticate(ConnectOptions(**given))
+def grant(auth: StaticAuthenticator, **given: str) -> Grant | None:
+    answer = auth.authenticate(Credentials(ConnectOptions(**given)))
+    return None if isinstance(answer, Refusal) else answer
 
 
 @pytest.mark.parametrize("token", ["secret", HASH], ids=["plain", "hashed"])
 def test_tokens(token: str) -> None:
-    auth = Authenticator(token=token)
+    auth = StaticAuthenticator(token=token)
     assert grant(auth, auth_token="secret") == Grant("", "$G")
     assert grant(auth, auth_token="other") is None
     assert grant(auth) is None
@@ -25,7 +28,7 @@ def test_tokens(token: str) -> None:
 
 @pytest.mark.parametrize("password", ["secret", HASH], ids=["plain", "hashed"])
 def test_users(password: str) -> None:
-    auth = Authenticator(users=[User("a", password, "A")])
+    auth = StaticAuthenticator(users=[User("a", password, "A")])
     assert grant(auth, user="a", password="secret") == Grant("a", "A")
     assert grant(auth, user="a", password="") is None
     assert grant(auth, user="b", password="secret") is None
@@ -34,19 +37,19 @@ def test_users(password: str) -> None:
 
 
 def test_a_user_for_those_without_credentials() -> None:
-    auth = Authenticator(users=[User("a", "x", "A"), User("guest", "y", "B")], no_auth_user="guest")
+    auth = StaticAuthenticator(users=[User("a", "x", "A"), User("guest", "y", "B")], no_auth_user="guest")
     assert grant(auth) == Grant("guest", "B") == auth.default
     assert not auth.required
     assert grant(auth, user="a", password="wrong") is None
 
 
 def test_a_broken_hash_or_endless_password_is_a_refusal() -> None:
-    assert grant(Authenticator(token="$2a$nonsense"), auth_token="x") is None
-    assert grant(Authenticator(token=HASH), auth_token="x" * 5000) is None
+    assert grant(StaticAuthenticator(token="$2a$nonsense"), auth_token="x") is None
+    assert grant(StaticAuthenticator(token=HASH), auth_token="x" * 5000) is None
 
 
 def test_passwords_beyond_ascii_are_compared() -> None:
-    assert grant(Authenticator(users=[User("ü", "pässword")]), user="ü", password="pässword")
+    assert grant(StaticAuthenticator(users=[User("ü", "pässword")]), user="ü", password="pässword")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"1", b"{", b'{"verbose":1}', b'{"user":5}', b'{"user":"\xff"}'])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.server.conf_syntax import Block, ConfError, Item, load_file, load_text, scalar
+from natsctl.server.conf.syntax import Block, ConfError, Item, load_file, load_text, scalar
 
 
 def plain(value: object) -> object:

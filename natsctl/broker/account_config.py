@@ -1,0 +1,114 @@
+"""One account as configuration or a JWT describes it: what it gives, takes, maps, and may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from natsctl.api.account import AccountLimits
+
+UNLIMITED: Final = -1
+RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
+"""How long an exported service may take for its response where nobody says."""
+
+ResponseType = Literal["single", "stream", "chunked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How often the latency of an exported service is measured, and where the results go.
+
+    `sampling` is a percentage; 0 means requests that carry a tracing header.
+    """
+
+    subject: str
+    sampling: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StreamExport:
+    """Messages that other accounts may subscribe to; `accounts` None: every account."""
+
+    subject: str
+    accounts: tuple[str, ...] | None = None
+    account_token_position: int = 0
+    """Number of the token that holds the importing account's name, 1-based; 0: none."""
+    token_required: bool = False
+    """The import needs an activation token (JWT only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceExport:
+    """Requests that other accounts may send; `accounts` None: every account."""
+
+    subject: str
+    accounts: tuple[str, ...] | None = None
+    response: ResponseType = "single"
+    response_threshold_ns: int = RESPONSE_THRESHOLD_NS
+    latency: Latency | None = None
+    account_token_position: int = 0
+    token_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamImport:
+    """Messages of another account, seen here on `to`; empty: on their own subject."""
+
+    account: str
+    subject: str
+    to: str = ""
+    token: str = ""
+    """Activation token of a private export."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceImport:
+    """A service of another account, asked here on `to`; empty: on its own subject."""
+
+    account: str
+    subject: str
+    to: str = ""
+    share: bool = False
+    """Tell the service who asks."""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a part of the messages of a mapping goes, in percent."""
+
+    subject: str
+    weight: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectMap:
+    """What clients publish on `source` goes to one of the destinations; what their weights leave stays."""
+
+    source: str
+    destinations: tuple[Destination, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What the connections of an account may use together, and what each may send."""
+
+    max_connections: int = UNLIMITED
+    max_leafnodes: int = UNLIMITED
+    max_subscriptions: int = UNLIMITED
+    """Of each connection."""
+    max_payload: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class AccountConfig:
+    """Everything that is said about one account; without `jetstream` it has none."""
+
+    name: str
+    jetstream: AccountLimits | None = None
+    exports: tuple[StreamExport | ServiceExport, ...] = ()
+    imports: tuple[StreamImport | ServiceImport, ...] = ()
+    mappings: tuple[SubjectMap, ...] = ()
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    display_name: str = ""
+    """What people call it where `name` is a key."""

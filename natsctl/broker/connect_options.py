@@ -1,0 +1,36 @@
+"""The body of CONNECT."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ConnectOptions(msgspec.Struct, kw_only=True):
+    """The body of CONNECT, with the defaults of a client that never sends it."""
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    auth_token: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+    account: str = ""
+
+
+def parse_connect(body: bytes) -> ConnectOptions | None:
+    """Return the options of a CONNECT body; None where it is not what the protocol asks for."""
+    try:
+        given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
+        known = {key: value for key, value in given.items() if value is not None}
+        return msgspec.convert(known, ConnectOptions)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,37 @@
+"""What a user may publish and subscribe to, as an operator writes it; permit.py holds a session to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
+"""How long a reply may be answered where nobody says. Source: reference, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRules:
+    """Patterns for one direction; those of subscriptions may be `subject queue`, both with wildcards.
+
+    `deny` wins over `allow`; where `allow` is None everything that is not denied is allowed.
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRule:
+    """Leave to publish to the reply subjects of messages that were received; -1 in `max_msgs` is any number."""
+
+    max_msgs: int = 1
+    expires_ns: int = RESPONSE_EXPIRES_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """All rules of one user."""
+
+    publish: SubjectRules = field(default_factory=SubjectRules)
+    subscribe: SubjectRules = field(default_factory=SubjectRules)
+    responses: ResponseRule | None = None

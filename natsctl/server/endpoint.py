@@ -1,0 +1,92 @@
+"""What a server listens on: one endpoint per kind of peer, all opened, closed and named the same way."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+BACKLOG: Final = 1024
+"""Connections that may wait to be accepted."""
+
+
+class Endpoint(Protocol):
+    """Something that listens; `port` is the one it has, also where any free one was asked for."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens, 0 before `start`."""
+
+    async def start(self) -> None:
+        """Listen; raises OSError when the address can not be used."""
+
+    def stop_accepting(self) -> None:
+        """Close the listener; those who are in stay."""
+
+    async def stop(self) -> None:
+        """Close the listener, and the connections that nobody else closes."""
+
+
+class TransportEndpoint:
+    """A listener of connections that the shell looks after."""
+
+    def __init__(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None
+    ) -> None:
+        """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection, under TLS with `context`."""
+        self._host = host
+        self._port = port
+        self._factory = factory
+        self._context = context
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens, 0 before the address was taken."""
+        return int(self._socket.getsockname()[1]) if self._socket is not None else 0
+
+    def bind(self) -> None:
+        """Take the address without listening yet; raises OSError."""
+        if self._socket is None:
+            self._socket = bind(self._host, self._port)
+
+    async def start(self) -> None:
+        """Listen; raises OSError when the address can not be used."""
+        self.bind()
+        assert self._socket is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            self._factory, sock=self._socket, backlog=BACKLOG, ssl=self._context
+        )
+
+    def stop_accepting(self) -> None:
+        """Close the listener; those who are in stay."""
+        if self._server is not None:
+            self._server.close()
+        elif self._socket is not None:
+            self._socket.close()
+
+    async def stop(self) -> None:
+        """Close the listener."""
+        self.stop_accepting()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address; raises OSError when it is in use or not this machine's."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        # Reuse lets a restart follow at once. Set before the bind, "any free port" could be one that another is taking.
+        if port > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
