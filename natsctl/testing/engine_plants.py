@@ -6,8 +6,7 @@ notice it within `SEEDS_MAX` seeds proves nothing about that promise.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from unittest import mock
 
@@ -28,18 +27,16 @@ from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.testing.engine_simulation import simulate_engine
 from natsctl.testing.ledger import Violation
+from natsctl.testing.planting import Patch, do_nothing, noticed_at
 
 SEEDS_MAX: Final = 80
 
-Patch = contextlib.AbstractContextManager[Any]
-
-
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """Do not do it."""
+NOTICED = (Violation, AssertionError, LookupError, ValueError)
+"""What a simulation raises; an engine that breaks down is noticed too."""
 
 
 def _ids_not_looked_up_after_a_restart() -> Patch:
-    return mock.patch.object(Dedupe, "recover", _nothing)
+    return mock.patch.object(Dedupe, "recover", do_nothing)
 
 
 def _ids_of_removed_messages_forgotten() -> Patch:
@@ -63,11 +60,11 @@ def _batch_stored_one_by_one() -> Patch:
 
 
 def _counter_adds_to_what_is_durable() -> Patch:
-    return mock.patch.object(counters.FreshTotals, "stored", _nothing)
+    return mock.patch.object(counters.FreshTotals, "stored", do_nothing)
 
 
 def _schedule_fires_again_after_a_crash() -> Patch:
-    return mock.patch.multiple(Schedules, _last_step=lambda *_: b"", _settled=_nothing)
+    return mock.patch.multiple(Schedules, _last_step=lambda *_: b"", _settled=do_nothing)
 
 
 def _schedule_ends_before_its_message_is_durable() -> Patch:
@@ -85,11 +82,11 @@ def _interest_removed_before_every_ack() -> Patch:
 
 
 def _acked_messages_stay() -> Patch:
-    return mock.patch.object(retention.Retention, "acked", _nothing)
+    return mock.patch.object(retention.Retention, "acked", do_nothing)
 
 
 def _acks_not_journaled() -> Patch:
-    return mock.patch.object(ConsumerSet, "changed", _nothing)
+    return mock.patch.object(ConsumerSet, "changed", do_nothing)
 
 
 def _acks_confirmed_before_they_are_durable() -> Patch:
@@ -115,7 +112,7 @@ def _no_delete_markers() -> Patch:
 
 
 def _ttl_forgotten_at_start() -> Patch:
-    return mock.patch.object(TimedMessages, "recover", _nothing)
+    return mock.patch.object(TimedMessages, "recover", do_nothing)
 
 
 def _age_counted_in_other_units() -> Patch:
@@ -139,7 +136,7 @@ def _one_message_too_many_dropped() -> Patch:
 
 
 def _source_positions_forgotten() -> Patch:
-    return mock.patch.object(SourceSet, "_read_headers", _nothing)
+    return mock.patch.object(SourceSet, "_read_headers", do_nothing)
 
 
 def _mirror_counts_for_itself() -> Patch:
@@ -152,7 +149,7 @@ def _mirror_counts_for_itself() -> Patch:
 
 
 def _pending_not_counted_again_after_a_purge() -> Patch:
-    return mock.patch.object(Consumer, "on_purged", _nothing)
+    return mock.patch.object(Consumer, "on_purged", do_nothing)
 
 
 PLANTS: dict[str, Callable[[], Patch]] = {
@@ -180,19 +177,6 @@ PLANTS: dict[str, Callable[[], Patch]] = {
 }
 
 
-@contextlib.contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Have the engine commit the named fault while the context lasts."""
-    with PLANTS[name]():
-        yield
-
-
 def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """The first seed at which the simulation notices the planted fault, None when it never does."""
-    with planted(name):
-        for seed in range(seeds):
-            try:
-                simulate_engine(seed)
-            except (Violation, AssertionError, LookupError, ValueError):  # an engine that breaks down is noticed too
-                return seed
-    return None
+    """Return the first seed at which the simulation notices the planted fault, None where it never does."""
+    return noticed_at(PLANTS[name], simulate_engine, seeds, NOTICED)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from natsctl.testing.kill_report import render_figures
 from natsctl.testing.killclients import Publisher, Worker
 from natsctl.testing.killjournal import read_name
 
@@ -46,12 +47,7 @@ class FlowSummary:
 
     def render(self) -> str:
         """Return the summary for a person, a line for each figure."""
-        lines = []
-        for field in dataclasses.fields(self)[:-1]:
-            value = getattr(self, field.name)
-            text = f"{value:.2f}" if isinstance(value, float) else str(value)
-            lines.append(f"{field.name.replace('_', ' '):>22}  {text}")
-        return "\n".join([*lines, *(f"  e.g. {text}" for text in self.examples[:20])])
+        return render_figures(self)
 
 
 class FlowJudge:

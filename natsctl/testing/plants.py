@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -25,24 +25,22 @@ from natsctl.store.journal import Journal
 from natsctl.store.rewrite import Rewrite
 from natsctl.store.stream import StreamStore
 from natsctl.testing.ledger import Violation
+from natsctl.testing.planting import Patch, do_nothing, noticed_at
 from natsctl.testing.simdisk import SimDisk
 from natsctl.testing.simulation import simulate
 
 SEEDS_MAX = 400
 
-Patch = contextlib.AbstractContextManager[Any]
-
-
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """Do not do it."""
+NOTICED = (Violation, StoreError, LookupError, ValueError)
+"""What a simulation raises; a store that breaks down is noticed too."""
 
 
 def _ack_before_sync() -> Patch:
-    return mock.patch.object(FileCommit, "_sync", _nothing)
+    return mock.patch.object(FileCommit, "_sync", do_nothing)
 
 
 def _no_folder_sync() -> Patch:
-    return mock.patch.object(SimDisk, "fsync_dir", _nothing)
+    return mock.patch.object(SimDisk, "fsync_dir", do_nothing)
 
 
 def _sync_retried() -> Patch:
@@ -75,7 +73,7 @@ def _checksum_skipped() -> Patch:
 
 
 def _recovery_does_not_write_again() -> Patch:
-    return mock.patch.object(recovery, "_persist_again", _nothing)
+    return mock.patch.object(recovery, "_persist_again", do_nothing)
 
 
 def _damage_cut_like_a_torn_tail() -> Patch:
@@ -90,15 +88,15 @@ def _damage_cut_like_a_torn_tail() -> Patch:
 
 
 def _erasure_skipped() -> Patch:
-    return mock.patch.object(FileCommit, "_erase", _nothing)
+    return mock.patch.object(FileCommit, "_erase", do_nothing)
 
 
 def _removal_not_recorded() -> Patch:
-    return mock.patch.object(FileStreamStore, "_removing", _nothing)
+    return mock.patch.object(FileStreamStore, "_removing", do_nothing)
 
 
 def _floor_not_recorded() -> Patch:
-    return mock.patch.object(FileStreamStore, "_floor_moved", _nothing)
+    return mock.patch.object(FileStreamStore, "_floor_moved", do_nothing)
 
 
 def _journal_never_synced() -> Patch:
@@ -117,7 +115,7 @@ def _acks_run_ahead_of_the_commit() -> Patch:
 
 
 def _metadata_not_written() -> Patch:
-    return mock.patch.object(FileCommit, "_write_meta", _nothing)
+    return mock.patch.object(FileCommit, "_write_meta", do_nothing)
 
 
 def _replaced_file_not_synced() -> Patch:
@@ -170,7 +168,7 @@ def _rewritten_without_the_removals_it_holds() -> Patch:
 
 
 def _compressed_erasure_skipped() -> Patch:
-    return mock.patch.object(FileCommit, "_erase_packed", _nothing)
+    return mock.patch.object(FileCommit, "_erase_packed", do_nothing)
 
 
 def _compressed_blocks_off_by_one() -> Patch:
@@ -185,7 +183,7 @@ def _name_of_a_refused_segment_not_synced() -> Patch:
     write = FileCommit._write_records_only
 
     def forgetful(self: FileCommit) -> None:
-        with mock.patch.object(SimDisk, "fsync_dir", _nothing):
+        with mock.patch.object(SimDisk, "fsync_dir", do_nothing):
             write(self)
 
     return mock.patch.object(FileCommit, "_write_records_only", forgetful)
@@ -223,19 +221,6 @@ PLANTS: dict[str, Callable[[], Patch]] = {
 }
 
 
-@contextlib.contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Have the store commit the named fault while the context lasts."""
-    with PLANTS[name]():
-        yield
-
-
 def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """The first seed at which the simulation notices the planted fault, None when it never does."""
-    with planted(name):
-        for seed in range(seeds):
-            try:
-                simulate(seed)
-            except (Violation, StoreError, LookupError, ValueError):  # a store that breaks down is noticed too
-                return seed
-    return None
+    """Return the first seed at which the simulation notices the planted fault, None where it never does."""
+    return noticed_at(PLANTS[name], simulate, seeds, NOTICED)

@@ -15,6 +15,7 @@ from natsctl.jetstream.archive.archive import ArchivedConsumer, ArchivedStream, 
 from natsctl.jetstream.archive.archive_v2 import WriterV2
 from natsctl.jetstream.archive.s2 import FrameWriter
 from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.jetstream.publish import dedupe
 from natsctl.store.errors import StoreFull
 from natsctl.store.message import StoredMessage
 from natsctl.testing.jet import SECOND, Jet, ok, texts
@@ -163,6 +164,17 @@ def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
     filled(jet)
     document, archive = jet.backup()
     ok(jet.api("STREAM.DELETE.S"))
+    ok(restore(jet, document, archive))
+    ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
+    assert (ack["seq"], ack["duplicate"]) == (7, True)
+
+
+def test_ids_far_from_the_end_of_what_is_restored_are_remembered(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(jet)
+    jet.publish("8", "9", "10", "11")
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    monkeypatch.setattr(dedupe, "ONE_COMMIT", 2)
     ok(restore(jet, document, archive))
     ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
     assert (ack["seq"], ack["duplicate"]) == (7, True)

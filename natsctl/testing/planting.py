@@ -1,0 +1,30 @@
+"""What a set of planted faults is: one function each, and the search for the first seed that notices one.
+
+A plant replaces one function while it is active, and breaks one promise. A simulation that does not notice it within
+its seeds proves nothing about that promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Patch: TypeAlias = contextlib.AbstractContextManager[Any]
+
+
+def do_nothing(*arguments: Any, **named: Any) -> None:
+    """Do not do it."""
+
+
+def noticed_at(
+    plant: Callable[[], Patch], simulate: Callable[[int], object], seeds: int, noticed: tuple[type[Exception], ...]
+) -> int | None:
+    """Return the first of `seeds` at which a simulation with the plant raises one of `noticed`; None: at none."""
+    with plant():
+        for seed in range(seeds):
+            try:
+                simulate(seed)
+            except noticed:
+                return seed
+    return None
