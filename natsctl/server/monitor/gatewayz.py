@@ -1,0 +1,33 @@
+"""`/gatewayz`: the connections to other clusters, of which one node has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from natsctl.api.times import format_time
+
+if TYPE_CHECKING:
+    from natsctl.server.instance import ServerInstance
+
+
+class GatewayzOptions(msgspec.Struct, kw_only=True):
+    """What is asked of `gatewayz`."""
+
+    name: str = ""
+    accounts: bool = False
+    account_name: str = ""
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+
+def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]:
+    """Return the gateways."""
+    broker = server.broker
+    return {
+        "server_id": broker.server_id,
+        "now": format_time(broker.clock.now_ns()),
+        "outbound_gateways": {},
+        "inbound_gateways": {},
+    }

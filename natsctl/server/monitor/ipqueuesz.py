@@ -1,0 +1,22 @@
+"""`/ipqueuesz`: queues between the parts of the server that have something in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from natsctl.server.instance import ServerInstance
+
+
+class IpqueueszOptions(msgspec.Struct, kw_only=True):
+    """What is asked of `ipqueuesz`."""
+
+    all: bool = False
+    filter: str = ""
+
+
+def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
+    """Return queues by name."""
+    return {}

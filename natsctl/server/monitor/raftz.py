@@ -1,0 +1,22 @@
+"""`/raftz`: the Raft groups of a cluster, of which one node has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from natsctl.server.instance import ServerInstance
+
+
+class RaftzOptions(msgspec.Struct, kw_only=True):
+    """What is asked of `raftz`."""
+
+    account: str = ""
+    group: str = ""
+
+
+def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:
+    """Return the Raft groups."""
+    return {}

@@ -1,0 +1,7 @@
+"""The one way in which an endpoint says no."""
+
+from __future__ import annotations
+
+
+class Refused(ValueError):
+    """Options that an endpoint can not answer; the text is the reference's, sent with status 400."""
