@@ -84,10 +84,10 @@ class Stream:
         self.timed.refused(durable_seq)
         self.upstreams.refused()
 
-    def recover(self, restored: bool = False) -> None:
-        """Continue after a restart, or with what was `restored`: ids of the duplicate window, expiry, consumers."""
+    def recover(self) -> None:
+        """Continue after a restart, or with what was restored: ids of the duplicate window, expiry, consumers."""
         records = self.store.records()
-        self.dedupe.recover(records, restored)
+        self.dedupe.recover(records)
         self.timed.recover(records)
         self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()

@@ -42,8 +42,8 @@ def _ids_not_looked_up_after_a_restart() -> Patch:
 def _ids_of_removed_messages_forgotten() -> Patch:
     recover = Dedupe.recover
 
-    def of_what_is_there(self: Dedupe, journal: Iterable[tuple[int, bytes]], restored: bool = False) -> None:
-        recover(self, (), restored)
+    def of_what_is_there(self: Dedupe, journal: Iterable[tuple[int, bytes]]) -> None:
+        recover(self, ())
         for entry in [entry for entry in self._entries if not self._stream.store.holds(entry[0])]:
             self._seqs.pop(entry[2], None)
 

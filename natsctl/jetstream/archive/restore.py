@@ -242,7 +242,7 @@ class Restore:
 
     def _adopt(self, reply: bytes) -> None:
         stream: Stream = self._js.adopt(self._staging.handed_over())
-        stream.recover(restored=True)
+        stream.recover()
         stream.limits.enforce()
         stream.advise(ActionType.CREATE)
         self._close(failed=False)

@@ -176,8 +176,8 @@ class Dedupe:
 
     # Recovery
 
-    def recover(self, journal: Iterable[tuple[int, bytes]], restored: bool = False) -> None:
-        """Rebuild the window from the journal and the headers of young messages; `restored`: ids may be anywhere."""
+    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+        """Rebuild the window from the journal and the headers of young messages."""
         found: dict[int, Entry] = {}
         for kind, body in journal:
             if kind == GONE_IDS:
@@ -187,7 +187,7 @@ class Dedupe:
         if self._window_ns <= 0:
             return
         last_seq = self._stream.store.last_seq
-        for entry in self._read_headers(1 if self._in_use or restored else max(last_seq - ONE_COMMIT, 1)):
+        for entry in self._read_headers(1 if self._in_use else max(last_seq - ONE_COMMIT, 1)):
             found[entry[0]] = entry
         if found and not self._in_use:
             self._mark_in_use()
