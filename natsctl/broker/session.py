@@ -21,6 +21,7 @@ from natsctl.wire.parser import Parser
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
+    from natsctl.broker.tls_facts import TlsFacts
 
 RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
 """Reply prefixes that belong to the server."""
@@ -40,7 +41,7 @@ class Session:
         "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "account", "broker", "cid", "close_reason", "echo",
         "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns", "login", "max_pending", "name",
         "next_tick_ns", "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit",
-        "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "verbose", "version",
+        "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "tls", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
@@ -63,6 +64,8 @@ class Session:
         self.start_ns = broker.clock.now_ns()
         self.stop_ns = 0
         self.rtt_ns = 0
+        self.tls: TlsFacts | None = None
+        """What the handshake settled; the shell sets it. None in clear."""
         self._parser = Parser(broker.options.limits)
         self._info_again = True
         self._pings_out = 0
