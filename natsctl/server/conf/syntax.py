@@ -1,38 +1,40 @@
 """The syntax of nats.conf: text to nested blocks whose every value knows its file and line.
 
-`key: value`, `key = value` or `key value`; maps in braces, arrays in brackets with commas or line ends between; `#` and
-`//` comments; strings bare, in double quotes (with escapes), in single quotes (without) or as a block in parentheses;
-integers with size units (`64MB`, `1Ki`), floats, booleans (`true yes on`), `$NAME` for a key of this block, of one
-around it, or of the environment; `include file`, relative to the including file. Key names keep their spelling.
-Source: the reference's conf package.
+`key: value`, `key = value` or `key value`; maps in braces, arrays in brackets; pairs and items are parted by commas or
+line ends, pairs by `;` too; `#` and `//` comments; strings bare, in double quotes (with escapes), in single quotes
+(without) or as a block in parentheses; integers with units (`64MB`, `1Ki`), floats, dates, booleans (`true yes on`);
+`$NAME` for a key of this block, of one around it, or of the environment; `include file`, relative to the including
+file. Key names keep their spelling.
+
+What is read and what is refused is as in the reference (its package conf), which reads character by character: a key
+ends at a blank, `:` or `=` and nowhere else, a bare text at a blank, line end or one of `,;]}'`. Two things differ: an
+array may end in a bare number (`[1]`), and there are limits. Words are in words.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.server.conf.words import Fault, bare, quoted
 
 MAX_DEPTH: Final = 64
-"""Blocks within blocks, includes within includes."""
+"""Blocks within blocks, includes within includes, variables of the environment within variables."""
 
-_UNITS: Final = {
-    "": 1, "k": 1000, "kb": 1024, "ki": 1024, "kib": 1024, "m": 1000**2, "mb": 1024**2, "mi": 1024**2, "mib": 1024**2,
-    "g": 1000**3, "gb": 1024**3, "gi": 1024**3, "gib": 1024**3, "t": 1000**4, "tb": 1024**4, "ti": 1024**4,
-    "tib": 1024**4, "p": 1000**5, "pb": 1024**5, "pi": 1024**5, "pib": 1024**5, "e": 1000**6, "eb": 1024**6,
-    "ei": 1024**6, "eib": 1024**6,
-}  # fmt: skip
-_BOOLEANS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_INTEGER: Final = re.compile(r"([-+]?\d+)([kmgtpe](?:i?b?)?)?\Z", re.IGNORECASE)
-_FLOAT: Final = re.compile(r"-?\d+\.\d+\Z")
-_BLANK: Final = re.compile(r"(?:[ \t\r]+|#[^\n]*|//[^\n]*)+")
-_BETWEEN: Final = re.compile(r"(?:[ \t\r\n,;]+|#[^\n]*|//[^\n]*)+")
-_KEY: Final = re.compile(r"[^\s:={}\[\]#\"',;]+")
-_BARE: Final = re.compile(r"[^\s{}\[\],;\"'#][^\s{}\[\],;]*")
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
+MAX_BYTES: Final = 64 << 20
+"""Of one file."""
+
+_SPACE: Final = re.compile(r"\s*")
+_GAP: Final = re.compile(r"[ \t]*")
+_COMMENT: Final = re.compile(r"(?:#|//)[^\n\r]*")
+_KEY: Final = re.compile(r"[^\s:=][^\s:=]*")
+_INCLUDED: Final = re.compile(r"[^\n\r;} \t']*")
+_PARENTHESIS_END: Final = re.compile(r"(?<=\n)\)(?=\n|\Z)")
 
 
 class ConfError(UsageError):
@@ -45,7 +47,7 @@ class ConfError(UsageError):
 class Item(NamedTuple):
     """A value and where it stands."""
 
-    value: str | int | float | bool | list[Item] | Block
+    value: str | int | float | bool | datetime | list[Item] | Block
     file: str
     line: int
 
@@ -65,51 +67,88 @@ class Block(dict[str, Item]):
 
 def load_file(path: Path, environment: Mapping[str, str]) -> Block:
     """Return what a file says; raises ConfError, OSError where it can not be read."""
-    return _Parser(path.read_text(encoding="utf-8", errors="strict"), str(path), path.parent, environment, 0).document()
+    return _Parser(_read(path), str(path), path.parent, environment).document()
 
 
 def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> Block:
     """Return what `text` says; includes are looked for in `folder`. Raises ConfError."""
-    return _Parser(text, name, folder, environment, 0).document()
+    return _Parser(text, name, folder, environment).document()
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfError(str(path), 1, f"the file has more than {MAX_BYTES} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfError(str(path), line, "Parse error: the file is not UTF-8 text") from None
 
 
 class _Parser:
     """One file, read from the front."""
 
-    def __init__(self, text: str, name: str, folder: Path, environment: Mapping[str, str], depth: int) -> None:
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        folder: Path,
+        environment: Mapping[str, str],
+        depth: int = 0,
+        asked: frozenset[str] = frozenset(),
+    ) -> None:
         self._text = text
         self._name = name
         self._folder = folder
         self._environment = environment
         self._depth = depth
+        self._asked = asked
+        """Variables of the environment that are being read: one of them again is a circle."""
         self._at = 0
+        self._counted = (0, 1)
+        """A place and its line, from where later ones are counted."""
         self._scopes: list[Block] = []
 
-    def document(self, scopes: tuple[Block, ...] = ()) -> Block:
+    def document(self) -> Block:
         """Return the whole file as one block."""
-        self._scopes.extend(scopes)
-        text, start = self._text, self._skip(_BETWEEN)
-        if text[start : start + 1] == "{":
-            self._at = start + 1
-            block = self._block("}")
-            if self._skip(_BETWEEN) < len(text):
-                raise self._fault("nothing may follow the closing brace of the file")
-            return block
-        return self._block("")
+        try:
+            if "\0" in self._text:
+                raise Fault(self._text.index("\0"), "a zero byte is no text")
+            return self._document()
+        except Fault as fault:
+            line = self._line(fault.at)
+            raise ConfError(self._name, line, f"Parse error on line {line}: '{fault}'") from None
+
+    def _document(self) -> Block:
+        block = Block()
+        self._scopes.append(block)
+        while not self._ended():
+            if self._take("{"):
+                self._pairs(block)
+            elif self._peek() == "}" and not self._text[self._at + 1 :].strip():
+                break  # one brace too many at the very end is let be, like the reference
+            else:
+                self._pair(block, top=True)
+                self._end_of_value("}", "a top-level value")
+        return block
 
     # Places
 
-    def _fault(self, text: str) -> ConfError:
-        return ConfError(self._name, self._line(), text)
+    def _line(self, at: int) -> int:
+        seen, line = self._counted if self._counted[0] <= at else (0, 1)
+        line += self._text.count("\n", seen, at)
+        self._counted = (at, line)
+        return line
 
-    def _line(self) -> int:
-        return self._text.count("\n", 0, self._at) + 1
-
-    def _skip(self, pattern: re.Pattern[str]) -> int:
+    def _skip(self, pattern: re.Pattern[str]) -> None:
         found = pattern.match(self._text, self._at)
         if found:
             self._at = found.end()
-        return self._at
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
 
     def _take(self, literal: str) -> bool:
         if self._text.startswith(literal, self._at):
@@ -117,152 +156,162 @@ class _Parser:
             return True
         return False
 
+    def _ended(self) -> bool:
+        """Skip blanks, line ends and comments; tell whether nothing follows."""
+        while True:
+            self._skip(_SPACE)
+            before = self._at
+            self._skip(_COMMENT)
+            if self._at == before:
+                return self._at >= len(self._text)
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        if self._depth >= MAX_DEPTH:
+            raise Fault(self._at, "too many blocks within blocks")
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _end_of_value(self, closing: str, what: str) -> None:
+        """Go past what ends a pair or an item; `closing` is left to the caller, but for the top level's."""
+        self._skip(_GAP)
+        self._skip(_COMMENT)
+        char = self._peek()
+        if not char or char in "\n\r," or (char == ";" and closing == "}"):
+            self._at += len(char)
+        elif char != closing:
+            raise Fault(self._at, f"expected {what} to end with a new line or a comma, not {char!r}")
+        elif len(self._scopes) == 1 and what == "a top-level value":
+            self._at += 1
+
     # Blocks
 
-    def _block(self, end: str) -> Block:
-        if len(self._scopes) > MAX_DEPTH:
-            raise self._fault("too many blocks within blocks")
-        opened, block = self._line(), Block()
-        self._scopes.append(block)
-        while self._skip(_BETWEEN) < len(self._text):
-            if end and self._take(end):
-                self._scopes.pop()
-                return block
-            self._pair(block)
-        if end:
-            raise ConfError(self._name, opened, f"the block that opens here is never closed with {end!r}")
-        self._scopes.pop()
+    def _block(self) -> Block:
+        block = Block()
+        with self._deeper():
+            self._scopes.append(block)
+            self._pairs(block)
+            self._scopes.pop()
         return block
 
-    def _pair(self, block: Block) -> None:
+    def _pairs(self, block: Block) -> None:
+        """Read pairs into `block` up to its closing brace."""
+        opened = self._at - 1
+        while not self._ended():
+            if self._take("}"):
+                return
+            self._pair(block, top=False)
+            self._end_of_value("}", "a value")
+        raise Fault(opened, "the block that opens here is never closed with '}'")
+
+    def _pair(self, block: Block, *, top: bool) -> None:
+        at = self._at
         key = self._key()
-        self._skip(_BLANK)
-        if key.lower() == "include" and self._text[self._at : self._at + 1] not in (":", "="):
+        if key.lower() == "include" and self._text[at] not in "\"'" and self._peek().isspace():
             included = self._include()
             block.update(included)
             block.variables |= included.variables
             return
-        if self._take(":") or self._take("="):
-            self._skip(_BLANK)
-        line = self._line()
-        if self._at >= len(self._text) or self._text[self._at] in "\n}],;":
-            raise self._fault(f"{key!r} has no value")
-        block[key] = Item(self._value(key), self._name, line)
+        line = self._line(self._at)
+        self._skip(_SPACE)
+        separated = self._take(":") or self._take("=")
+        self._skip(_GAP if top else _SPACE)
+        char = self._peek()
+        if (not char and not (top and separated)) or (char and char in ("\n\r" if top else "},")):
+            raise Fault(at, f"{key!r} has no value")
+        block[key] = Item(self._value(), self._name, line)
 
     def _key(self) -> str:
-        quote = self._text[self._at]
-        if quote in "\"'":
-            return self._quoted(quote)
+        if self._peek() in ('"', "'"):
+            end = self._text.find(self._peek(), self._at + 1)
+            if end < 0:
+                raise Fault(self._at, "the key that opens here is never closed")
+            key, self._at = self._text[self._at + 1 : end], end + 1
+            return key
         found = _KEY.match(self._text, self._at)
-        if not found:
-            raise self._fault(f"expected a key, not {quote!r}")
+        if not found or found.group()[0] in "/,;]":
+            raise Fault(self._at, f"expected a key, not {self._peek()!r}")
         self._at = found.end()
         return found.group()
 
     def _include(self) -> Block:
-        line, name = self._line(), self._value("include")
-        if not isinstance(name, str):
-            raise ConfError(self._name, line, "include needs the name of a file")
+        self._skip(_GAP)
+        at, char = self._at, self._peek()
+        if not char or char in "[{(\\-\n\r" or char.isdigit():
+            raise Fault(at, "include needs the name of a file")
+        if char in "\"'":
+            end = self._text.find(char, at + 1)
+            if end < 0:
+                raise Fault(at, "the name that opens here is never closed")
+            name, self._at = self._text[at + 1 : end], end + 1
+        else:
+            self._skip(_INCLUDED)
+            name = self._text[at : self._at]
+            self._take("'")
         if self._depth >= MAX_DEPTH:
-            raise ConfError(self._name, line, "too many includes within includes")
-        path = self._folder / name
+            raise Fault(at, "too many includes within includes")
+        path = self._folder / name.lstrip("/")  # the reference joins the names, whatever the second one begins with
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfError(self._name, line, f"cannot include {path}: {error}") from error
-        parser = _Parser(text, str(path), path.parent, self._environment, self._depth + 1)
-        return parser.document(tuple(self._scopes))
+            text = _read(path)
+        except (OSError, ValueError) as error:
+            raise ConfError(self._name, self._line(at), f"error parsing include file '{name}', {error}") from None
+        return _Parser(text, str(path), path.parent, self._environment, self._depth + 1).document()
 
     # Values
 
-    def _value(self, key: str) -> str | int | float | bool | list[Item] | Block:
-        if self._take("{"):
-            return self._block("}")
-        if self._take("["):
-            return self._array(key)
-        if self._take("("):
-            return self._parenthesised()
-        quote = self._text[self._at]
-        return self._quoted(quote) if quote in "\"'" else self._bare(key)
-
-    def _array(self, key: str) -> list[Item]:
-        opened, items = self._line(), list[Item]()
-        if len(self._scopes) + self._depth > MAX_DEPTH:
-            raise self._fault("too many blocks within blocks")
-        self._depth += 1
-        while self._skip(_BETWEEN) < len(self._text):
-            if self._take("]"):
-                self._depth -= 1
-                return items
-            line = self._line()
-            items.append(Item(self._value(key), self._name, line))
-        raise ConfError(self._name, opened, "the array that opens here is never closed with ']'")
-
-    def _parenthesised(self) -> str:
-        opened = self._line()
-        end = re.compile(r"^[ \t]*\)[ \t\r]*$", re.MULTILINE).search(self._text, self._at)
-        if end is None:
-            raise ConfError(
-                self._name, opened, "the text that opens here is never closed with ')' on a line of its own"
-            )
-        text, self._at = self._text[self._at : end.start()], end.end()
-        return text.strip("\n")
-
-    def _quoted(self, quote: str) -> str:
-        opened = self._line()
-        self._at += 1
-        parts: list[str] = []
-        while self._at < len(self._text):
-            char = self._text[self._at]
+    def _value(self) -> str | int | float | bool | datetime | list[Item] | Block:
+        char = self._peek()
+        if char == "{":
             self._at += 1
-            if char == quote:
-                return "".join(parts)
-            if char == "\\" and quote == '"':
-                parts.append(self._escape())
-            else:
-                parts.append(char)
-        raise ConfError(self._name, opened, "the string that opens here is never closed")
-
-    def _escape(self) -> str:
-        char = self._text[self._at : self._at + 1]
-        self._at += 1
-        if char == "x":
-            digits = self._text[self._at : self._at + 2]
-            self._at += 2
-            try:
-                return chr(int(digits, 16))
-            except ValueError:
-                raise self._fault(f"\\x needs two hexadecimal digits, not {digits!r}") from None
-        if char not in _ESCAPES:
-            raise self._fault(f"unknown escape \\{char}")
-        return _ESCAPES[char]
-
-    def _bare(self, key: str) -> str | int | float | bool | list[Item] | Block:
-        found = _BARE.match(self._text, self._at)
-        if not found:
-            raise self._fault(f"expected a value for {key!r}, not {self._text[self._at]!r}")
-        text = found.group()
-        value = self._variable(text[1:]) if text.startswith("$") and not text.startswith("$2") else scalar(text)
-        self._at = found.end()
+            return self._block()
+        if char == "[":
+            self._at += 1
+            return self._array()
+        if char == "(":
+            return self._parenthesised()
+        if char and char in "\"'":
+            text, self._at = quoted(self._text, self._at)
+            return text
+        word = bare(self._text, self._at)
+        value = self._variable(str(word.value)) if word.variable else word.value
+        self._at = word.end
         return value
 
-    def _variable(self, name: str) -> str | int | float | bool | list[Item] | Block:
+    def _array(self) -> list[Item]:
+        opened, items = self._at - 1, list[Item]()
+        with self._deeper():
+            while not self._ended():
+                if self._take("]"):
+                    return items
+                if self._peek() == ",":
+                    raise Fault(self._at, "a comma without a value before it")
+                line = self._line(self._at)
+                items.append(Item(self._value(), self._name, line))
+                self._end_of_value("]", "an item")
+        raise Fault(opened, "the array that opens here is never closed with ']'")
+
+    def _parenthesised(self) -> str:
+        end = _PARENTHESIS_END.search(self._text, self._at)
+        if end is None:
+            raise Fault(self._at, "the text that opens here is never closed with ')' on a line of its own")
+        text, self._at = self._text[self._at + 1 : end.start()], end.end()
+        return text
+
+    def _variable(self, name: str) -> str | int | float | bool | datetime | list[Item] | Block:
+        if name.startswith("2a$"):  # no variable, a bcrypt hash
+            return f"${name}"
         for scope in reversed(self._scopes):
             item = scope.get(name)
             if item is not None:
                 scope.variables.add(name)
                 return item.value
+        if name in self._asked or len(self._asked) >= MAX_DEPTH:
+            raise Fault(self._at, f"variable reference cycle for '{name}'")
         if name in self._environment:
-            text = self._environment[name]
-            return load_text(f"v: {text}", {}, f"${name}")["v"].value if text else ""
-        raise self._fault(f"variable reference for {name!r} can not be found")
-
-
-def scalar(text: str) -> str | int | float | bool:
-    """Return what a bare word means."""
-    if text.lower() in _BOOLEANS:
-        return _BOOLEANS[text.lower()]
-    number = _INTEGER.match(text)
-    if number:
-        return int(number[1]) * _UNITS[(number[2] or "").lower()]
-    return float(text) if _FLOAT.match(text) else text
+            text = f"pk={self._environment[name]}"
+            inner = _Parser(text, f"${name}", Path(), self._environment, self._depth + 1, self._asked | {name})
+            item = inner.document().get("pk")
+            if item is not None:
+                return item.value
+        raise Fault(self._at, f"variable reference for '{name}' can not be found")

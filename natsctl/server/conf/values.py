@@ -7,10 +7,10 @@ from natsctl.server.conf.syntax import Block, Item
 
 
 def text_of(item: Item) -> str:
-    """Return a text."""
-    if isinstance(item.value, (dict, list, bool)):
-        raise item.fault("expected a text")
-    return str(item.value)
+    """Return a text; numbers are none unless they stand in quotes."""
+    if not isinstance(item.value, str):
+        raise item.fault(f"expected a text, not {shown(item)}")
+    return item.value
 
 
 def number_of(item: Item) -> int:
@@ -81,3 +81,19 @@ def seconds_of(item: Item) -> float:
 def duration_of(item: Item) -> int:
     """Return nanoseconds of a duration; a bare number counts seconds."""
     return round(seconds_of(item) * 1e9)
+
+
+def shown(item: Item) -> str:
+    """Return how an error names a value; only numbers and flags are repeated, a text could be a secret."""
+    match item.value:
+        case bool() as flag:
+            return str(flag).lower()
+        case int() | float() as number:
+            return str(number)
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "a block"
+    return "a date"
