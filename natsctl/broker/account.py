@@ -17,6 +17,7 @@ from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.mappings import Mapping, Mappings
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import AllHandler, Handler, InterestListener, RunHandler, Subscription, not_mine
+from natsctl.broker.traffic import Traffic
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -58,8 +59,8 @@ class Account:
     """One account of the broker."""
 
     __slots__ = (
-        "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "listeners", "name", "publish_from", "routes",
-        "sessions",
+        "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "gone", "listeners", "name", "publish_from",
+        "routes", "sessions", "slow_consumers",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, name: str) -> None:
@@ -67,6 +68,9 @@ class Account:
         self.config = AccountConfig(name)
         self.routes = Routes()
         self.sessions: set[Session] = set()
+        self.gone = Traffic()
+        """What connections that have ended had moved."""
+        self.slow_consumers = 0
         self._broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact

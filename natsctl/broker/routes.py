@@ -42,7 +42,7 @@ DOT: Final = 46
 class Routes:
     """The routing table of one account."""
 
-    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "exact", "subs")
+    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "exact", "subs", "walks")
 
     def __init__(self) -> None:
         self.subs = SubList()
@@ -52,6 +52,8 @@ class Routes:
         self._by_stem: dict[bytes, Route] = {}
         self._by_nodes: dict[tuple[Node, ...], Route] = {}
         self._cost = 0
+        self.walks = 0
+        """Subjects whose route no cache told."""
 
     @property
     def cached(self) -> int:
@@ -126,6 +128,7 @@ class Routes:
         tokens = subject.split(b".")
         if b"" in tokens:
             return NO_ROUTE
+        self.walks += 1
         nodes, decided, stem = self.subs.match(tokens)
         reached = tuple(nodes)
         shared = route = self._by_nodes.get(reached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_wildcard, is_valid_subject
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
 """Reply prefixes that belong to the server."""
 
+MAX_LEFT_SUBS: Final = 1000
+"""Subscriptions of a connection that are remembered when it has ended."""
+
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
     FaultKind.MALFORMED: CloseReason.PROTOCOL_VIOLATION,
@@ -38,10 +42,11 @@ class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
 
     __slots__ = (
-        "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "account", "broker", "cid", "close_reason", "echo",
-        "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns", "login", "max_pending", "name",
-        "next_tick_ns", "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit",
-        "port", "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "tls", "verbose", "version",
+        "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "_seen_out_msgs", "account", "broker", "cid",
+        "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
+        "last_data_ns", "left_count", "left_subs", "login", "max_pending", "name", "next_tick_ns",
+        "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port",
+        "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "tls", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
@@ -56,6 +61,9 @@ class Session:
         self.protocol = 0
         self.account = broker.accounts[GLOBAL_ACCOUNT]
         self.subs: dict[bytes, Subscription] = {}
+        self.left_subs: tuple[Subscription, ...] = ()
+        self.left_count = 0
+        """What was subscribed when the connection ended, and how much that was."""
         self.out: list[bytes] = []
         self.pending_bytes = 0
         self.max_pending = broker.options.max_pending
@@ -73,7 +81,9 @@ class Session:
         self.permit: Permit | None = None
         """What the user may do, None where everything."""
         self.login = Login(self)
-        self.last_active_ns = broker.clock.monotonic_ns()
+        self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
+        """When anything was last received, and when something other than protocol chatter last went either way."""
+        self._seen_out_msgs = 0
         first = broker.options.first_ping_ns if self.login.authenticated else broker.options.auth_timeout_ns
         self.next_tick_ns = self.last_active_ns + first
         auth = broker.options.auth
@@ -116,6 +126,9 @@ class Session:
         out = self.out
         self.out = []
         self.pending_bytes = 0
+        if self.out_msgs != self._seen_out_msgs:
+            self._seen_out_msgs = self.out_msgs
+            self.last_data_ns = self.broker.clock.monotonic_ns()
         return out
 
     def err(self, text: str) -> None:
@@ -139,6 +152,7 @@ class Session:
         if self.close_reason is None:
             self.take_output()
             self.broker.slow_consumers += 1
+            self.account.slow_consumers += 1
             self.close(CloseReason.SLOW_CONSUMER_PENDING_BYTES, "Slow Consumer")
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
@@ -156,10 +170,13 @@ class Session:
         broker.gone_in_bytes += self.in_bytes
         broker.gone_out_msgs += self.out_msgs
         broker.gone_out_bytes += self.out_bytes
+        self.account.gone.add(self)
         broker.closed.append(self)
 
     def _leave(self) -> None:
         subs = self.subs
+        if self.close_reason is not None and subs:
+            self.left_subs, self.left_count = tuple(islice(subs.values(), MAX_LEFT_SUBS)), len(subs)
         self.subs = {}
         for sub in subs.values():
             self.account.unsubscribe(sub)
@@ -197,6 +214,7 @@ class Session:
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
         self._pings_out = 0
+        before = self.in_msgs
         parser = self._parser
         if not self.login.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
             self.login.refuse(Refusal())
@@ -228,6 +246,8 @@ class Session:
                 self._answer_no_responders(subject, reply)
         self.in_msgs += msgs
         self.in_bytes += size
+        if self.in_msgs != before:
+            self.last_data_ns = self.last_active_ns
         if parser.fault is not None:
             self._fail(parser.fault)
 
@@ -316,6 +336,7 @@ class Session:
         if sid not in self.subs:
             sub = Subscription(self.account, subject, queue, session=self, sid=sid)
             self.subs[sid] = sub
+            self.last_data_ns = self.last_active_ns
             self.account.insert(sub)
         if self.verbose:
             self.write(OK_LINE)

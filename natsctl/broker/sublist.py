@@ -33,11 +33,13 @@ class Node:
 class SubList:
     """A set of subscriptions of one account."""
 
-    __slots__ = ("_root", "count")
+    __slots__ = ("_root", "count", "inserted")
 
     def __init__(self) -> None:
         self._root = Node()
         self.count = 0
+        self.inserted = 0
+        """Subscriptions that were ever added; those that are not counted any more were removed."""
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription; its subject is a valid pattern."""
@@ -52,6 +54,7 @@ class SubList:
         else:
             node.plain[sub] = None
         self.count += 1
+        self.inserted += 1
 
     def remove(self, sub: Subscription) -> bool:
         """Take a subscription out, and the nodes that only it needed; False where it was not in."""

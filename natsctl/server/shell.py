@@ -212,6 +212,7 @@ class Shell:
             if 0 < connection.blocked_since < late:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
                 self.broker.slow_consumers += 1
+                session.account.slow_consumers += 1
                 session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
                 connection.transport.abort()
         self._ticker = self.loop.call_later(TICK_S, self._tick)
