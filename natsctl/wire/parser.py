@@ -10,6 +10,7 @@ from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 
 NO_BODY: Final = -1
 CR: Final = ord("\r")
+PING_OP: Final[Op] = (PING,)
 
 
 class Parser(Framing):
@@ -62,6 +63,10 @@ class Parser(Framing):
                     if after:
                         index = after
                         continue
+                elif line == b"PING\r":
+                    append(PING_OP)
+                    index += 1
+                    continue
                 index = self._one(pieces, index, ops)
         except ProtocolFault as fault:
             self._fail(fault)
