@@ -16,23 +16,20 @@ from typing import Final
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.info import make_server_id, user_info_json
+from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
-def _let_be(account: Account) -> None:
-    """Do nothing with a new account."""
-
-
 class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_event_seq", "_greet", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes", "gone_in_msgs",
-        "gone_out_bytes", "gone_out_msgs", "options", "rng", "server_id", "server_name", "sessions", "slow_consumers",
-        "stale_connections", "start_ns", "system_account", "total_connections",
+        "_event_seq", "_greeters", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes",
+        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "onlooker", "options", "rng", "server_id", "server_name",
+        "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
@@ -49,10 +46,11 @@ class Broker:
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
+        self.onlooker: Onlooker = Nobody()
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
-        self._greet: Callable[[Account], None] = _let_be
+        self._greeters: list[Callable[[Account], None]] = []
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(SYSTEM_ACCOUNT)
 
@@ -62,7 +60,8 @@ class Broker:
         if account is None:
             account = self.accounts[name] = Account(self, name)
             account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
-            self._greet(account)
+            for greet in self._greeters:
+                greet(account)
         return account
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
@@ -72,7 +71,7 @@ class Broker:
 
     def greet_accounts(self, greet: Callable[[Account], None]) -> None:
         """Call `greet` with every account that there is, and with each new one when it is made."""
-        self._greet = greet
+        self._greeters.append(greet)
         for account in tuple(self.accounts.values()):
             greet(account)
 
@@ -113,6 +112,7 @@ class Broker:
         """Run every session's timers."""
         for session in tuple(self.sessions.values()):
             session.tick()
+        self.onlooker.tick()
 
     @property
     def in_msgs(self) -> int:

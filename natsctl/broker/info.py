@@ -84,20 +84,26 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
     return msgspec.json.encode(info)
 
 
-def user_info_json(broker: Broker, session: Session) -> bytes:
-    """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
+def server_info(broker: Broker) -> dict[str, object]:
+    """Return who says what the system account hears, keys in the reference's order; each call counts one message."""
     options = broker.options
     server: dict[str, object] = {"name": broker.server_name, "host": options.host, "id": broker.server_id}
     if options.domain:
         server["domain"] = options.domain
     server |= {
         "ver": options.version,
+        **({"tags": options.tags} if options.tags else {}),
         "feature_flags": FEATURE_FLAGS,
         "jetstream": options.jetstream,
         "flags": JETSTREAM_FLAGS if options.jetstream else 0,
         "seq": broker.next_event_seq(),
         "time": format_time(broker.clock.now_ns()),
     }
+    return server
+
+
+def user_info_json(broker: Broker, session: Session) -> bytes:
+    """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
     account = session.account.name
     data = {"user": session.user, "account": account, "account_name": account}
-    return msgspec.json.encode({"server": server, "data": data})
+    return msgspec.json.encode({"server": server_info(broker), "data": data})

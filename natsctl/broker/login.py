@@ -56,8 +56,10 @@ class Login:
             reason = CloseReason.NO_RESPONDERS_REQUIRES_HEADERS
             session.close(reason, "no responders requires headers support")
             return
-        self.connected = True
+        first, self.connected = not self.connected, True
         session.apply(options)
+        if first:
+            session.broker.onlooker.connected(session)
         if session.verbose:
             session.write(OK_LINE)
 
@@ -80,6 +82,7 @@ class Login:
     def refuse(self, refusal: Refusal) -> None:
         """Close the connection and say why."""
         self._session.close(refusal.reason, refusal.text)
+        self._session.broker.onlooker.refused(self._session, refusal)
 
     def admit(self, grant: Grant) -> None:
         """Let the client in as `grant`; what was subscribed before moves into the account."""

@@ -41,6 +41,7 @@ class BrokerOptions:
     server_name: str = ""
     """The server id where empty."""
     version: str = SERVER_VERSION
+    tags: list[str] = field(default_factory=list)
     go: str = "natsctl"
     """INFO's field for the implementation's tool chain; clients only show it."""
     host: str = "0.0.0.0"

@@ -172,6 +172,7 @@ class Session:
         broker.gone_out_bytes += self.out_bytes
         self.account.gone.add(self)
         broker.closed.append(self)
+        broker.onlooker.disconnected(self)
 
     def _leave(self) -> None:
         subs = self.subs

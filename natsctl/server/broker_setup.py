@@ -21,6 +21,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
         server_id=server_id,
         server_name=options.server_name,
         version=PROTOCOL_VERSION,
+        tags=list(options.server_tags),
         host=options.host,
         port=port,
         jetstream=options.jetstream,
