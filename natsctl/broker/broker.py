@@ -17,6 +17,7 @@ from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.onlooker import Nobody, Onlooker
+from natsctl.broker.leaf_peer import LeafPeer
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
 
@@ -28,8 +29,9 @@ class Broker:
 
     __slots__ = (
         "_event_seq", "_greeters", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes",
-        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "onlooker", "options", "rng", "server_id", "server_name",
-        "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
+        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "onlooker", "options", "rng", "server_id",
+        "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
+        "total_connections",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
@@ -41,6 +43,8 @@ class Broker:
         self.start_ns = clock.now_ns()
         self.dirty: list[Session] = []
         self.sessions: dict[int, Session] = {}
+        self.leafs: dict[int, LeafPeer] = {}
+        """Leaf node connections, both those that were dialled and those that were accepted."""
         self.closed: deque[Session] = deque(maxlen=self.options.max_closed_clients)
         self.slow_consumers = 0
         self.stale_connections = 0
