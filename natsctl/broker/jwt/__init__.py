@@ -1,0 +1,1 @@
+"""Decentralised authentication: the JWTs of operators, accounts and users."""

@@ -1,0 +1,218 @@
+"""The accounts that have come to life: their JWTs in force, and what follows from them for each other.
+
+Theory of operation. An account comes to life when a user of it connects or when one that is alive imports from it; its
+JWT is asked of the resolver, checked, and kept. What the broker is told about it (`Keeper.configure`) is its claims and
+those of its imports that the exporters' claims and the activation tokens let be, so a change of one account may change
+what the broker is told of others: `_refresh` looks at those that import from it. Accounts that come to life together
+are told first without imports, then with them, because imports may go round. Nothing here looks at a clock: whoever
+calls says the time, and calls `tick` for what expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from natsctl.broker.account_config import AccountConfig
+from natsctl.broker.jwt.account_setup import account_config
+from natsctl.broker.jwt.activation import imports_in_effect
+from natsctl.broker.jwt.claims import AccountClaims, UserScope, decode
+from natsctl.broker.jwt.nkey import is_public
+from natsctl.broker.jwt.resolver import Resolver
+from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.trust import Trust
+from natsctl.broker.jwt.validation import account_faults, time_faults
+
+SECOND_NS: Final = 1_000_000_000
+ASK_AGAIN_S: Final = 1
+"""How long an expired account waits before its resolver is asked again. Source: reference, updateAccount."""
+
+INVALID: Final = "account validation failed"
+
+
+class HeldAccount:
+    """One account with its JWT in force."""
+
+    __slots__ = ("claims", "config", "expired", "imports_end_s", "signers", "token", "updated_s")
+
+    def __init__(self, claims: AccountClaims, token: str, *, strict: bool, now_s: int) -> None:
+        self.claims = claims
+        self.token = token
+        self.signers: dict[str, UserScope | None] = claims.signers()
+        if not strict:
+            self.signers[claims.sub] = None
+        self.updated_s = now_s
+        self.expired = 0 < claims.exp <= now_s
+        self.config = account_config(claims, ())
+        self.imports_end_s = 0
+        """When the first activation token of an import in effect expires; 0: never."""
+
+    @property
+    def name(self) -> str:
+        """The account's public key."""
+        return self.claims.sub
+
+
+class Keeper(Protocol):
+    """Who makes true what accounts claim."""
+
+    def configure(self, config: AccountConfig) -> None:
+        """Let an account be as configured."""
+
+    def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
+        """Hold the clients of an account to its new claims."""
+
+    def account_expired(self, held: HeldAccount) -> None:
+        """Close the clients of an account whose JWT has expired."""
+
+
+class AccountBook:
+    """The accounts that are alive, by their public keys."""
+
+    def __init__(self, trust: Trust, resolver: Resolver) -> None:
+        self.trust = trust
+        self.resolver = resolver
+        self.keeper: Keeper | None = None
+        self._held: dict[str, HeldAccount] = {}
+
+    def get(self, name: str) -> HeldAccount | None:
+        """Return an account that is alive."""
+        return self._held.get(name)
+
+    def look_up(self, name: str, now_ns: int) -> HeldAccount:
+        """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.
+
+        Raises JwtError.
+        """
+        now_s = now_ns // SECOND_NS
+        self._expire(now_s)
+        held = self._held.get(name)
+        if held is None:
+            return self._wake(name, now_s)
+        if held.expired:
+            token = self.resolver.fetch(name) if now_s - held.updated_s >= ASK_AGAIN_S else None
+            if token is None:
+                raise JwtError("account expired")
+            self.update(name, token, now_ns)
+        return self._held[name]
+
+    def update(self, name: str, token: str, now_ns: int) -> None:
+        """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
+        before, now_s = self._held[name], now_ns // SECOND_NS
+        if before.token == token:
+            return
+        held = self._checked(name, token, now_s)
+        self._held[name] = held
+        self._awaken_exporters([held], now_s)
+        held.config = before.config
+        self._refresh([held], now_s)
+        self._refresh(self._importers_of({name}), now_s)
+        if self.keeper is not None:
+            self.keeper.account_changed(held, before)
+
+    def replace_resolver(self, resolver: Resolver, now_ns: int) -> list[str]:
+        """Ask another resolver for every account that is alive; return those that it does not know or are not good."""
+        self.resolver = resolver
+        gone: list[str] = []
+        for name in tuple(self._held):
+            token = resolver.fetch(name)
+            try:
+                if token is None:
+                    raise JwtError("account missing")
+                self.update(name, token, now_ns)
+            except JwtError:
+                gone.append(name)
+                self.forget(name)
+        return gone
+
+    def forget(self, name: str) -> None:
+        """Let an account be as if it had expired, and unknown: its clients are closed."""
+        held = self._held.pop(name, None)
+        if held is not None:
+            held.expired = True
+            if self.keeper is not None:
+                self.keeper.account_expired(held)
+
+    def tick(self, now_ns: int) -> None:
+        """Do what is due: accounts and activation tokens that expire."""
+        now_s = now_ns // SECOND_NS
+        self._expire(now_s)
+        self._refresh([held for held in self._held.values() if 0 < held.imports_end_s <= now_s], now_s)
+
+    def _expire(self, now_s: int) -> None:
+        due = [held for held in self._held.values() if not held.expired and 0 < held.claims.exp <= now_s]
+        for held in due:
+            held.expired = True
+            if self.keeper is not None:
+                self.keeper.account_expired(held)
+
+    # From text to an account that is alive
+
+    def _wake(self, name: str, now_s: int) -> HeldAccount:
+        held = self._held[name] = self._fetched(name, now_s)
+        fresh = [held, *self._awaken_exporters([held], now_s)]
+        self._configure(fresh)
+        self._refresh(fresh, now_s)
+        self._refresh(self._importers_of({one.name for one in fresh}), now_s)
+        return held
+
+    def _awaken_exporters(self, accounts: list[HeldAccount], now_s: int) -> list[HeldAccount]:
+        """Bring to life what accounts import from, and what those import from; return what was not alive."""
+        fresh: list[HeldAccount] = []
+        wanted = [item.account for held in accounts for item in held.claims.nats.imports]
+        while wanted:
+            name = wanted.pop()
+            if name in self._held:
+                continue
+            try:
+                held = self._held[name] = self._fetched(name, now_s)
+            except JwtError:
+                continue  # what is imported from it comes into effect when it is there
+            fresh.append(held)
+            wanted += [item.account for item in held.claims.nats.imports]
+        return fresh
+
+    def _fetched(self, name: str, now_s: int) -> HeldAccount:
+        token = self.resolver.fetch(name) if is_public(name, "account") else None
+        if token is None:
+            raise JwtError("account missing")
+        return self._checked(name, token, now_s)
+
+    def _checked(self, name: str, token: str, now_s: int) -> HeldAccount:
+        claims = decode(token, AccountClaims)
+        if claims.iss not in self.trust.keys or claims.sub != name:
+            raise JwtError(INVALID)
+        if any(account_faults(claims)) or any(time_faults(claims, now_s)):
+            raise JwtError(INVALID)
+        return HeldAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
+
+    # From accounts to what the broker is told
+
+    def _configure(self, accounts: Iterable[HeldAccount]) -> None:
+        if self.keeper is not None:
+            for held in accounts:
+                self.keeper.configure(held.config)
+
+    def _refresh(self, accounts: Iterable[HeldAccount], now_s: int) -> None:
+        """Look again at the imports of accounts, and tell the broker what has changed."""
+        for held in accounts:
+            imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
+            config = account_config(held.claims, imports)
+            if config != held.config:
+                held.config = config
+                self._configure([held])
+
+    def _importers_of(self, names: set[str]) -> list[HeldAccount]:
+        return [
+            held
+            for held in self._held.values()
+            if held.name not in names and any(item.account in names for item in held.claims.nats.imports)
+        ]
+
+    def _claims_of(self, name: str) -> AccountClaims | None:
+        held = self._held.get(name)
+        return held.claims if held is not None else None
+
+    def _signs(self, account: str, key: str) -> bool:
+        held = self._held.get(account)
+        return held is not None and key in held.signers

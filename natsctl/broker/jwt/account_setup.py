@@ -1,0 +1,115 @@
+"""An account's claims as what the broker is told about an account."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from natsctl.api.account import AccountLimits
+from natsctl.broker.account_config import (
+    RESPONSE_THRESHOLD_NS,
+    AccountConfig,
+    ConnectionLimits,
+    Destination,
+    Latency,
+    ResponseType,
+    ServiceExport,
+    ServiceImport,
+    StreamExport,
+    StreamImport,
+    SubjectMap,
+)
+from natsctl.broker.jwt.claims import (
+    AccountBody,
+    AccountClaims,
+    Export,
+    Import,
+    JetStreamLimits,
+    ServiceLatency,
+    WeightedMapping,
+)
+
+LARGEST_LIMIT: Final = (1 << 31) - 1
+TIER: Final = "R1"
+"""The tier of streams with one replica: all that one node can have."""
+_RESPONSES: Final[dict[str, ResponseType]] = {"Stream": "stream", "Chunked": "chunked"}
+
+
+def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountConfig:
+    """Return what claims say, with those of their imports that are in effect."""
+    body = claims.nats
+    return AccountConfig(
+        name=claims.sub,
+        jetstream=jetstream_limits(body),
+        exports=tuple(_export(export) for export in body.exports if export.type),
+        imports=tuple(_import(item) for item in imports if item.type),
+        mappings=tuple(_mapping(source, to) for source, to in body.mappings.items()),
+        limits=ConnectionLimits(
+            max_connections=_limit(body.limits.conn),
+            max_leafnodes=_limit(body.limits.leaf),
+            max_subscriptions=_limit(body.limits.subs),
+            max_payload=_limit(body.limits.payload),
+        ),
+        display_name=claims.name,
+    )
+
+
+def _limit(value: int) -> int:
+    return max(min(value, LARGEST_LIMIT), -LARGEST_LIMIT)
+
+
+def jetstream_limits(body: AccountBody) -> AccountLimits | None:
+    """Return what an account may use of JetStream on this node, None where nothing."""
+    limits = body.limits
+    if not limits.tiered_limits:
+        return _tier(limits) if limits.mem_storage or limits.disk_storage else None
+    if not any(tier.mem_storage or tier.disk_storage for tier in limits.tiered_limits.values()):
+        return None
+    return _tier(limits.tiered_limits.get(TIER, JetStreamLimits()))
+
+
+def _tier(limits: JetStreamLimits) -> AccountLimits:
+    return AccountLimits(
+        max_memory=limits.mem_storage,
+        max_storage=limits.disk_storage,
+        max_streams=limits.streams,
+        max_consumers=limits.consumer,
+        max_ack_pending=limits.max_ack_pending if limits.max_ack_pending > 0 else -1,
+        memory_max_stream_bytes=limits.mem_max_stream_bytes if limits.mem_max_stream_bytes > 0 else -1,
+        storage_max_stream_bytes=limits.disk_max_stream_bytes if limits.disk_max_stream_bytes > 0 else -1,
+        max_bytes_required=limits.max_bytes_required,
+    )
+
+
+def _export(export: Export) -> StreamExport | ServiceExport:
+    position, token = export.account_token_position, export.token_req
+    if export.type == "stream":
+        return StreamExport(export.subject, account_token_position=position, token_required=token)
+    return ServiceExport(
+        export.subject,
+        response=_RESPONSES.get(export.response_type, "single"),
+        response_threshold_ns=export.response_threshold or RESPONSE_THRESHOLD_NS,
+        latency=_latency(export.service_latency),
+        account_token_position=position,
+        token_required=token,
+    )
+
+
+def _latency(latency: ServiceLatency | None) -> Latency | None:
+    if latency is None:
+        return None
+    return Latency(latency.results, latency.sampling if isinstance(latency.sampling, int) else 0)
+
+
+def _import(item: Import) -> StreamImport | ServiceImport:
+    """Return an import with the exporter's subject first; `to` of old JWTs is a prefix for streams."""
+    if item.type == "stream":
+        to = item.local_subject or (f"{item.to}.{item.subject}" if item.to else "")
+        return StreamImport(item.account, item.subject, to, item.token)
+    theirs, ours = (item.subject, item.local_subject) if item.local_subject else (item.to or item.subject, item.subject)
+    return ServiceImport(item.account, theirs, ours if ours != theirs else "", item.share, item.token)
+
+
+def _mapping(source: str, destinations: Sequence[WeightedMapping]) -> SubjectMap:
+    """Return a mapping without what is meant for named clusters: one node is in none."""
+    return SubjectMap(source, tuple(Destination(to.subject, to.weight or 100) for to in destinations if not to.cluster))

@@ -1,0 +1,296 @@
+"""What JWTs claim, as typed values; attributes are JSON keys. Source: reference, package jwt version 2."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from natsctl.broker.jwt.token import JwtError, verified_claims
+
+NO_LIMIT = -1
+
+
+class Struct(msgspec.Struct, kw_only=True, frozen=True):
+    """Values of JSON; what is not said is zero or empty, unknown keys are passed over."""
+
+
+class ClaimsData(Struct, frozen=True):
+    """What every JWT has: who says it of whom, and from when to when, in seconds since the epoch."""
+
+    aud: str = ""
+    exp: int = 0
+    jti: str = ""
+    iat: int = 0
+    iss: str = ""
+    name: str = ""
+    nbf: int = 0
+    sub: str = ""
+
+
+class Permission(Struct, frozen=True):
+    """Subjects for one direction."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class ResponsePermission(Struct, frozen=True):
+    """Leave to answer; `ttl` in nanoseconds."""
+
+    max: int = 0
+    ttl: int = 0
+
+
+class Permissions(Struct, frozen=True):
+    """Rules for both directions."""
+
+    pub: Permission = Permission()
+    sub: Permission = Permission()
+    resp: ResponsePermission | None = None
+
+
+class TimeRange(Struct, frozen=True):
+    """A part of each day, `15:04:05` to `15:04:05`."""
+
+    start: str = ""
+    end: str = ""
+
+
+class UserLimits(Permissions, frozen=True):
+    """Rules and limits of a user, also as the template of a scoped signing key."""
+
+    src: list[str] | str = []
+    """Networks that may connect: CIDRs, or one text of them with commas between."""
+    times: list[TimeRange] = []
+    times_location: str = ""
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    bearer_token: bool = False
+    proxy_required: bool = False
+    allowed_connection_types: list[str] = []
+
+    @property
+    def networks(self) -> list[str]:
+        """The CIDRs that may connect; empty: any."""
+        return self.src if isinstance(self.src, list) else [part.strip().lower() for part in self.src.split(",")]
+
+
+class UserBody(UserLimits, frozen=True):
+    """What a user's JWT says beside the times."""
+
+    issuer_account: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class UserClaims(ClaimsData, frozen=True):
+    """A user's JWT."""
+
+    nats: UserBody = UserBody()
+
+    @property
+    def account(self) -> str:
+        """The account's key, whoever signed for it."""
+        return self.nats.issuer_account or self.iss
+
+
+class ServiceLatency(Struct, frozen=True):
+    """Where the latency of a service is published, and for how many percent of the requests."""
+
+    sampling: int | str = 0
+    results: str = ""
+
+
+class Export(Struct, frozen=True):
+    """What other accounts may import."""
+
+    name: str = ""
+    subject: str = ""
+    type: Literal["stream", "service", ""] = ""
+    token_req: bool = False
+    revocations: dict[str, int] = {}
+    response_type: str = ""
+    response_threshold: int = 0
+    service_latency: ServiceLatency | None = None
+    account_token_position: int = 0
+    advertise: bool = False
+    allow_trace: bool = False
+    description: str = ""
+    info_url: str = ""
+
+
+class Import(Struct, frozen=True):
+    """What is taken from another account.
+
+    `subject` is what is asked here for services and what is heard there for streams; with `local_subject` it is the
+    other account's for both, and that is how it is called here.
+    """
+
+    name: str = ""
+    subject: str = ""
+    account: str = ""
+    token: str = ""
+    to: str = ""
+    local_subject: str = ""
+    type: Literal["stream", "service", ""] = ""
+    share: bool = False
+    allow_trace: bool = False
+
+
+class JetStreamLimits(Struct, frozen=True):
+    """What an account may use of JetStream in all, or in one tier."""
+
+    mem_storage: int = 0
+    disk_storage: int = 0
+    streams: int = 0
+    consumer: int = 0
+    max_ack_pending: int = 0
+    mem_max_stream_bytes: int = 0
+    disk_max_stream_bytes: int = 0
+    max_bytes_required: bool = False
+
+
+class AccountLimits(JetStreamLimits, frozen=True):
+    """What an operator lets an account have."""
+
+    subs: int = 0
+    data: int = 0
+    payload: int = 0
+    imports: int = 0
+    exports: int = 0
+    wildcards: bool = False
+    disallow_bearer: bool = False
+    conn: int = 0
+    leaf: int = 0
+    tiered_limits: dict[str, JetStreamLimits] = {}
+
+
+class WeightedMapping(Struct, frozen=True):
+    """One destination; a weight of 0 means all."""
+
+    subject: str
+    weight: int = 0
+    cluster: str = ""
+
+
+class Template(UserLimits, frozen=True):
+    """Rules for the users of a scoped signing key; what is not limited is not limited."""
+
+    subs: int = NO_LIMIT
+    data: int = NO_LIMIT
+    payload: int = NO_LIMIT
+
+
+class UserScope(Struct, frozen=True):
+    """A signing key whose users have the rules of a template."""
+
+    kind: Literal["user_scope"]
+    key: str = ""
+    role: str = ""
+    template: Template = Template()
+    description: str = ""
+
+
+class ExternalAuthorization(Struct, frozen=True):
+    """Who is asked about users instead."""
+
+    auth_users: list[str] = []
+    allowed_accounts: list[str] = []
+    xkey: str = ""
+
+
+class AccountBody(Struct, frozen=True):
+    """What an account's JWT says beside the times."""
+
+    imports: list[Import] = []
+    exports: list[Export] = []
+    limits: AccountLimits = AccountLimits()
+    signing_keys: list[str | UserScope] = []
+    revocations: dict[str, int] = {}
+    default_permissions: Permissions = Permissions()
+    mappings: dict[str, list[WeightedMapping]] = {}
+    authorization: ExternalAuthorization = ExternalAuthorization()
+    cluster_traffic: str = ""
+    description: str = ""
+    info_url: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class AccountClaims(ClaimsData, frozen=True):
+    """An account's JWT."""
+
+    nats: AccountBody = AccountBody()
+
+    def signers(self) -> dict[str, UserScope | None]:
+        """Return the account's signing keys, with the scope of those that have one."""
+        keys = self.nats.signing_keys
+        return {key: None for key in keys if isinstance(key, str)} | {
+            scope.key: scope for scope in keys if isinstance(scope, UserScope)
+        }
+
+    def revokes(self, claims: UserClaims) -> bool:
+        """Return whether a user's JWT is as old as a revocation of that user, or of all."""
+        return is_revoked(self.nats.revocations, claims)
+
+
+class ActivationBody(Struct, frozen=True):
+    """Leave to import one subject."""
+
+    subject: str = ""
+    kind: Literal["stream", "service", ""] = ""
+    issuer_account: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class ActivationClaims(ClaimsData, frozen=True):
+    """An activation token: an account lets the account `sub` import something."""
+
+    nats: ActivationBody = ActivationBody()
+
+
+class OperatorBody(Struct, frozen=True):
+    """What an operator's JWT says beside the times."""
+
+    signing_keys: list[str] = []
+    account_server_url: str = ""
+    operator_service_urls: list[str] = []
+    system_account: str = ""
+    assert_server_version: str = ""
+    strict_signing_key_usage: bool = False
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class OperatorClaims(ClaimsData, frozen=True):
+    """An operator's JWT."""
+
+    nats: OperatorBody = OperatorBody()
+
+
+AnyClaims = TypeVar("AnyClaims", OperatorClaims, AccountClaims, UserClaims, ActivationClaims)
+
+_KINDS: dict[type[Any], str] = {
+    OperatorClaims: "operator", AccountClaims: "account", UserClaims: "user", ActivationClaims: "activation",
+}  # fmt: skip
+
+
+def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
+    """Return the claims of a JWT of that kind whose signature is good; raises JwtError."""
+    found = verified_claims(token, _KINDS[kind])
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise JwtError(str(error)) from None
+
+
+def is_revoked(revocations: dict[str, int], claims: ClaimsData) -> bool:
+    """Return whether claims were made no later than their subject, or everybody, was revoked."""
+    return any(revocations.get(who, -1) >= claims.iat for who in (claims.sub, "*") if who in revocations)

@@ -1,0 +1,302 @@
+"""What is wrong with verified claims: every blocking fault as a sentence, times included or not.
+
+The sentences are those of the reference's jwt package: tools show them to whoever pushes an account.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from natsctl.broker.jwt.claims import (
+    AccountBody,
+    AccountClaims,
+    ActivationClaims,
+    ClaimsData,
+    Export,
+    ExternalAuthorization,
+    Import,
+    OperatorClaims,
+    Permissions,
+    ServiceLatency,
+    UserClaims,
+    UserScope,
+)
+from natsctl.broker.jwt.claims import decode as decode_claims
+from natsctl.broker.jwt.connect_times import clock_time, zone
+from natsctl.broker.jwt.nkey import is_public
+from natsctl.broker.jwt.subject_checks import (
+    contains,
+    has_wildcards,
+    renaming_faults,
+    subject_faults,
+    without_references,
+)
+from natsctl.broker.jwt.token import JwtError
+
+NO_LIMIT: Final = -1
+MAX_INFO_CHARS: Final = 8 * 1024
+_RESPONSES: Final = frozenset({"", "Singleton", "Stream", "Chunked"})
+
+
+def time_faults(claims: ClaimsData, now_s: int) -> Iterator[str]:
+    """Yield what is wrong with the times of claims."""
+    if 0 < claims.exp < now_s:
+        yield "claim is expired"
+    if claims.nbf > now_s:
+        yield "claim is not yet valid"
+
+
+def operator_faults(claims: OperatorClaims) -> Iterator[str]:
+    """Yield what is wrong with an operator's claims, times aside."""
+    url = claims.nats.account_server_url
+    if url and not urlsplit(url).scheme:
+        yield f'account server url "{url}" requires a protocol'
+    yield from (f"{key} is not an operator public key" for key in _others(claims.nats.signing_keys, "operator"))
+    system = claims.nats.system_account
+    if system and not is_public(system, "account"):
+        yield f"{system} is not an account public key"
+
+
+def user_faults(claims: UserClaims) -> Iterator[str]:
+    """Yield what is wrong with a user's claims, times aside."""
+    body = claims.nats
+    yield from _permission_faults(body)
+    for network in body.networks:
+        try:
+            ipaddress.ip_interface(network if "/" in network else "")
+        except ValueError:
+            yield f'invalid cidr "{network}" in user src limits'
+    for times in body.times:
+        for name, text in (("start", times.start), ("end", times.end)):
+            if not text:
+                yield f"time ranges {name} must contain {'a start' if name == 'start' else 'an end'}"
+            elif clock_time(text) is None:
+                yield f'{name} in time range is invalid "{text}"'
+    if body.times_location and zone(body.times_location) is None:
+        yield f"could not parse iana time zone by name: unknown time zone {body.times_location}"
+    if body.issuer_account and not is_public(body.issuer_account, "account"):
+        yield "account_id is not an account public key"
+
+
+def activation_faults(claims: ActivationClaims) -> Iterator[str]:
+    """Yield what is wrong with an activation token, times aside."""
+    if not claims.nats.kind:
+        yield 'invalid import type: "unknown"'
+    yield from subject_faults(claims.nats.subject)
+    if claims.nats.issuer_account and not is_public(claims.nats.issuer_account, "account"):
+        yield "account_id is not an account public key"
+
+
+def account_faults(claims: AccountClaims) -> Iterator[str]:
+    """Yield what is wrong with an account's claims, times aside."""
+    body = claims.nats
+    yield from _imports_faults(body.imports, claims.sub)
+    yield from _exports_faults(body.exports)
+    if body.limits.tiered_limits and "" in body.limits.tiered_limits:
+        yield 'Tiered JetStream Limits can not contain a blank "" tier name'
+    yield from _permission_faults(body.default_permissions)
+    yield from _mapping_faults(body)
+    yield from _authorization_faults(body.authorization)
+    yield from _share_faults(body)
+    for key in body.signing_keys:
+        if isinstance(key, UserScope) and not is_public(key.key, "account"):
+            yield f"{key.key} is not an account public key"
+        elif isinstance(key, str) and not is_public(key, "account"):
+            yield f'"{key}" is not a valid account signing key'
+    yield from _info_faults(body.description, body.info_url)
+    if body.cluster_traffic not in ("", "system", "owner"):
+        yield f'unknown cluster traffic option: "{body.cluster_traffic}"'
+
+
+def _share_faults(body: AccountBody) -> Iterator[str]:
+    """Yield where there are more exports or imports than the operator allows."""
+    limits = body.limits
+    if limits.imports != NO_LIMIT and len(body.imports) > limits.imports:
+        yield "the account contains more imports than allowed by the operator"
+    if limits.exports == NO_LIMIT:
+        return
+    if len(body.exports) > limits.exports:
+        yield "the account contains more exports than allowed by the operator"
+    if not limits.wildcards and any(has_wildcards(export.subject) for export in body.exports):
+        yield "the account contains wildcard exports that are not allowed by the operator"
+
+
+def _permission_faults(rules: Permissions) -> Iterator[str]:
+    for subject in (*rules.sub.allow, *rules.sub.deny):
+        yield from _rule_faults(subject, queue=True)
+    for subject in (*rules.pub.allow, *rules.pub.deny):
+        yield from _rule_faults(subject, queue=False)
+
+
+def _rule_faults(rule: str, *, queue: bool) -> Iterator[str]:
+    parts = rule.split(" ")
+    if len(parts) > 2:
+        yield f'Permission Subject "{rule}" contains too many spaces'
+        return
+    for part in parts:
+        yield from subject_faults(part)
+    if len(parts) == 2 and not queue:
+        yield f'Permission Subject "{rule}" is not allowed to contain queue'
+
+
+def _mapping_faults(body: AccountBody) -> Iterator[str]:
+    for source, destinations in body.mappings.items():
+        yield from subject_faults(source)
+        totals: dict[str, int] = {}
+        for destination in destinations:
+            yield from subject_faults(destination.subject)
+            weight = destination.weight or 100
+            if weight > 100:
+                yield f'Mapping "{source}" has a weight {weight} that exceeds 100'
+            totals[destination.cluster] = totals.get(destination.cluster, 0) + weight
+        for cluster, total in totals.items():
+            if total > 100:
+                place = f' in cluster "{cluster}"' if cluster else ""
+                yield f'Mapping "{source}"{place} exceeds 100% among all of it\'s weighted to mappings'
+
+
+def _authorization_faults(external: ExternalAuthorization) -> Iterator[str]:
+    if external.allowed_accounts and not external.auth_users:
+        yield "External authorization cannot have accounts without users specified"
+    yield from (f'AuthUser "{key}" is not a valid user public key' for key in _others(external.auth_users, "user"))
+    for account in external.allowed_accounts:
+        if account == "*" and len(external.allowed_accounts) > 1:
+            yield 'AllowedAccounts can only be a list of accounts or "*"'
+        elif account != "*" and not is_public(account, "account"):
+            yield f'Account "{account}" is not a valid account public key'
+    if external.xkey and not is_public(external.xkey, "curve"):
+        yield f'XKey "{external.xkey}" is not a valid public xkey'
+
+
+def _exports_faults(exports: Sequence[Export]) -> Iterator[str]:
+    for export in exports:
+        yield from _export_faults(export)
+    for kind in ("service", "stream"):
+        subjects = [export.subject for export in exports if (export.type == "service") == (kind == "service")]
+        inside: dict[str, str] = {}
+        for index, subject in enumerate(subjects):
+            for other, wider in enumerate(subjects):
+                if index != other and contains(wider, subject):
+                    inside.setdefault(wider, subject)
+        yield from (f'{kind} export subject "{wide}" already exports "{narrow}"' for wide, narrow in inside.items())
+
+
+def _export_faults(export: Export) -> Iterator[str]:
+    service = export.type == "service"
+    if not export.type:
+        yield 'invalid export type: "unknown"'
+    if service and export.response_type not in _RESPONSES:
+        yield f'invalid response type for service: "{export.response_type}"'
+    if export.type == "stream" and export.response_type:
+        yield f'invalid response type for stream: "{export.response_type}"'
+    if export.type == "stream" and export.allow_trace:
+        yield "AllowTrace only valid for service export"
+    if export.service_latency is not None:
+        if not service:
+            yield "latency tracking only permitted for services"
+        yield from _latency_faults(export.service_latency)
+    if export.response_threshold < 0:
+        yield "negative response threshold is invalid"
+    if export.response_threshold > 0 and not service:
+        yield "response threshold only valid for services"
+    yield from subject_faults(export.subject)
+    yield from _position_faults(export.subject, export.account_token_position)
+    yield from _info_faults(export.description, export.info_url)
+
+
+def _latency_faults(latency: ServiceLatency) -> Iterator[str]:
+    if isinstance(latency.sampling, str):
+        if latency.sampling.lower() != "headers":
+            yield "sampling percentage needs to be between 1-100"
+    elif not 0 <= latency.sampling <= 100:
+        yield "sampling percentage needs to be between 1-100"
+    yield from subject_faults(latency.results)
+    if has_wildcards(latency.results):
+        yield "results subject can not contain wildcards"
+
+
+def _position_faults(subject: str, position: int) -> Iterator[str]:
+    tokens = subject.split(".")
+    if position <= 0:
+        return
+    if not has_wildcards(subject):
+        yield f"Account Token Position can only be used with wildcard subjects: {subject}"
+    elif position > len(tokens):
+        yield f"Account Token Position {position} exceeds length of subject '{subject}'"
+    elif tokens[position - 1] != "*":
+        token = tokens[position - 1]
+        yield f"Account Token Position {position} matches '{token}' but must match a * in: {subject}"
+
+
+def _imports_faults(imports: Sequence[Import], account: str) -> Iterator[str]:
+    asked: dict[str, list[str]] = {}
+    for item in imports:
+        if item.type == "service":
+            own = item.to or without_references(item.local_subject) or item.subject
+            for other in asked.get(item.account, []):
+                if other == own:
+                    yield f'overlapping subject namespace for "{own}" in account "{item.account}"'
+                elif contains(other, own) or contains(own, other):
+                    yield f'overlapping subject namespace for "{own}" and "{other}" in same account "{item.account}"'
+            asked.setdefault(item.account, []).append(own)
+        yield from import_faults(item, account)
+
+
+def import_faults(item: Import, account: str) -> Iterator[str]:
+    """Yield what is wrong with an import of `account`, its activation token included; times aside."""
+    service = item.type == "service"
+    if not item.type:
+        yield 'invalid import type: "unknown"'
+    if service and item.allow_trace:
+        yield "AllowTrace only valid for stream import"
+    if not item.account:
+        yield "account to import from is not specified"
+    yield from subject_faults(item.subject)
+    if item.local_subject:
+        yield from renaming_faults(item.local_subject, item.subject)
+        if item.to:
+            yield "Local Subject replaces To"
+    if item.share and not service:
+        yield f'sharing information (for latency tracking) is only valid for services: "{item.subject}"'
+    if item.token:
+        yield from _token_faults(item, account)
+
+
+def _token_faults(item: Import, account: str) -> Iterator[str]:
+    try:
+        token = decode_claims(item.token, ActivationClaims)
+    except JwtError:
+        yield f'import "{item.subject}" contains an invalid activation token'
+        return
+    if item.account not in (token.iss, token.nats.issuer_account):
+        yield f'activation token doesn\'t match account for import "{item.subject}"'
+    if token.sub != account:
+        yield f'activation token doesn\'t match account it is being included in, "{item.subject}"'
+    if token.nats.kind != item.type:
+        yield f"mismatch between token import type {token.nats.kind} and type of import {item.type}"
+    yield from activation_faults(token)
+    subject = item.to if item.type == "service" and item.to else item.subject
+    if not contains(token.nats.subject, subject):
+        yield f'activation token import subject "{token.nats.subject}" doesn\'t match import "{item.subject}"'
+
+
+def _info_faults(description: str, url: str) -> Iterator[str]:
+    if len(description) > MAX_INFO_CHARS:
+        yield "Description is too long"
+    if len(url) > MAX_INFO_CHARS:
+        yield "Info URL is too long"
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname and parts.scheme)
+    except ValueError:
+        named = False
+    if url and not named:
+        yield "error parsing info url: no hostname or scheme"
+
+
+def _others(keys: Sequence[str], kind: str) -> Iterator[str]:
+    """Yield the keys that are not public keys of that kind."""
+    return (key for key in keys if not is_public(key, "operator" if kind == "operator" else "user"))

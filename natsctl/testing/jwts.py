@@ -1,0 +1,186 @@
+"""Operators, accounts and users for tests: keys, JWTs, creds files, and a configuration that trusts them.
+
+    estate = Estate()
+    orders = estate.account("ORDERS", exports=[{"name": "new", "subject": "new.>", "type": "stream"}])
+    creds = estate.user(orders, name="alice", pub={"allow": ["new.>"]}).creds
+    Path("nats.conf").write_text(estate.conf())
+
+What stands in `nats` of a JWT is given as keywords, in JSON's words. Limits that are not given are none.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import nkeys
+
+Kind = Literal["operator", "account", "user"]
+
+_PREFIXES: Final[dict[Kind, int]] = {
+    "operator": nkeys.PREFIX_BYTE_OPERATOR,
+    "account": nkeys.PREFIX_BYTE_ACCOUNT,
+    "user": nkeys.PREFIX_BYTE_USER,
+}
+NO_USER_LIMITS: Final = {"subs": -1, "data": -1, "payload": -1}
+NO_ACCOUNT_LIMITS: Final = {
+    **NO_USER_LIMITS, "imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1,
+}  # fmt: skip
+NO_JETSTREAM_LIMITS: Final = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+_PART: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")
+
+
+class Key:
+    """An nkey with its seed."""
+
+    def __init__(self, kind: Kind, seed: bytes = b"") -> None:
+        """Make a new key, or the one of a seed."""
+        self.kind = kind
+        self.seed = bytes(seed or nkeys.encode_seed(secrets.token_bytes(32), _PREFIXES[kind]))
+        self._pair = nkeys.from_seed(self.seed)
+        self.public: str = self._pair.public_key.decode()
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`."""
+        signature: bytes = self._pair.sign(data)
+        return signature
+
+
+def base64url(data: bytes) -> str:
+    """Return `data` in base 64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def encode_jwt(claims: dict[str, Any], signer: Key, header: dict[str, str] | None = None) -> str:
+    """Return claims as a JWT, issued and signed by `signer`; `iat` is now where it is not said."""
+    said = {"jti": secrets.token_hex(8), "iat": int(time.time()), "iss": signer.public, **claims}
+    parts = [header or {"typ": "JWT", "alg": "ed25519-nkey"}, said]
+    text = ".".join(base64url(json.dumps(part).encode()) for part in parts)
+    return f"{text}.{base64url(signer.sign(text.encode()))}"
+
+
+def make_jwt(kind: str, subject: str, signer: Key, times: dict[str, Any] | None = None, /, **nats: Any) -> str:
+    """Return a JWT of version 2; `times` are the claims beside `nats`: name, iat, exp, nbf."""
+    return encode_jwt({"sub": subject, **(times or {}), "nats": {**nats, "type": kind, "version": 2}}, signer)
+
+
+def activation(exporter: Key, importer: str, subject: str, kind: str, /, **claims: Any) -> str:
+    """Return a token that lets the account `importer` import a subject of `exporter`."""
+    return make_jwt("activation", importer, exporter, claims, subject=subject, kind=kind)
+
+
+def format_creds(jwt: str, seed: bytes) -> str:
+    """Return a creds file: a user's JWT and seed."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+        "************************* IMPORTANT *************************\n"
+        "NKEY Seed printed below can be used to sign and prove identity.\n"
+        "NKEYs are sensitive and should be treated as secrets.\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed.decode()}\n------END USER NKEY SEED------\n\n"
+        "*************************************************************\n"
+    )
+
+
+def parse_creds(text: str) -> tuple[str, bytes]:
+    """Return JWT and seed of a creds file; ValueError where it is none."""
+    parts: list[str] = _PART.findall(text)
+    if len(parts) < 2:
+        raise ValueError("a creds file holds a JWT and a seed")
+    return parts[0], parts[1].encode()
+
+
+@dataclass(frozen=True)
+class UserLogin:
+    """A user's key and JWT."""
+
+    key: Key
+    jwt: str = field(repr=False)
+
+    @property
+    def creds(self) -> str:
+        """The user's creds file."""
+        return format_creds(self.jwt, self.key.seed)
+
+    def connect_options(self, nonce: str, *, padded: bool = False) -> dict[str, str]:
+        """Return the fields of CONNECT that prove who this is."""
+        signature = self.key.sign(nonce.encode())
+        return {"jwt": self.jwt, "sig": base64.b64encode(signature).decode() if padded else base64url(signature)}
+
+
+class EstateAccount:
+    """An account: its key, and what its JWT says."""
+
+    def __init__(self, name: str, key: Key, nats: dict[str, Any], claims: dict[str, Any]) -> None:
+        self.name = name
+        self.key = key
+        self.nats = nats
+        self.claims = claims
+
+    @property
+    def public(self) -> str:
+        """The account's public key."""
+        return self.key.public
+
+    def jwt(self, signer: Key) -> str:
+        """Return the account's JWT as it is now."""
+        return make_jwt("account", self.public, signer, {"name": self.name, **self.claims}, **self.nats)
+
+
+class Estate:
+    """An operator with its accounts; one of them is the system account."""
+
+    def __init__(self, **nats: Any) -> None:
+        """Make an operator, `nats` is what its JWT says more."""
+        self.key = Key("operator")
+        self.signing_key = Key("operator")
+        self.nats = {"signing_keys": [self.signing_key.public], **nats}
+        self.accounts: dict[str, EstateAccount] = {}
+        self.system = self.account("SYS")
+
+    @property
+    def signer(self) -> Key:
+        """The key that signs accounts: the operator's own, or its signing key where that must be."""
+        return self.signing_key if self.nats.get("strict_signing_key_usage") else self.key
+
+    def jwt(self) -> str:
+        """Return the operator's JWT."""
+        return make_jwt("operator", self.key.public, self.key, {"name": "O"}, **self.nats)
+
+    def account(self, name: str, claims: dict[str, Any] | None = None, /, **nats: Any) -> EstateAccount:
+        """Make an account; `limits` are laid over none."""
+        nats["limits"] = {**NO_ACCOUNT_LIMITS, **nats.get("limits", {})}
+        account = self.accounts[name] = EstateAccount(name, Key("account"), nats, claims or {})
+        return account
+
+    def user(
+        self, account: EstateAccount, claims: dict[str, Any] | None = None, /, *, signer: Key | None = None, **nats: Any
+    ) -> UserLogin:
+        """Make a user; a `signer` is a signing key of the account."""
+        key = Key("user")
+        said = {**NO_USER_LIMITS, **nats}
+        if signer is not None:
+            said["issuer_account"] = account.public
+        return UserLogin(key, make_jwt("user", key.public, signer or account.key, claims or {}, **said))
+
+    def scoped_user(
+        self, account: EstateAccount, signer: Key, claims: dict[str, Any] | None = None, /, **nats: Any
+    ) -> UserLogin:
+        """Make a user without rules of its own, signed by a scoped signing key."""
+        key = Key("user")
+        nats = {"issuer_account": account.public, **nats}
+        return UserLogin(key, make_jwt("user", key.public, signer, claims or {}, **nats))
+
+    def preload(self) -> dict[str, str]:
+        """Return the JWTs of all accounts, by public key."""
+        return {account.public: account.jwt(self.signer) for account in self.accounts.values()}
+
+    def conf(self, more: str = "") -> str:
+        """Return a nats.conf that trusts the operator and knows the accounts."""
+        lines = [f"operator: {self.jwt()}", f"system_account: {self.system.public}", "resolver: MEMORY"]
+        lines += ["resolver_preload {", *(f"  {key}: {jwt}" for key, jwt in self.preload().items()), "}"]
+        return "\n".join([*lines, more, ""])

@@ -1,0 +1,144 @@
+"""The text of a JWT: what is taken, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.broker.jwt.claims import AccountClaims, ActivationClaims, OperatorClaims, UserClaims, decode
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
+from natsctl.testing.jwts import Key, activation, base64url, encode_jwt, make_jwt
+
+OPERATOR, ACCOUNT, OTHER, USER = Key("operator"), Key("account"), Key("account"), Key("user")
+
+
+def user(**nats: Any) -> str:
+    return make_jwt("user", USER.public, ACCOUNT, {"name": "alice", "exp": 5}, **nats)
+
+
+def test_claims_of_every_kind_are_read() -> None:
+    assert decode(user(pub={"allow": ["a.>"]}, tags=["x:y"]), UserClaims).nats.pub.allow == ["a.>"]
+    account = make_jwt("account", ACCOUNT.public, OPERATOR, limits={"conn": 7}, signing_keys=[OTHER.public])
+    assert decode(account, AccountClaims).nats.limits.conn == 7
+    assert decode(account, AccountClaims).signers() == {OTHER.public: None}
+    operator = make_jwt("operator", OPERATOR.public, OPERATOR, system_account=ACCOUNT.public)
+    assert decode(operator, OperatorClaims).nats.system_account == ACCOUNT.public
+    token = activation(ACCOUNT, OTHER.public, "a.b", "service", exp=9)
+    assert decode(token, ActivationClaims).nats.kind == "service"
+
+
+def test_nulls_stand_for_nothing() -> None:
+    assert decode(user(pub=None, resp=None, src=None), UserClaims).nats.src == []
+
+
+def test_networks_come_as_a_list_or_as_one_text() -> None:
+    assert decode(user(src=["10.0.0.0/8"]), UserClaims).nats.networks == ["10.0.0.0/8"]
+    assert decode(user(src="10.0.0.0/8, FE80::/10"), UserClaims).nats.networks == ["10.0.0.0/8", "fe80::/10"]
+
+
+def test_limits_that_a_user_does_not_name_are_zero_but_none_in_a_template() -> None:
+    assert decode(user(), UserClaims).nats.subs == 0
+    scope = {"kind": "user_scope", "key": OTHER.public, "template": {"bearer_token": True}}
+    account = decode(make_jwt("account", ACCOUNT.public, OPERATOR, signing_keys=[scope]), AccountClaims)
+    found = account.signers()[OTHER.public]
+    assert found is not None and found.template.subs == -1 and found.template.bearer_token
+
+
+@pytest.mark.parametrize("header", [{"typ": "jwt", "alg": "ed25519"}, {"typ": "JWT", "alg": "ED25519-NKEY"}])
+def test_header_is_taken_whatever_its_case(header: dict[str, str]) -> None:
+    claims = {"sub": USER.public, "nats": {"type": "user", "version": 2}}
+    assert decode(encode_jwt(claims, ACCOUNT, header), UserClaims).sub == USER.public
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [({"typ": "JWS", "alg": "ed25519"}, "not supported type"), ({"typ": "JWT", "alg": "none"}, "algorithm")],
+)
+def test_other_headers_are_refused(header: dict[str, str], text: str) -> None:
+    claims = {"sub": USER.public, "nats": {"type": "user", "version": 2}}
+    with pytest.raises(JwtError, match=text):
+        decode(encode_jwt(claims, ACCOUNT, header), UserClaims)
+
+
+def version_1(claims: dict[str, Any], signer: Key) -> str:
+    """Return a JWT of version 1, whose signature is of the second part alone."""
+    text = encode_jwt(claims, signer, {"typ": "jwt", "alg": "ed25519"})
+    head, body, _ = text.split(".")
+    return f"{head}.{body}.{base64url(signer.sign(body.encode()))}"
+
+
+def test_version_1_is_read_into_the_places_of_version_2() -> None:
+    said = {"sub": USER.public, "type": "user", "tags": ["t"], "issuer_account": OTHER.public, "nats": {"subs": 3}}
+    claims = decode(version_1(said, ACCOUNT), UserClaims)
+    assert (claims.nats.subs, claims.nats.payload, claims.nats.tags) == (3, -1, ["t"])
+    assert claims.account == OTHER.public
+    token = {"sub": OTHER.public, "type": "activation", "nats": {"subject": "a", "type": "stream"}}
+    assert decode(version_1(token, ACCOUNT), ActivationClaims).nats.kind == "stream"
+    account = {"sub": ACCOUNT.public, "type": "account", "nats": {"limits": {"conn": 2, "disk_storage": 5}}}
+    limits = decode(version_1(account, OPERATOR), AccountClaims).nats.limits
+    assert (limits.conn, limits.disk_storage) == (2, 0)
+
+
+def test_version_1_signed_like_version_2_is_refused() -> None:
+    said = {"sub": USER.public, "type": "user", "nats": {}}
+    with pytest.raises(JwtError, match="claim failed V1 signature verification"):
+        decode(encode_jwt(said, ACCOUNT), UserClaims)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_other_versions_are_refused(version: int) -> None:
+    with pytest.raises(JwtError, match="version"):
+        decode(encode_jwt({"sub": USER.public, "nats": {"type": "user", "version": version}}, ACCOUNT), UserClaims)
+
+
+def test_claims_that_were_changed_are_refused() -> None:
+    head, body, signature = user().split(".")
+    other = base64url(b'{"sub":"x","iss":"%b","nats":{"type":"user","version":2}}' % ACCOUNT.public.encode())
+    for text in (f"{head}.{other}.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", f"{head}.{body}."):
+        with pytest.raises(JwtError, match="claim failed V2 signature verification"):
+            decode(text, UserClaims)
+
+
+def test_issuer_must_be_of_the_right_kind() -> None:
+    with pytest.raises(JwtError, match=r"unable to validate expected prefixes - \[account\]"):
+        decode(make_jwt("user", USER.public, OPERATOR), UserClaims)
+    with pytest.raises(JwtError, match="expected prefixes"):
+        decode(make_jwt("operator", OPERATOR.public, ACCOUNT), OperatorClaims)
+
+
+def test_kind_must_be_the_one_asked_for() -> None:
+    with pytest.raises(JwtError, match="not account claim"):
+        decode(user(), AccountClaims)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "a.b", "a.b.c", "..", "eyJ.é.x", "=.=.=", "e30.e30.e30", "W10.W10.W10", "a.b.c.d", "\0.\0.\0"]
+)
+def test_what_is_no_jwt_is_refused(text: str) -> None:
+    with pytest.raises(JwtError):
+        decode(text, UserClaims)
+
+
+def test_values_of_the_wrong_type_are_refused() -> None:
+    for nats in ({"subs": "many"}, {"pub": []}, {"tags": "x"}, {"times": [{"start": 5}]}):
+        with pytest.raises(JwtError):
+            decode(user(**nats), UserClaims)
+
+
+def test_nested_json_without_end_is_refused() -> None:
+    body = base64url(b'{"nats":' + b"[" * 100_000)
+    with pytest.raises(JwtError):
+        decode(f"{user().split('.')[0]}.{body}.AA", UserClaims)
+
+
+def test_longest_text_is_bounded() -> None:
+    with pytest.raises(JwtError, match="token too large"):
+        decode("x" * (MAX_TOKEN_BYTES + 1), UserClaims)
+
+
+def test_faults_do_not_tell_the_jwt() -> None:
+    token = user(subs="many")
+    with pytest.raises(JwtError) as fault:
+        decode(token, UserClaims)
+    assert token.split(".")[1] not in str(fault.value)
