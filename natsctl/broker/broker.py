@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from natsctl.broker.account import GLOBAL_ACCOUNT, Account
 from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.info import make_server_id, user_info_json
-from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.leaf_peer import LeafPeer
+from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
 
@@ -29,7 +29,7 @@ class Broker:
 
     __slots__ = (
         "_event_seq", "_greeters", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes",
-        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "onlooker", "options", "rng", "server_id",
+        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "on_tick", "onlooker", "options", "rng", "server_id",
         "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
         "total_connections",
     )  # fmt: skip
@@ -56,7 +56,9 @@ class Broker:
         self.accounts: dict[str, Account] = {}
         self._greeters: list[Callable[[Account], None]] = []
         self.account(GLOBAL_ACCOUNT)
-        self.system_account = self.account(SYSTEM_ACCOUNT)
+        self.system_account = self.account(self.options.system_account)
+        self.on_tick: list[Callable[[], None]] = []
+        """What else looks at the clock each time that the sessions do."""
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""
@@ -71,7 +73,11 @@ class Broker:
     def configure(self, configs: Sequence[AccountConfig]) -> None:
         """Make the accounts as configuration says; called again at a reload with what it says then."""
         for config in configs:
-            self.account(config.name).config = config
+            self.configure_account(config)
+
+    def configure_account(self, config: AccountConfig) -> None:
+        """Make or change one account; operators' JWTs bring them one by one."""
+        self.account(config.name).config = config
 
     def greet_accounts(self, greet: Callable[[Account], None]) -> None:
         """Call `greet` with every account that there is, and with each new one when it is made."""
@@ -116,6 +122,8 @@ class Broker:
         """Run every session's timers."""
         for session in tuple(self.sessions.values()):
             session.tick()
+        for look in self.on_tick:
+            look()
         self.onlooker.tick()
 
     @property

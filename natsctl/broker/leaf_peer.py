@@ -1,4 +1,4 @@
-"""A leaf node connection, either way, as monitoring and the system account show it; `Broker.leafs` holds them by cid."""
+"""A leaf node connection, dialled or accepted, as monitoring shows it; `Broker.leafs` holds them by cid."""
 
 from __future__ import annotations
 
