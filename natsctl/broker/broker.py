@@ -29,8 +29,8 @@ class Broker:
 
     __slots__ = (
         "_event_seq", "_greeters", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes",
-        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "on_tick", "onlooker", "options", "rng", "server_id",
-        "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
+        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "on_tick", "onlooker", "options", "rng",
+        "server_id", "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
         "total_connections",
     )  # fmt: skip
 

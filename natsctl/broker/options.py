@@ -46,6 +46,7 @@ class BrokerOptions:
     """INFO's field for the implementation's tool chain; clients only show it."""
     host: str = "0.0.0.0"
     port: int = 4222
+    system_account: str = "$SYS"
     jetstream: bool = False
     domain: str = ""
     tls_required: bool = False
