@@ -1,0 +1,68 @@
+"""What accounts claim, made true in the broker: their configuration, and who of their clients may stay."""
+
+from __future__ import annotations
+
+from natsctl.broker.account_config import UNLIMITED, AccountConfig
+from natsctl.broker.broker import Broker
+from natsctl.broker.jwt.account_book import HeldAccount
+from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.jwt.claims import UserClaims
+from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.reasons import CloseReason
+from natsctl.broker.session import Session
+
+
+class BrokerKeeper:
+    """Binds the accounts of an authenticator to a broker."""
+
+    def __init__(self, broker: Broker, auth: JwtAuthenticator) -> None:
+        """Begin to keep accounts, and to look at the clock for them."""
+        self._broker = broker
+        self._auth = auth
+        auth.book.keeper = self
+        broker.on_tick.append(self._tick)
+
+    def _tick(self) -> None:
+        self._auth.book.tick(self._broker.clock.now_ns())
+
+    def configure(self, config: AccountConfig) -> None:
+        """Let an account be as configured."""
+        self._broker.configure_account(config)
+
+    def account_expired(self, held: HeldAccount) -> None:
+        """Close the clients of an account."""
+        for session in self._sessions(held):
+            session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
+
+    def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
+        """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
+        most = held.claims.nats.limits.conn
+        for place, session in enumerate(self._sessions(held)):
+            if most != UNLIMITED and place >= most:
+                reason = CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED
+                session.close(reason, "maximum account active connections exceeded")
+                continue
+            try:
+                user = self._auth.user_claims(session.login.grant.jwt)
+            except JwtError:
+                continue  # let in without a JWT: not one of ours
+            _hold_to(session, user, held, before)
+
+    def _sessions(self, held: HeldAccount) -> list[Session]:
+        """Return the clients of an account, the oldest first."""
+        account = self._broker.accounts.get(held.name)
+        return sorted(account.sessions, key=lambda session: session.cid) if account is not None else []
+
+
+def _hold_to(session: Session, user: UserClaims, held: HeldAccount, before: HeldAccount) -> None:
+    """Close a client that would not be let in any more."""
+    if user.nats.bearer_token and held.claims.nats.limits.disallow_bearer:
+        session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
+    elif held.claims.revokes(user):
+        session.close(CloseReason.REVOKED, "User Authentication Revoked")
+    elif user.nats.issuer_account and _signer_changed(user.iss, held, before):
+        session.close(CloseReason.AUTHENTICATION_VIOLATION)
+
+
+def _signer_changed(key: str, held: HeldAccount, before: HeldAccount) -> bool:
+    return key not in held.signers or held.signers[key] != before.signers.get(key)

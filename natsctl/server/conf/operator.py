@@ -1,0 +1,162 @@
+"""The keys of nats.conf for operators, trusted keys, and the resolver of account JWTs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, decode
+from natsctl.broker.jwt.nkey import is_public
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
+from natsctl.server.conf.setter import Setter
+from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, shown, text_of
+from natsctl.server.operator_options import DirectoryOptions, OperatorOptions
+from natsctl.server.options import ServerOptions
+
+JWT_PREFIX: Final = "eyJ"
+CACHED_ACCOUNTS: Final = 1000
+"""Accounts that a cache keeps where nobody says. Source: reference, NewCacheDirAccResolver."""
+_DECORATED: Final = re.compile(r"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)(?:\r?\n-{3,}[^\n]*-{3,}|\Z)")
+_MEMORY: Final = re.compile(r"(?:MEM|MEMORY)\s*", re.IGNORECASE)
+_WRONG_RESOLVER: Final = (
+    'error parsing account resolver, should be MEM or  URL("url") or a map containing dir and type state=[FULL|CACHE])'
+)
+_DIRECTORY_KEYS: Final = {
+    "interval": ("FULL",), "allow_delete": ("FULL",), "hard_delete": ("FULL",), "ttl": ("CACHE",),
+}  # fmt: skip
+"""Keys that one type of directory has and the other has not."""
+_NO_URLS: Final = "resolver: JWTs are not fetched from URLs by natsctl server; use MEMORY, or a directory of type full"
+
+
+def _changed(options: ServerOptions, **values: Any) -> ServerOptions:
+    return replace(options, operator=replace(options.operator or OperatorOptions(), **values))
+
+
+def _operators(options: ServerOptions, item: Item) -> ServerOptions:
+    return _changed(options, operators=tuple(_operator(one) for one in items_of(item)))
+
+
+def _operator(item: Item) -> OperatorClaims:
+    if not isinstance(item.value, str):
+        raise item.fault(f"error parsing operators: unsupported type {shown(item)} where a text is expected")
+    try:
+        return decode(_jwt_text(item.value), OperatorClaims)
+    except (JwtError, OSError, UnicodeDecodeError) as fault:
+        raise item.fault(f"error parsing operator JWT: {_said(fault, item.value)}") from None
+
+
+def _jwt_text(text: str) -> str:
+    """Return the JWT that stands in `text`, or in the file of that name, with or without lines around it."""
+    if not text.startswith(JWT_PREFIX):
+        with Path(text).open(encoding="utf-8") as file:
+            text = file.read(2 * MAX_TOKEN_BYTES)
+    found = _DECORATED.search(text)
+    return found[1] if found else text.strip()
+
+
+def _said(fault: Exception, name: str) -> str:
+    if isinstance(fault, FileNotFoundError):
+        return f"open {name}: no such file or directory"
+    return str(fault)
+
+
+def _trusted_keys(options: ServerOptions, item: Item) -> ServerOptions:
+    keys = tuple(text_of(one) for one in items_of(item))
+    for one in items_of(item):
+        if not is_public(text_of(one), "operator"):
+            raise one.fault(f'trust key "{text_of(one)}" required to be a valid public operator nkey')
+    return _changed(options, trusted_keys=keys)
+
+
+def _resolver(options: ServerOptions, item: Item) -> ServerOptions:
+    if isinstance(item.value, dict):
+        return _resolver_block(options, item, block_of(item))
+    if not isinstance(item.value, str):
+        raise item.fault(f"error parsing operator resolver, wrong type: {shown(item)}")
+    if _MEMORY.search(item.value):
+        return _changed(options, memory=True, directory=None)
+    if item.value.strip().upper().startswith("URL"):
+        raise item.fault(_NO_URLS)
+    raise item.fault(_WRONG_RESOLVER)
+
+
+def _resolver_block(options: ServerOptions, item: Item, block: Block) -> ServerOptions:
+    kind = text_of(block["type"]).upper() if "type" in block else ""
+    if kind in ("MEM", "MEMORY"):
+        return _changed(options, memory=True, directory=None)
+    if kind not in ("FULL", "CACHE"):
+        raise item.fault(_WRONG_RESOLVER)
+    for key, allowed in _DIRECTORY_KEYS.items():
+        if key in block and kind not in allowed:
+            raise block[key].fault(f"{kind} does not accept {'sync' if key == 'interval' else key}")
+    return _changed(options, memory=False, directory=_directory(item, block, full=kind == "FULL"))
+
+
+def _directory(item: Item, block: Block, *, full: bool) -> DirectoryOptions:
+    folder = text_of(block["dir"]) if "dir" in block else ""
+    if not folder:
+        raise item.fault("dir has no value and needs to point to a directory")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise item.fault("dir needs to point to an accessible directory")
+    for key in ("interval", "timeout"):  # between the servers of a cluster; one server has nobody to ask
+        if key in block:
+            duration_text_of(block[key], key)
+    delete = "allow_delete" in block and flag_of(block["allow_delete"])
+    hard = "hard_delete" in block and flag_of(block["hard_delete"])
+    if "hard_delete" in block and not delete:
+        raise block["hard_delete"].fault("hard_delete has no effect without delete")
+    return DirectoryOptions(
+        Path(folder),
+        full=full,
+        deleting="no" if not delete else "remove" if hard else "rename",
+        limit=max(number_of(block["limit"]), 0) if "limit" in block else 0 if full else CACHED_ACCOUNTS,
+        ttl_s=duration_text_of(block["ttl"], "ttl") if "ttl" in block else 0.0,
+    )
+
+
+def _preload(options: ServerOptions, item: Item) -> ServerOptions:
+    if not isinstance(item.value, dict):
+        raise item.fault("preload should be a map of account_public_key:account_jwt")
+    found: list[tuple[str, str]] = []
+    for key, value in item.value.items():
+        if not isinstance(value.value, str):
+            raise value.fault("preload map value should be a string JWT")
+        try:
+            decode(value.value, AccountClaims)
+        except JwtError:
+            raise value.fault("invalid account JWT") from None
+        found.append((key, value.value))
+    return _changed(options, preload=tuple(found))
+
+
+def _pinned(options: ServerOptions, item: Item) -> ServerOptions:
+    for one in items_of(item):
+        if not isinstance(one.value, str):
+            raise one.fault(f"error parsing resolver_pinned_accounts: unsupported type in array {shown(one)}")
+    return _changed(options, pinned=tuple(text_of(one) for one in items_of(item)))
+
+
+def _sentinel(options: ServerOptions, item: Item) -> ServerOptions:
+    return _changed(options, sentinel=text_of(item))
+
+
+def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
+    raise item.fault(_NO_URLS)
+
+
+def _named(setter: Setter, *names: str) -> dict[str, Setter]:
+    return dict.fromkeys(names, setter)
+
+
+OPERATOR_KEYS: Final[dict[str, Setter]] = {
+    **_named(_operators, "operator", "operators", "root", "roots", "root_operator", "root_operators"),
+    **_named(_trusted_keys, "trusted", "trusted_keys"),
+    **_named(_resolver, "resolver", "account_resolver", "accounts_resolver"),
+    "resolver_preload": _preload,
+    "resolver_pinned_accounts": _pinned,
+    "resolver_tls": _resolver_tls,
+    "default_sentinel": _sentinel,
+}
