@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.server.monitor.query import Query
 from natsctl.server.monitor.refused import Refused
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ class AccountzOptions(msgspec.Struct, kw_only=True):
     """What is asked of `accountz`."""
 
     account: str = ""
+
+
+def read(query: Query) -> AccountzOptions:
+    """Return the options of a query. Raises Refused."""
+    return AccountzOptions(account=query.text("acc"))
 
 
 def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]:

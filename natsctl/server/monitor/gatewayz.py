@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
@@ -20,6 +21,19 @@ class GatewayzOptions(msgspec.Struct, kw_only=True):
     account_name: str = ""
     subscriptions: bool = False
     subscriptions_detail: bool = False
+
+
+def read(query: Query) -> GatewayzOptions:
+    """Return the options of a query. Raises Refused."""
+    subscriptions, detail = query.subscriptions()
+    accounts, name = query.flag("accs"), query.text("acc_name")
+    return GatewayzOptions(
+        name=query.text("gw_name"),
+        accounts=accounts or bool(name),
+        account_name=name,
+        subscriptions=subscriptions,
+        subscriptions_detail=detail,
+    )
 
 
 def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]:

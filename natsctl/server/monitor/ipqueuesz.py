@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from natsctl.server.monitor.query import Query
+
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
 
@@ -15,6 +17,11 @@ class IpqueueszOptions(msgspec.Struct, kw_only=True):
 
     all: bool = False
     filter: str = ""
+
+
+def read(query: Query) -> IpqueueszOptions:
+    """Return the options of a query. Raises Refused."""
+    return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
 
 
 def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from natsctl.server.monitor.query import Query
+
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
 
@@ -15,6 +17,11 @@ class RaftzOptions(msgspec.Struct, kw_only=True):
 
     account: str = ""
     group: str = ""
+
+
+def read(query: Query) -> RaftzOptions:
+    """Return the options of a query. Raises Refused."""
+    return RaftzOptions(account=query.text("acc"), group=query.text("group"))
 
 
 def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
@@ -17,6 +18,12 @@ class RoutezOptions(msgspec.Struct, kw_only=True):
 
     subscriptions: bool = False
     subscriptions_detail: bool = False
+
+
+def read(query: Query) -> RoutezOptions:
+    """Return the options of a query. Raises Refused."""
+    subscriptions, detail = query.subscriptions()
+    return RoutezOptions(subscriptions=subscriptions, subscriptions_detail=detail)
 
 
 def routez(server: ServerInstance, options: RoutezOptions) -> dict[str, Any]:

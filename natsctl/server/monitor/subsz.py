@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.api.times import format_time
+from natsctl.server.monitor.document import go_number, whole
+from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.subscription_detail import subscription_detail
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
 
 DEFAULT_LIMIT: Final = 1024
 """Subscriptions of a page where nobody says. Source: reference, DefaultSubListSize."""
+
+FANOUT_ROUTES: Final = 4096
+"""Cached routes per account that fan-outs are taken from."""
 
 
 class SubszOptions(msgspec.Struct, kw_only=True):
@@ -25,14 +37,79 @@ class SubszOptions(msgspec.Struct, kw_only=True):
     test: str = ""
 
 
+def read(query: Query) -> SubszOptions:
+    """Return the options of a query. Raises Refused."""
+    return SubszOptions(
+        subscriptions=query.flag("subs"),
+        offset=query.number("offset"),
+        limit=query.number("limit"),
+        account=query.text("acc"),
+        test=query.text("test"),
+    )
+
+
 def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
     """Return counters of the subscriptions, and a page of them where asked for. Raises Refused."""
+    found: dict[str, Any] = whole(subsz_in_pieces(server, options))
+    return found
+
+
+def subsz_in_pieces(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
+    """Return what `subsz` returns, the subscriptions to be made one after the other. Raises Refused."""
+    if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
+        raise Refused(f"invalid test subject, must be valid publish subject: {options.test}")
     broker = server.broker
-    return {
+    accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
+    offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
+    total, page = _page(accounts, options.test.encode(), offset, limit) if options.subscriptions else (0, [])
+    answer = {
         "server_id": broker.server_id,
         "now": format_time(broker.clock.now_ns()),
-        "num_subscriptions": broker.subscriptions,
-        "total": 0,
-        "offset": max(options.offset, 0),
-        "limit": options.limit if options.limit > 0 else DEFAULT_LIMIT,
+        **subscription_stats(accounts),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+    }
+    if page:
+        answer["subscriptions_list"] = _details(page)
+    return answer
+
+
+def _details(page: list[tuple[Account, Subscription]]) -> Iterator[dict[str, Any]]:
+    return (subscription_detail(sub, account) for account, sub in page)
+
+
+def _page(
+    accounts: list[Account], test: bytes, offset: int, limit: int
+) -> tuple[int, list[tuple[Account, Subscription]]]:
+    """Return how many subscriptions there are, and a page of them; a subject in `test` is one they must take."""
+    if not test:
+        every = ((account, sub) for account in accounts for sub in account.routes.subs)
+        return sum(account.subscriptions for account in accounts), list(islice(every, offset, offset + limit))
+    fitting = [(account, sub) for account in accounts for sub in account.routes.subs if matches(sub.subject, test)]
+    return len(fitting), fitting[offset : offset + limit]
+
+
+def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:
+    """Return the counters of the subscription tables of accounts together."""
+    count = cached = inserts = matched = walks = most = total = looked = 0
+    for account in accounts:
+        routes = account.routes
+        count += routes.subs.count
+        inserts += routes.subs.inserted
+        cached += len(routes.exact)
+        walks += routes.walks
+        matched += max(account.gone.plus(account.sessions).in_msgs, routes.walks)
+        for clients, queues, handlers in islice(routes.exact.values(), FANOUT_ROUTES):
+            fanout = len(clients) + len(queues) + len(handlers)
+            most, total, looked = max(most, fanout), total + fanout, looked + 1
+    return {
+        "num_subscriptions": count,
+        "num_cache": cached,
+        "num_inserts": inserts,
+        "num_removes": inserts - count,
+        "num_matches": matched,
+        "cache_hit_rate": go_number((matched - walks) / matched if matched else 0.0),
+        "max_fanout": most,
+        "avg_fanout": go_number(total / looked if looked else 0.0),
     }

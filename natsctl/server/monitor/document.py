@@ -1,0 +1,57 @@
+"""JSON as the reference indents it, in pieces: long lists are written element by element.
+
+A long list may be an iterator, which is asked for an element when the one before it has been written; so an answer
+about thousands of streams is never in memory as a whole. `whole` makes plain lists of them, for who answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from natsctl.api.codec import encode
+
+
+def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
+    """Yield the text of a value; `margin` is a newline and the blanks that its first line stands behind."""
+    inner = margin + b" " * step
+    if isinstance(value, dict) and any(_is_long(item) for item in value.values()):
+        opening = b"{"
+        for key, item in value.items():
+            yield opening + inner + encode(key) + b": "
+            yield from pieces(item, inner, step)
+            opening = b","
+        yield margin + b"}"
+    elif _is_long(value):
+        opening = b"["
+        for item in value:
+            yield opening + inner
+            yield from pieces(item, inner, step)
+            opening = b","
+        yield margin + b"]" if opening == b"," else b"[]"
+    else:
+        yield msgspec.json.format(encode(value), indent=step).replace(b"\n", margin)
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is a list of objects, or an iterator of anything."""
+    return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def whole(value: Any) -> Any:
+    """Return a value with every iterator in it made a list."""
+    if isinstance(value, dict):
+        return {key: whole(item) if _is_long(item) or isinstance(item, dict) else item for key, item in value.items()}
+    return [whole(item) for item in value] if _is_long(value) else value
+
+
+def go_number(number: float) -> float | int:
+    """Return a number as Go writes it: one without fraction has no point."""
+    return int(number) if number.is_integer() else number
+
+
+def text(raw: bytes) -> str:
+    """Return a subject, a queue or a sid, with what is no UTF-8 replaced."""
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,74 @@
+"""Options in the query of a request, read as Go reads them, with its words for what can not be read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote_plus
+
+from natsctl.api.syntax import go_quote
+from natsctl.server.monitor.refused import Refused
+
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
+_FLAGS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED: Final = re.compile(r"[0-9]+")
+_DIGITS: Final = 20
+"""Digits beyond which a number is out of every range."""
+_INT_MAX: Final = 2**63 - 1
+_UINT_MAX: Final = 2**64 - 1
+
+
+class Query:
+    """The values of a query; the first of a name counts, and what is empty is as if it were not there."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, raw: str) -> None:
+        """Take a query apart; pairs that can not be read are left out."""
+        self._values: dict[str, str] = {}
+        for pair in raw.split("&"):
+            if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
+                name, _, value = pair.partition("=")
+                self._values.setdefault(unquote_plus(name), unquote_plus(value))
+
+    def text(self, name: str) -> str:
+        """Return a text, empty where it is absent."""
+        return self._values.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """Return a flag. Raises Refused."""
+        value = self.text(name)
+        if value and value not in _FLAGS:
+            raise _refused("boolean", name, "ParseBool", value, "invalid syntax")
+        return _FLAGS.get(value, False)
+
+    def number(self, name: str) -> int:
+        """Return a number, 0 where it is absent. Raises Refused."""
+        return self._integer(name, "int", "Atoi", _NUMBER, -_INT_MAX - 1, _INT_MAX)
+
+    def unsigned(self, name: str) -> int:
+        """Return a number that is not negative, 0 where it is absent. Raises Refused."""
+        return self._integer(name, "uint64", "ParseUint", _UNSIGNED, 0, _UINT_MAX)
+
+    def _integer(self, name: str, kind: str, reader: str, shape: re.Pattern[str], least: int, most: int) -> int:
+        value = self.text(name)
+        if not value:
+            return 0
+        if not shape.fullmatch(value):
+            raise _refused(kind, name, reader, value, "invalid syntax")
+        if len(value.lstrip("+-0")) > _DIGITS or not least <= int(value) <= most:
+            raise _refused(kind, name, reader, value, "value out of range")
+        return int(value)
+
+    def subscriptions(self) -> tuple[bool, bool]:
+        """Return whether `subs` asks for subjects, and whether for details. Raises Refused."""
+        detail = self.text("subs").lower() == "detail"
+        return not detail and self.flag("subs"), detail
+
+
+def _refused(kind: str, name: str, reader: str, value: str, reason: str) -> Refused:
+    return Refused(f"Error decoding {kind} for '{name}': strconv.{reader}: parsing {go_quote(value)}: {reason}")
