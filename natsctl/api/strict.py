@@ -47,7 +47,7 @@ class Fault(Exception):
 _decoder = msgspec.json.Decoder(float_hook=_Float)
 
 
-def read_strict(raw: bytes, model: type[Model], unknown: bool = False) -> dict[str, Any]:
+def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -> dict[str, Any]:
     """Return the builtins of a request as `model` takes them: exact keys, no nulls. Raises Fault.
 
     With `unknown`, keys that the model does not have are passed over.
@@ -55,9 +55,10 @@ def read_strict(raw: bytes, model: type[Model], unknown: bool = False) -> dict[s
     Several values in a row are read one over the other, and an empty text reads as nothing, as Go's decoder does.
     """
     result: dict[str, Any] = {}
+    shape = model if isinstance(model, Shape) else shape_of(model)
     for value in _values(raw):
         reader = _Reader(unknown)
-        canonical = reader.value(value, shape_of(model), "", "")
+        canonical = reader.value(value, shape, "", "")
         if reader.fault:
             raise Fault(reader.fault)
         if canonical is not _ABSENT:
@@ -65,7 +66,7 @@ def read_strict(raw: bytes, model: type[Model], unknown: bool = False) -> dict[s
     return result
 
 
-def read_plain(raw: bytes, model: type[Model]) -> dict[str, Any]:
+def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
     """Return the builtins of one JSON value as `read_strict` does, unknown keys passed over. Raises Fault.
 
     That is Go's Unmarshal, whose texts tell no offsets, and for which nothing and two values are faults.

@@ -21,9 +21,6 @@ class Onlooker(Protocol):
     def disconnected(self, session: Session) -> None:
         """Take note that a connection has ended; its `close_reason` and `stop_ns` are set."""
 
-    def tick(self) -> None:
-        """Look at the clock."""
-
 
 class Nobody:
     """The onlooker of a broker that has none."""
@@ -37,7 +34,4 @@ class Nobody:
         """Do nothing."""
 
     def disconnected(self, session: Session) -> None:
-        """Do nothing."""
-
-    def tick(self) -> None:
         """Do nothing."""

@@ -1,0 +1,97 @@
+"""CONNECT, DISCONNECT and AUTH.ERR: a connection's life as the system account hears of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from natsctl.api.advisories import ClientInfo
+from natsctl.api.codec import encode
+from natsctl.api.times import format_time
+from natsctl.server.system.event import event_head
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.grant import Refusal
+    from natsctl.broker.session import Session
+
+ACCOUNT_AUTH_ERROR: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
+REDACTED: Final = "[REDACTED]"
+"""What stands for a token where a user would be named."""
+
+
+class ConnectionEvents:
+    """Tells of the connections of one broker."""
+
+    __slots__ = ("_auth_error", "_broker")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()
+
+    def connected(self, session: Session) -> None:
+        """Tell that a client was let in."""
+        subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT".encode()
+        system = self._broker.system_account
+        if system.has_interest(subject):
+            event = event_head(self._broker, "client_connect") | {"client": client_of(session)}
+            system.publish(subject, b"", b"", encode(event))
+
+    def disconnected(self, session: Session) -> None:
+        """Tell that a connection has ended, what it had moved, and why."""
+        subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT".encode()
+        reason = session.close_reason.value if session.close_reason is not None else ""
+        self._tell(self._broker.system_account, subject, session, reason)
+
+    def refused(self, session: Session, refusal: Refusal) -> None:
+        """Tell the operator, and the owner of the account, that a client was not let in."""
+        reason = refusal.reason.value
+        self._tell(session.account, ACCOUNT_AUTH_ERROR, session, reason)
+        self._tell(self._broker.system_account, self._auth_error, session, reason)
+
+    def _tell(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
+        if not account.has_interest(subject):
+            return
+        event = event_head(self._broker, "client_disconnect") | {
+            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns()),
+            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},
+            "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
+            "reason": reason,
+        }
+        account.publish(subject, b"", b"", encode(event))
+
+
+def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
+    """Return what events tell of a client; with `stop_ns`, of one that is gone."""
+    grant, config = session.login.grant, session.account.config
+    shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
+    options = session.login.credentials.options if session.login.credentials is not None else session
+    return ClientInfo(
+        start=format_time(session.start_ns),
+        host=session.host,
+        id=session.cid,
+        acc=session.account.name,
+        user=shown_user(session),
+        name=options.name,
+        lang=options.lang,
+        ver=options.version,
+        jwt=grant.jwt,
+        issuer_key=grant.issuer,
+        name_tag=config.display_name or session.account.name,
+        tags=list(grant.tags),
+        kind="Client",
+        client_type="websocket" if session.connection_type == "WEBSOCKET" else "nats",
+        **shown,
+    )
+
+
+def shown_user(session: Session) -> str:
+    """Return who a client said it was; a token is not told."""
+    if session.login.credentials is None:
+        return session.user
+    options = session.login.credentials.options
+    if options.nkey or options.user:
+        return options.nkey or options.user
+    if options.jwt:
+        return session.login.grant.nkey or session.user
+    return REDACTED if options.auth_token else session.user

@@ -1,0 +1,60 @@
+"""STATSZ: what the server tells of itself in one small message."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.times import format_time
+from natsctl.broker.info import server_info
+from natsctl.server.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
+from natsctl.server.monitor.process_usage import process_usage
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.server.instance import ServerInstance
+
+
+def statsz(server: ServerInstance) -> dict[str, Any]:
+    """Return the message, keys in the reference's order."""
+    broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
+    stats: dict[str, Any] = {
+        "start": format_time(broker.start_ns),
+        "mem": usage.mem,
+        "cores": cores,
+        "cpu": usage.cpu,
+        **_traffic(broker),
+        "active_servers": 1,
+    }
+    if server.engine is not None:
+        config = {key: value for key, value in jetstream_config(server).items() if key != "store_dir"}
+        stats["jetstream"] = {"config": config, "stats": jetstream_stats(server), "limits": jetstream_limits(server)}
+    stats["gomaxprocs"] = cores
+    return {"server": server_info(broker), "statsz": stats}
+
+
+def _traffic(broker: Broker) -> dict[str, Any]:
+    """Return the connections, and what they have moved."""
+    sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
+    received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
+    traffic: dict[str, Any] = {
+        "connections": len(broker.sessions),
+        "total_connections": broker.total_connections,
+        "active_accounts": sum(1 for account in broker.accounts.values() if account.sessions),
+        "subscriptions": broker.subscriptions,
+        "sent": sent,
+        "sent_to_clients": sent,
+        "received": received,
+        "received_from_clients": received,
+        "slow_consumers": broker.slow_consumers,
+    }
+    if broker.slow_consumers:
+        traffic["slow_consumer_stats"] = _of_clients(broker.slow_consumers)
+    if broker.stale_connections:
+        traffic["stale_connections"] = broker.stale_connections
+        traffic["stale_connection_stats"] = _of_clients(broker.stale_connections)
+    return traffic
+
+
+def _of_clients(count: int) -> dict[str, int]:
+    return {"clients": count, "routes": 0, "gateways": 0, "leafs": 0}
