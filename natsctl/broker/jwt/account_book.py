@@ -65,6 +65,9 @@ class Keeper(Protocol):
     def account_expired(self, held: HeldAccount) -> None:
         """Close the clients of an account whose JWT has expired."""
 
+    def account_gone(self, held: HeldAccount) -> None:
+        """Take everything from an account that is known no longer."""
+
 
 class AccountBook:
     """The accounts that are alive, by their public keys."""
@@ -96,6 +99,11 @@ class AccountBook:
             self.update(name, token, now_ns)
         return self._held[name]
 
+    def provide(self, claims: AccountClaims, now_ns: int) -> None:
+        """Bring an account to life without a JWT, until there is one."""
+        held = self._held[claims.sub] = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        self._configure([held])
+
     def update(self, name: str, token: str, now_ns: int) -> None:
         """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
         before, now_s = self._held[name], now_ns // SECOND_NS
@@ -126,12 +134,10 @@ class AccountBook:
         return gone
 
     def forget(self, name: str) -> None:
-        """Let an account be as if it had expired, and unknown: its clients are closed."""
+        """Let an account be unknown: its clients are closed."""
         held = self._held.pop(name, None)
-        if held is not None:
-            held.expired = True
-            if self.keeper is not None:
-                self.keeper.account_expired(held)
+        if held is not None and self.keeper is not None:
+            self.keeper.account_gone(held)
 
     def tick(self, now_ns: int) -> None:
         """Do what is due: accounts and activation tokens that expire."""

@@ -34,6 +34,11 @@ class BrokerKeeper:
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
 
+    def account_gone(self, held: HeldAccount) -> None:
+        """Close the clients of an account, and leave it with nothing."""
+        self.account_expired(held)
+        self._broker.configure_account(AccountConfig(held.name))
+
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
         """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
         most = held.claims.nats.limits.conn

@@ -13,6 +13,10 @@ class Resolver(Protocol):
         """Return the JWT of an account, None where there is none."""
 
 
+class StoreRefused(Exception):
+    """A store could not do what it was asked; the text says why."""
+
+
 class Store(Resolver, Protocol):
     """A resolver that keeps what it is sent."""
 
@@ -24,18 +28,17 @@ class Store(Resolver, Protocol):
     def may_delete(self) -> bool:
         """True where operators may have accounts deleted."""
 
-    def save(self, account: str, token: str, *, issued_s: int) -> None:
-        """Keep a JWT, unless a newer one is kept; raises StoreRefused."""
+    def save(self, account: str, token: str) -> bool:
+        """Keep a JWT and return whether it is another than before; raises StoreRefused."""
 
     def delete(self, account: str) -> None:
-        """Forget an account; raises StoreRefused."""
+        """Forget an account, if it is there; raises StoreRefused."""
 
     def accounts(self) -> list[str]:
         """Return the accounts that are kept."""
 
-
-class StoreRefused(Exception):
-    """A store could not do what it was asked; the text says why."""
+    def digest(self) -> bytes:
+        """Return 32 bytes that say what is kept: the exclusive or of the JWTs' SHA-256."""
 
 
 class MemoryResolver:

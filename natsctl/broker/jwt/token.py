@@ -45,6 +45,22 @@ def verified_claims(token: str, kind: str) -> dict[str, Any]:
 
     Nothing is said about times, nor about whether the issuer is trusted. Raises JwtError.
     """
+    claims, version, found = _signed_claims(token)
+    issuer = claims["iss"]
+    if found in ISSUERS and not any(is_public(issuer, prefix) for prefix in ISSUERS[found]):
+        raise JwtError(f"unable to validate expected prefixes - [{' '.join(ISSUERS[found])}]")
+    if found != kind:
+        raise JwtError(f"not {kind} claim")
+    return _as_version_2(claims) if version == 1 else claims
+
+
+def generic_claims(token: str) -> dict[str, Any]:
+    """Return the claims of a JWT of any kind whose signature is good; raises JwtError."""
+    return _signed_claims(token)[0]
+
+
+def _signed_claims(token: str) -> tuple[dict[str, Any], int, str]:
+    """Return claims, version and type of a JWT that its issuer signed."""
     if len(token) > MAX_TOKEN_BYTES:
         raise JwtError(f"token size {len(token)} exceeds maximum of {MAX_TOKEN_BYTES} bytes: token too large")
     parts = token.split(".")
@@ -52,17 +68,13 @@ def verified_claims(token: str, kind: str) -> dict[str, Any]:
         raise JwtError("expected 3 chunks")
     _check_header(_json(parts[0]))
     claims = _json(parts[1])
-    version, found = _version_and_kind(claims)
+    version, kind = _version_and_kind(claims)
     signature = decode_base64url(parts[2])
     signed = parts[1] if version == 1 else f"{parts[0]}.{parts[1]}"
-    issuer = claims.get("iss", "")
+    issuer = claims.get("iss")
     if not isinstance(issuer, str) or not has_signed(issuer, signed.encode(), signature):
         raise JwtError(f"claim failed V{1 if version <= 1 else 2} signature verification")
-    if found in ISSUERS and not any(is_public(issuer, prefix) for prefix in ISSUERS[found]):
-        raise JwtError(f"unable to validate expected prefixes - [{' '.join(ISSUERS[found])}]")
-    if found != kind:
-        raise JwtError(f"not {kind} claim")
-    return _as_version_2(claims) if version == 1 else claims
+    return claims, version, kind
 
 
 def _json(part: str) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""Requests of the system account about account JWTs: push, look up, list, pull, delete. Source: reference, accounts.go.
+
+Without a store (the resolver is what configuration lists) a pushed JWT comes into force for an account that is alive,
+and is not kept. With one it is kept first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from natsctl.broker.broker import Broker
+from natsctl.broker.info import server_info
+from natsctl.broker.jwt.account_book import AccountBook
+from natsctl.broker.jwt.claims import AccountClaims, decode
+from natsctl.broker.jwt.nkey import is_public
+from natsctl.broker.jwt.resolver import Store, StoreRefused
+from natsctl.broker.jwt.token import JwtError, generic_claims
+from natsctl.broker.jwt.validation import account_faults
+from natsctl.broker.session import Session
+
+DONE: Final = 200
+FAILED: Final = 500
+OF_ACCOUNT: Final = (b"$SYS.ACCOUNT.*.CLAIMS.UPDATE", b"$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE")
+NOBODY: Final = "n/a"
+"""How answers call the account of a JWT that can not be read."""
+
+Answerer = Callable[[str, bytes, bytes], None]
+"""Takes subject, reply and body of a request."""
+
+
+class ClaimRequests:
+    """What the system account of one broker is asked about account JWTs."""
+
+    def __init__(self, broker: Broker, book: AccountBook, store: Store | None, note: Callable[[str], None]) -> None:
+        """`note` is told in a sentence what an operator should know."""
+        self._broker = broker
+        self._book = book
+        self._store = store
+        self._note = note
+
+    def listen(self) -> None:
+        """Answer from now on."""
+        store = self._store
+        for subject in OF_ACCOUNT:
+            self._on(subject, self._update_live if store is None else self._push_of_account)
+        if store is None:
+            return
+        self._on(b"$SYS.REQ.CLAIMS.UPDATE", self._push)
+        self._on(b"$SYS.REQ.CLAIMS.LIST", self._list)
+        self._on(b"$SYS.REQ.CLAIMS.DELETE", self._delete)
+        if store.full:
+            self._on(b"$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP", self._look_up)
+            self._on(b"$SYS.REQ.CLAIMS.PACK", self._pack, b"responder")
+
+    def _on(self, subject: bytes, answer: Answerer, queue: bytes = b"") -> None:
+        def heard(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+            answer(subject.decode("utf-8", "replace"), reply, payload)
+
+        self._broker.system_account.subscribe(subject, heard, queue)
+
+    # Answers
+
+    def _send(self, reply: bytes, body: bytes) -> None:
+        if reply:
+            self._broker.system_account.publish(reply, b"", b"", body)
+
+    def _tell(self, reply: bytes, **said: Any) -> None:
+        if reply:
+            self._send(reply, msgspec.json.encode({"server": server_info(self._broker), **said}))
+
+    def _done(self, reply: bytes, account: str, message: str) -> None:
+        named = {"account": account} if account else {}
+        self._tell(reply, data={**named, "code": DONE, "message": message})
+
+    def _failed(self, reply: bytes, account: str, message: str, fault: object) -> None:
+        named = {"account": account} if account else {}
+        self._note(f"{message} - {account} - {fault}" if account else f"{message} - {fault}")
+        self._tell(reply, error={**named, "code": FAILED, "description": f"{message} - {fault}"})
+
+    # Push
+
+    def _update_live(self, subject: str, reply: bytes, payload: bytes) -> None:
+        """Put a JWT in force; nothing is kept."""
+        account = _account_in(subject)
+        token = payload.decode("utf-8", "replace")
+        if not payload:
+            self._failed(reply, account, "jwt update error", "request body is empty")
+            return
+        try:
+            if decode(token, AccountClaims).sub != account:
+                raise JwtError("subject does not match jwt content")
+            if self._book.get(account) is None:
+                self._done(reply, account, "jwt update skipped")
+                return
+            self._book.update(account, token, self._broker.clock.now_ns())
+        except JwtError as fault:
+            self._failed(reply, account, "jwt update resulted in error", fault)
+        else:
+            self._done(reply, account, "jwt updated")
+
+    def _push_of_account(self, subject: str, reply: bytes, payload: bytes) -> None:
+        self._push(subject, reply, payload, _account_in(subject))
+
+    def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> None:
+        """Keep a JWT, and put it in force where its account is alive; `wanted` is the account it must be of."""
+        store, token = self._store, payload.decode("utf-8", "replace")
+        assert store is not None
+        what = "jwt update" if store.full else "jwt update cache"
+        try:
+            claims = decode(token, AccountClaims)
+        except JwtError as fault:
+            self._failed(reply, wanted if wanted and not store.full else NOBODY, f"{what} resulted in error", fault)
+            return
+        account = claims.sub
+        failed = f"{what} resulted in error"
+        if wanted not in ("", account):
+            self._failed(reply, wanted, failed, "subject does not match jwt content")
+        elif self._book.trust.strict and claims.iss == self._book.trust.operator:
+            self._failed(reply, account, failed, "operator requires issuer to be a signing key")
+        elif not store.full and self._book.get(account) is None:
+            self._done(reply, account, f"{what} skipped")
+        elif faults := list(account_faults(claims)):
+            text = "jwt validation failed" if store.full else f"{what} validation failed"
+            self._failed(reply, account, text, f"validation errors: [{' '.join(faults)}]")
+        else:
+            self._keep(store, reply, account, token, failed)
+
+    def _keep(self, store: Store, reply: bytes, account: str, token: str, failed: str) -> None:
+        try:
+            if store.save(account, token) and self._book.get(account) is not None:
+                self._book.update(account, token, self._broker.clock.now_ns())
+        except StoreRefused as fault:
+            self._failed(reply, account, failed, fault)
+            return
+        except JwtError as fault:  # kept all the same, like the reference
+            self._note(f'DirResolver - Update for account "{account}" resulted in error {fault}')
+        self._done(reply, account, "jwt updated" if store.full else "jwt updated cache")
+
+    # Everything else
+
+    def _look_up(self, subject: str, reply: bytes, payload: bytes) -> None:
+        assert self._store is not None
+        self._send(reply, (self._store.fetch(_account_in(subject)) or "").encode())
+
+    def _list(self, subject: str, reply: bytes, payload: bytes) -> None:
+        assert self._store is not None
+        self._tell(reply, data=self._store.accounts())
+
+    def _pack(self, subject: str, reply: bytes, payload: bytes) -> None:
+        """Send every JWT, unless the asker has the same; an empty message is the end."""
+        store = self._store
+        assert store is not None
+        if payload != store.digest():
+            for account in store.accounts():
+                token = store.fetch(account)
+                if token:
+                    self._send(reply, f"{account}|{token}".encode())
+        self._send(reply, b"")
+
+    def _delete(self, subject: str, reply: bytes, payload: bytes) -> None:
+        """Delete the accounts that a JWT names which an operator made of itself."""
+        assert self._store is not None
+        issuer = ""
+        try:
+            claims = generic_claims(payload.decode("utf-8", "replace"))
+            issuer = str(claims.get("sub", ""))
+            accounts = self._to_delete(claims)
+        except JwtError as fault:
+            self._failed(reply, "", f"delete accounts request by {issuer} failed", fault)
+            return
+        faults: list[str] = []
+        for account in accounts:
+            try:
+                self._store.delete(account)
+                self._book.forget(account)
+            except StoreRefused as fault:
+                faults.append(str(fault))
+        text = f"deleted {len(accounts) - len(faults)} accounts"
+        if faults:
+            self._failed(reply, "", f"{text}, failed for {len(faults)}", "\n".join(faults))
+        else:
+            self._done(reply, "", text)
+
+    def _to_delete(self, claims: dict[str, Any]) -> list[str]:
+        trust, store = self._book.trust, self._store
+        assert store is not None
+        if not store.may_delete:
+            raise JwtError("delete must be enabled in server config")
+        if claims.get("sub") != claims.get("iss"):
+            raise JwtError("not self signed")
+        if claims.get("iss") not in trust.keys:
+            raise JwtError("not trusted")
+        accounts = claims.get("nats", {}).get("accounts")
+        if not isinstance(accounts, list):
+            raise JwtError("malformed request")
+        for account in accounts:
+            if not isinstance(account, str) or not is_public(account, "account"):
+                raise JwtError("malformed request")
+            if account == self._broker.system_account.name:
+                raise JwtError("not allowed to delete system account")
+        return accounts
+
+
+def _account_in(subject: str) -> str:
+    """Return the account of `$SYS.ACCOUNT.<account>.…` and `$SYS.REQ.ACCOUNT.<account>.…`."""
+    tokens = subject.split(".")
+    return tokens[tokens.index("ACCOUNT") + 1]

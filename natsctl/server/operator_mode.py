@@ -1,0 +1,100 @@
+"""Operator mode of a running server: the authenticator that options ask for, and its binding to the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from natsctl.api.errors import UsageError
+from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.jwt.claim_requests import ClaimRequests
+from natsctl.broker.jwt.claims import AccountBody, AccountClaims, AccountLimits
+from natsctl.broker.jwt.keeper import BrokerKeeper
+from natsctl.broker.jwt.resolver import MemoryResolver, Resolver, StoreRefused
+from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.trust import Trust, trust_of
+from natsctl.server.jwt_directory import JwtDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from natsctl.broker.broker import Broker
+    from natsctl.server.log import Log
+    from natsctl.server.operator_options import OperatorOptions
+    from natsctl.server.options import ServerOptions
+
+
+def trust(options: ServerOptions) -> Trust:
+    """Return whom the options trust."""
+    operator = options.operator
+    if operator is None:
+        return Trust(system_account=options.system_account)
+    return trust_of(
+        operator.operators, operator.trusted_keys, options.system_account, operator.pinned, operator.sentinel
+    )
+
+
+def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
+    """Return who knows the users where JWTs say it, None where configuration does.
+
+    Raises OSError where the resolver's folder can not be used.
+    """
+    trusted = trust(options)
+    if options.operator is None or not trusted.keys:
+        return None
+    return JwtAuthenticator(trusted, _resolver(options.operator))
+
+
+def _resolver(operator: OperatorOptions) -> Resolver:
+    if operator.directory is None:
+        return MemoryResolver(dict(operator.preload))
+    store = JwtDirectory(operator.directory)
+    for account, token in operator.preload:
+        if store.fetch(account) is None:
+            try:
+                store.save(account, token)
+            except StoreRefused as fault:
+                raise UsageError(f'preload account error for "{account}": {fault}') from None
+    return store
+
+
+def start_operator_mode(broker: Broker, stored: Iterable[str], log: Log) -> None:
+    """Bind the broker's authenticator to it, where it is one of JWTs, and bring the system account to life.
+
+    So are the accounts in `stored`, those that have something in the store. Raises UsageError where there is no system
+    account.
+    """
+    auth = broker.options.auth
+    if not isinstance(auth, JwtAuthenticator):
+        return
+    BrokerKeeper(broker, auth)
+    now_ns = broker.clock.now_ns()
+    resolver = auth.book.resolver
+    if auth.trust.system_account:
+        try:
+            auth.book.look_up(auth.trust.system_account, now_ns)
+        except JwtError as fault:
+            if not isinstance(resolver, JwtDirectory):
+                raise UsageError(f"error resolving system account: {fault}") from None
+            auth.book.provide(_first_system_account(auth.trust), now_ns)
+    for account in stored:
+        try:
+            auth.book.look_up(account, now_ns)
+        except JwtError as fault:
+            log.warn(f"Account [{account}] has streams, and is not known: {fault}")
+    ClaimRequests(broker, auth.book, resolver if isinstance(resolver, JwtDirectory) else None, log.error).listen()
+
+
+def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> None:
+    """Take the accounts' JWTs of new options where the resolver is of memory; clients are held to them."""
+    auth, operator = broker.options.auth, options.operator
+    if not isinstance(auth, JwtAuthenticator) or operator is None or operator.directory is not None:
+        return
+    gone = auth.book.replace_resolver(MemoryResolver(dict(operator.preload)), broker.clock.now_ns())
+    for account in gone:
+        log.info(f'Reloaded: deleting account [removed]: "{account}"')
+
+
+def _first_system_account(trusted: Trust) -> AccountClaims:
+    """Return the claims of a system account whose JWT is yet to be pushed."""
+    limits = AccountLimits(subs=-1, data=-1, payload=-1, imports=-1, exports=-1, wildcards=True, conn=-1, leaf=-1)
+    return AccountClaims(sub=trusted.system_account, iss=trusted.operator, nats=AccountBody(limits=limits))
