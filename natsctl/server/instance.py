@@ -27,14 +27,18 @@ from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.clock import SystemClock
 from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.endpoint import Endpoint, TransportEndpoint
-from natsctl.server.listener import ClientConnection
 from natsctl.server.log import Log
+from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.shell import Shell
-from natsctl.server.tls import server_context
+from natsctl.server.tls import TlsGate
+from natsctl.server.tls_listener import client_connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from natsctl.jetstream.engine import Engine
+    from natsctl.server.system.system import System
     from natsctl.store.store import RecoveryReport, Store
 
 CLOSE_CLIENTS_S: Final = 3.0
@@ -58,8 +62,13 @@ class ServerInstance:
         self.store: Store | None = None
         self._broker: Broker | None = None
         self._shell: Shell | None = None
+        self.system: System | None = None
+        self.reload: Callable[[], None] = no_reload
+        """Reads the configuration again, where there is one; raises Refused with the reason where it can not."""
         self.endpoints: dict[str, Endpoint] = {}
         """What listens, by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
+        self.gates: dict[str, TlsGate] = {}
+        """The TLS of each listener; a reload puts other files behind them."""
 
     @property
     def engine(self) -> Engine | None:
@@ -118,10 +127,22 @@ class ServerInstance:
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
         self._shell.start()
+        self.system = self._start_system(self._shell)
+
+    def _start_system(self, shell: Shell) -> System:
+        from natsctl.server.system.system import System
+
+        system = System(self, shell.wake, lambda: self.reload())
+        shell.on_turn.append(system.requests.run)
+        system.start()
+        return system
 
     def _client_endpoint(self) -> TransportEndpoint:
-        context = server_context(self.options.tls) if self.options.tls else None
-        return TransportEndpoint(self.options.host, self.options.port, lambda: ClientConnection(self._running, context))
+        gate = TlsGate(self.options.tls, self.options.allow_non_tls)
+        self.gates["clients"] = gate
+        return TransportEndpoint(
+            self.options.host, self.options.port, lambda: client_connection(self._running, gate)
+        )
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
         """Return what is opened before clients are let in: one that is in finds it."""
@@ -140,11 +161,12 @@ class ServerInstance:
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
         from natsctl.server.websocket import WebSocketConnection
+        from natsctl.server.ws_upgrade import WebSocketDoor
 
-        context = server_context(options.tls) if options.tls else None
-        return TransportEndpoint(
-            options.host, options.port, lambda: WebSocketConnection(self._running, options.compression), context
-        )
+        gate = TlsGate(options.tls)
+        self.gates["websocket"] = gate
+        door = WebSocketDoor(options, self.options.max_payload)
+        return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, gate, door))
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
         from natsctl.jetstream.engine import Engine, JetStreamOptions
@@ -206,6 +228,8 @@ class ServerInstance:
             if kind in self.endpoints:
                 self.endpoints[kind].stop_accepting()
         if self._shell is not None:
+            if self.system is not None:
+                self.system.lame_duck()
             self.broker.enter_lame_duck()
             self._shell.turn()
 
@@ -216,6 +240,8 @@ class ServerInstance:
         for endpoint in endpoints.values():
             await endpoint.stop()
         if shell is not None:
+            if self.system is not None:
+                self.system.shut_down()
             await _quiet(shell)
             shell.stop()
         if store is not None:
@@ -229,6 +255,11 @@ class ServerInstance:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def no_reload() -> None:
+    """Say that there is nothing to read again. Raises Refused."""
+    raise Refused("can only reload config when a file is provided using -c or --config")
 
 
 async def _quiet(shell: Shell) -> None:

@@ -8,10 +8,7 @@ sync.
 from __future__ import annotations
 
 import asyncio
-import ssl
-from typing import TYPE_CHECKING, Final, cast
-
-from natsctl.server.tls import HANDSHAKE_TIMEOUT_S
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -30,62 +27,36 @@ CLOSE_WAIT_S: Final = 2.0
 class ClientConnection(asyncio.Protocol):
     """The transport side of one session."""
 
-    __slots__ = ("_context", "_shell", "_upgrading", "blocked_since", "closing", "paused", "session", "transport")
+    __slots__ = ("_shell", "blocked_since", "closing", "paused", "ready", "session", "transport")
 
-    def __init__(self, shell: Shell, context: ssl.SSLContext | None) -> None:
+    mark: ClassVar = "cid"
+    """What stands before the connection's number in log lines."""
+
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._context = context
-        self._upgrading: asyncio.Task[None] | None = None
         self.session: Session
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
         self.closing = False
         self.paused = False
+        self.ready = True
+        """The session's output may leave."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the session and greet the client."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.transport)
-        self.session = self._shell.opened(self, host, port, "tls" if self._context else "tcp")
-        if self._context is None:
-            self._shell.wake()
-        else:
-            self._upgrading = self._shell.loop.create_task(self._upgrade(self._context))
-
-    async def _upgrade(self, context: ssl.SSLContext) -> None:
-        """Greet in clear, and put TLS under the session.
-
-        Between the two nothing may run: the client's handshake follows the greeting at once and must meet TLS.
-        """
-        self.transport.write(b"".join(self.session.take_output()))
-        try:
-            secured = await self._shell.loop.start_tls(
-                self.transport, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
-            )
-        except (TimeoutError, OSError) as error:
-            self._shell.log.debug(f"{self.name} - TLS handshake error: {error}")
-            self.transport.abort()
-            return
-        finally:
-            self._upgrading = None
-        if secured is None:
-            self.transport.abort()
-            return
-        self.transport = secured
-        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self.flush()
+        self.session = self._shell.opened(self, host, port, "tcp")
+        self._shell.wake()
 
     @property
     def name(self) -> str:
         """How log lines call this connection."""
-        return f"{self.session.host}:{self.session.port} - cid:{self.session.cid}"
+        return f"{joined(self.session.host, self.session.port)} - {self.mark}:{self.session.cid}"
 
     def data_received(self, data: bytes) -> None:
         """Give a chunk to the session."""
-        if self._upgrading is not None:  # before our greeting: neither NATS nor a handshake that we could answer
-            self.transport.abort()
-            return
         if self._shell.log.tracing:
             self._shell.log.trace(f"{self.name} - <<- {shown(data)}")
         self._shell.received(self, data)
@@ -111,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Move the session's output to the transport unless that is full, and close when the session asks for it."""
         session = self.session
-        if not self.blocked_since and self._upgrading is None:
+        if self.ready and not self.blocked_since:
             parts = session.take_output()
             if parts and not self.transport.is_closing():
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -154,6 +125,11 @@ def shown(data: bytes) -> str:
         return f"CONNECT (options not shown) {shown(data)}" if data else "CONNECT (options not shown)"
     text = repr(data[:TRACE_BYTES])[2:-1]
     return f"[{text}]" if len(data) <= TRACE_BYTES else f"[{text}] and {len(data) - TRACE_BYTES} bytes more"
+
+
+def joined(host: str, port: int) -> str:
+    """Return host and port as one text."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def peer_of(transport: asyncio.Transport) -> tuple[str, int]:

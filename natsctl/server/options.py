@@ -8,6 +8,7 @@ from typing import Final, Literal
 from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.static_auth import User
 from natsctl.server.conf.jetstream_limits import JetStreamLimits
+from natsctl.server.operator_options import OperatorOptions
 
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
@@ -18,16 +19,45 @@ MAX_PAYLOAD_BYTES: Final = 1 << 20
 MAX_PENDING_BYTES: Final = 64 << 20
 WRITE_DEADLINE_S: Final = 10.0
 AUTH_TIMEOUT_S: Final = 2.0
+MAX_CONTROL_LINE_BYTES: Final = 4096
+PING_INTERVAL_S: Final = 120.0
+PING_MAX: Final = 2
+LAME_DUCK_DURATION_S: Final = 120.0
+LAME_DUCK_GRACE_S: Final = 10.0
+MAX_CLOSED_CLIENTS: Final = 10_000
+ERROR_REPORTS: Final = 3600
+RECONNECT_ERROR_REPORTS: Final = 1
+TLS_TIMEOUT_S: Final = 2.0
+WS_HANDSHAKE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Files of the TLS listener; `verify` asks clients for a certificate signed by `ca_file`."""
+    """One block `tls`; `verify` asks clients for a certificate signed by `ca_file`, or by the system's authorities."""
 
-    cert_file: Path
-    key_file: Path
+    cert_file: Path | None = None
+    key_file: Path | None = None
     ca_file: Path | None = None
     verify: bool = False
+    verify_and_map: bool = False
+    """The names in the client's certificate say which user it is."""
+    timeout_s: float = TLS_TIMEOUT_S
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    cipher_suites: tuple[str, ...] = ()
+    """IANA names; empty: every suite that is held secure."""
+    curve_preferences: tuple[str, ...] = ()
+    insecure: bool = False
+    """A remote's certificate is not checked; listeners do not ask."""
+    handshake_first: bool = False
+    """The handshake comes before INFO."""
+    fallback_s: float = 0.0
+    """With `handshake_first`: how long to wait for a handshake before INFO goes out in clear; 0: for ever."""
+    pinned_certs: frozenset[str] = frozenset()
+    """SHA-256 in hex of the public keys that clients may have; empty: any."""
+    connection_rate_limit: int = 0
+    """Handshakes a second; 0: no limit."""
+    certs: tuple[tuple[Path, Path], ...] = ()
+    """Pairs of certificate and key files of which the client's server name chooses one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +69,24 @@ class WebSocketOptions:
     tls: TlsOptions | None = None
     no_tls: bool = False
     compression: bool = False
+    advertise: str = ""
+    same_origin: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    handshake_timeout_s: float = WS_HANDSHAKE_TIMEOUT_S
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    auth_timeout_s: float = 0.0
+    """How long a client of this listener has for its CONNECT; 0: as everywhere."""
+    no_auth_user: str = ""
+    jwt_cookie: str = ""
+    user_cookie: str = ""
+    pass_cookie: str = ""
+    token_cookie: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    """What the answer to a handshake carries besides the protocol's own."""
+    ping_interval_s: float = 0.0
+    """How often clients of this listener are asked whether they live; 0: as everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +99,12 @@ class ServerOptions:
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    client_advertise: str = ""
+    """Where clients are told to connect instead of `host` and `port`."""
     server_name: str = ""
+    config_file: Path | None = None
+    config_digest: str = ""
+    """What the configuration file says, as one hash: `sha256:…`."""
     jetstream: bool = False
     store_dir: Path | None = None
     sync: SyncPolicy = "always"
@@ -66,22 +119,55 @@ class ServerOptions:
     users: tuple[User, ...] = ()
     no_auth_user: str = ""
     accounts: tuple[AccountConfig, ...] = ()
+    system_account: str = ""
+    """The account of the server's own requests and events; empty: `$SYS`."""
+    operator: OperatorOptions | None = None
+    """Users, accounts and what they may are said by JWTs."""
     auth_timeout_s: float = AUTH_TIMEOUT_S
     http_host: str = DEFAULT_HOST
     http_port: int = 0
     """Where monitoring answers; 0: nowhere, -1: any free port."""
+    https_port: int = 0
+    """Where monitoring answers under TLS instead."""
+    http_base_path: str = ""
     tls: TlsOptions | None = None
+    allow_non_tls: bool = False
+    """Clients may stay in clear on the TLS listener."""
     websocket: WebSocketOptions | None = None
     server_tags: tuple[str, ...] = ()
+    server_metadata: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()
     """Keys of the configuration file that ask for what this server does not do; told at the start."""
     max_payload: int = MAX_PAYLOAD_BYTES
     max_pending: int = MAX_PENDING_BYTES
+    max_control_line: int = MAX_CONTROL_LINE_BYTES
+    max_connections: int = 0
+    """Clients at the same time; 0: as many as the process has file descriptors for, below 0: none."""
+    max_subscriptions: int = 0
+    """Of one connection; 0: any number."""
+    max_subscription_tokens: int = 0
+    """Tokens of a subscription's subject; 0: any number."""
+    max_closed_clients: int = MAX_CLOSED_CLIENTS
+    ping_interval_s: float = PING_INTERVAL_S
+    ping_max: int = PING_MAX
     write_deadline_s: float = WRITE_DEADLINE_S
+    lame_duck_duration_s: float = LAME_DUCK_DURATION_S
+    lame_duck_grace_s: float = LAME_DUCK_GRACE_S
+    no_header_support: bool = False
+    connect_error_reports: int = ERROR_REPORTS
+    """Of how many failed attempts of a remote to connect one is logged as an error."""
+    reconnect_error_reports: int = RECONNECT_ERROR_REPORTS
     log_file: Path | None = None
     log_time: bool = True
+    log_utc: bool = False
+    log_size_limit: int = 0
+    """Bytes of a log file after which the next one begins; 0: any number."""
+    log_max_files: int = 0
+    """Log files that are kept, the one in use among them; 0: all."""
     debug: bool = False
     trace: bool = False
+    max_traced_bytes: int = 0
+    """What a trace line shows of what was sent or received; 0: as much as is useful."""
     pid_file: Path | None = None
     ports_file_dir: Path | None = None
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
@@ -74,6 +75,8 @@ class Shell:
         self.store = store
         self.committer = Committer(store, loop.call_soon_threadsafe, self._committed, self._fault) if store else None
         self.connections: dict[Session, ClientConnection] = {}
+        self.on_turn: list[Callable[[], None]] = []
+        """What is done once a turn before output is written."""
         self.faults = 0
         self._write_deadline_s = write_deadline_s
         self._wanted = False
@@ -101,8 +104,9 @@ class Shell:
     def opened(self, connection: ClientConnection, host: str, port: int, kind: str) -> Session:
         """Return the session of a new connection."""
         session = self.broker.connect(host, port, kind)
+        connection.session = session
         self.connections[session] = connection
-        self.log.debug(f"{host}:{port} - cid:{session.cid} - Client connection created")
+        self.log.debug(f"{connection.name} - Client connection created")
         return session
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
@@ -158,6 +162,8 @@ class Shell:
             self._arm_timer(engine)
             if more or ended:
                 self.wake()
+        for act in self.on_turn:
+            act()
         self._drain()
 
     def _drain(self) -> None:

@@ -1,108 +1,319 @@
-"""One client connection over WebSocket: wsproto's frames between the transport and a session.
+"""One client connection over WebSocket, with or without TLS under it.
 
-The session opens when the handshake is done; from then on each chunk of a message goes to it as it arrives, so that no
-message is held in memory as a whole, and each turn's output leaves as one binary message.
+First a TLS handshake where the listener has one, then an HTTP request, then frames; the session opens when the request
+was accepted.  From then on each piece of a message goes to the session as it arrives, so that no message is held in
+memory as a whole, and each turn's output leaves as one binary message.  One timer bounds everything before the session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+import ssl
+from email.utils import formatdate
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from wsproto import ConnectionType, WSConnection
-from wsproto.connection import ConnectionState
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Ping, Request
-from wsproto.extensions import Extension, PerMessageDeflate
-from wsproto.frame_protocol import CloseReason
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+import h11
+from wsproto.frame_protocol import CloseReason as Status
+from wsproto.frame_protocol import Opcode
 
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
+from natsctl.server.tls_layer import SecureTransport, TlsLayer
+from natsctl.server.tls_names import error_text
+from natsctl.server.ws_frames import (
+    FINAL,
+    MAX_CONTROL_BYTES,
+    FrameFault,
+    FrameReader,
+    FrameWriter,
+    close_answer,
+    close_frame,
+    frame,
+)
+from natsctl.server.ws_upgrade import NotUpgraded, Upgrade, WebSocketDoor, nonsense, refusal
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
+    from natsctl.server.tls import TlsGate
 
-HANDSHAKE_S: Final = 2.0
-"""How long a client may take for its request. Source: reference, websocket handshake_timeout."""
-
-MAX_REQUEST_BYTES: Final = 16 * 1024
+MAX_REQUEST_BYTES: Final = 64 * 1024
 """Longest request with its headers."""
+
+MAX_WAITING: Final = 8192
+"""Connections that may be without a session at the same time; the next one is closed at once."""
+
+STATUSES: Final = {
+    CloseReason.CLIENT_CLOSED: Status.NORMAL_CLOSURE,
+    CloseReason.AUTHENTICATION_TIMEOUT: Status.POLICY_VIOLATION,
+    CloseReason.AUTHENTICATION_VIOLATION: Status.POLICY_VIOLATION,
+    CloseReason.SLOW_CONSUMER_PENDING_BYTES: Status.POLICY_VIOLATION,
+    CloseReason.SLOW_CONSUMER_WRITE_DEADLINE: Status.POLICY_VIOLATION,
+    CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_CONTROL_LINE_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED: Status.POLICY_VIOLATION,
+    CloseReason.MISSING_ACCOUNT: Status.POLICY_VIOLATION,
+    CloseReason.AUTHENTICATION_EXPIRED: Status.POLICY_VIOLATION,
+    CloseReason.REVOKED: Status.POLICY_VIOLATION,
+    CloseReason.TLS_HANDSHAKE_ERROR: Status.TLS_HANDSHAKE_FAILED,
+    CloseReason.PARSE_ERROR: Status.PROTOCOL_ERROR,
+    CloseReason.PROTOCOL_VIOLATION: Status.PROTOCOL_ERROR,
+    CloseReason.BAD_CLIENT_PROTOCOL_VERSION: Status.PROTOCOL_ERROR,
+    CloseReason.MAX_PAYLOAD_EXCEEDED: Status.MESSAGE_TOO_BIG,
+    CloseReason.WRITE_ERROR: Status.GOING_AWAY,
+    CloseReason.READ_ERROR: Status.GOING_AWAY,
+    CloseReason.STALE_CONNECTION: Status.GOING_AWAY,
+    CloseReason.SERVER_SHUTDOWN: Status.GOING_AWAY,
+}
+"""What the close frame says for each reason; any other is an internal error."""
 
 
 class WebSocketConnection(ClientConnection):
     """The transport side of one session behind WebSocket frames."""
 
-    __slots__ = ("_compression", "_handshake", "_open", "_request_bytes", "_ws")
+    __slots__ = (
+        "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
+        "_writer", "raw",
+    )  # fmt: skip
 
-    def __init__(self, shell: Shell, compression: bool) -> None:
-        super().__init__(shell, None)
-        self._compression = compression
-        self._ws = WSConnection(ConnectionType.SERVER)
-        self._open = False
-        self._request_bytes = 0
-        self._handshake: asyncio.TimerHandle | None = None
+    mark: ClassVar = "wid"
+
+    def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
+        super().__init__(shell)
+        self._gate = gate
+        self._door = door
+        self._layer: TlsLayer | None = None
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        self._upgrade: Upgrade | None = None
+        self._reader: FrameReader
+        self._writer: FrameWriter
+        self._goodbye = False
+        """A close frame has left."""
+        self._pong: bytes | None = None
+        """The answer to the last ping, where the client does not take what it is sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = False
+        self.raw: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the handshake."""
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._handshake = self._shell.loop.call_later(HANDSHAKE_S, self.transport.abort)
+        """Wait for the handshakes."""
+        self.raw = self.transport = cast(asyncio.Transport, transport)
+        self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._door.waiting >= MAX_WAITING:
+            self.raw.abort()
+            return
+        self._door.waiting += 1
+        self._waiting = True
+        self._timer = self._shell.loop.call_later(self._door.options.handshake_timeout_s, self.raw.abort)
+        if self._gate.options is not None:
+            self._layer = TlsLayer(self._gate.context)
+
+    def _settled(self) -> None:
+        """Stop the timer of the handshakes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._waiting:
+            self._waiting = False
+            self._door.waiting -= 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session, if there is one."""
-        if self._handshake is not None:
-            self._handshake.cancel()
-        if self._open:
+        self._settled()
+        if self._upgrade is not None:
             super().connection_lost(exc)
 
     def eof_received(self) -> bool:
         """Close when the client has closed its side."""
-        return super().eof_received() if self._open else False
+        return super().eof_received() if self._upgrade is not None else False
+
+    # Bytes in
 
     def data_received(self, data: bytes) -> None:
-        """Take frames apart and do what each says."""
-        if not self._open:
-            self._request_bytes += len(data)
-            if self._request_bytes > MAX_REQUEST_BYTES:
-                self.transport.abort()
-                return
+        """Take off TLS, then read the request or frames."""
+        layer = self._layer
+        if layer is None:
+            self._clear_received(data)
+            return
+        done = layer.done
         try:
-            self._ws.receive_data(data)
-            for event in self._ws.events():
-                self._on_event(event)
-        except (RemoteProtocolError, LocalProtocolError) as error:
-            self._shell.log.debug(f"{peer_of(self.transport)} - WebSocket error: {error}")
-            self.transport.abort()
-
-    def _on_event(self, event: object) -> None:
-        if isinstance(event, Request):
-            self._accept()
-        elif isinstance(event, Message):
-            chunk = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
-            if chunk and not self.closing:
-                super().data_received(chunk)
-        elif isinstance(event, Ping):
-            self.transport.write(self._ws.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            if self._ws.state is ConnectionState.REMOTE_CLOSING:
-                self.transport.write(self._ws.send(event.response()))
+            data = layer.feed(data)
+        except ssl.SSLError as error:
+            self._broken(layer, error)
+            return
+        if answer := layer.take():
+            self.raw.write(answer)
+        if layer.done and not done:
+            self.transport = SecureTransport(self.raw, layer)
+        if data:
+            self._clear_received(data)
+        if layer.ended and not self.closing:
             self.transport.close()
 
-    def _accept(self) -> None:
-        extensions: list[Extension] = [PerMessageDeflate()] if self._compression else []
-        self.transport.write(self._ws.send(AcceptConnection(extensions=extensions)))
-        if self._handshake is not None:
-            self._handshake.cancel()
-        host, port = peer_of(self.transport)
-        self.session = self._shell.opened(self, host, port, "websocket")
-        self._open = True
+    def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
+        """End a connection that sent what is no TLS."""
+        if alert := layer.take():
+            self.raw.write(alert)
+        if self._upgrade is not None:
+            self.session.close(CloseReason.READ_ERROR)
+        else:
+            self._complain(f"websocket: http: TLS handshake error from {self._peer}: {error_text(error)}")
+        self.raw.close()
+
+    def _clear_received(self, data: bytes) -> None:
+        if self._upgrade is None:
+            self._http.receive_data(data)
+            self._read_request()
+            return
+        try:
+            for opcode, payload in self._reader.feed(data):
+                if self.closing or self.session.close_reason is not None:
+                    return
+                self._on_frame(opcode, payload)
+        except FrameFault as fault:
+            self._complain(f"{self.name} - read error: {fault}")
+            self._say_goodbye(close_frame(fault.status, str(fault)))
+            self.session.close(CloseReason.READ_ERROR)
+
+    def _on_frame(self, opcode: Opcode, payload: bytes) -> None:
+        if opcode is Opcode.PING:
+            self._answer_ping(payload)
+        elif opcode is Opcode.CLOSE:
+            answer = close_answer(payload)
+            self.flush()
+            self._say_goodbye(answer)
+            self.session.close(CloseReason.CLIENT_CLOSED)
+        elif opcode is not Opcode.PONG and payload:
+            super().data_received(payload)
+
+    def _answer_ping(self, payload: bytes) -> None:
+        """Answer a ping; of those that come while the client does not read, only the last is."""
+        if self.blocked_since:
+            self._pong = payload[:MAX_CONTROL_BYTES]
+        else:
+            self.transport.write(frame(FINAL | Opcode.PONG, payload))
+
+    # The request
+
+    @property
+    def _peer(self) -> str:
+        return joined(*peer_of(self.raw))
+
+    def _complain(self, text: str) -> None:
+        self._shell.log.error(text)
+
+    def _read_request(self) -> None:
+        """Answer the request once it is whole; another may follow one that was refused."""
+        request: h11.Request | None = None
+        try:
+            while True:
+                event = self._http.next_event()
+                if isinstance(event, h11.Request):
+                    request = event
+                elif isinstance(event, h11.EndOfMessage) and request is not None:
+                    self._answer_request(request)
+                    return
+                elif isinstance(event, h11.Data):
+                    self._too_early()
+                    return
+                elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                    if request is not None:
+                        self._too_early()  # its body is still to come
+                    return
+        except h11.RemoteProtocolError as error:
+            text = ": missing required Host header" if "Missing mandatory Host" in str(error) else ""
+            self.transport.write(nonsense(error.error_status_hint, text))
+            self.transport.close()
+
+    def _too_early(self) -> None:
+        self._complain(f"{self._peer} - websocket handshake error: client sent data before handshake is complete")
+        self.transport.close()
+
+    def _answer_request(self, request: h11.Request) -> None:
+        try:
+            upgrade = self._door.upgrade(request, self._layer is not None)
+        except NotUpgraded as error:
+            self._refuse(request, error)
+            return
+        if self._http.trailing_data[0]:
+            self._too_early()
+            return
+        self.transport.write(upgrade.answer)
+        if upgrade.leaf:
+            self._complain("Not configured to accept leaf node connections")
+            self.transport.close()
+            return
+        self._open(upgrade)
+
+    def _refuse(self, request: h11.Request, error: NotUpgraded) -> None:
+        self._complain(f"{self._peer} - websocket handshake error: {error}")
+        old = request.http_version < b"1.1"
+        answer = refusal(error.status, formatdate(usegmt=True), old=old, head=request.method == b"HEAD")
+        self.transport.write(answer)
+        closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)
+        if old or closing:
+            self.transport.close()
+            return
+        rest = self._http.trailing_data[0]
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        if rest:
+            self._clear_received(rest)
+
+    def _open(self, upgrade: Upgrade) -> None:
+        self._settled()
+        self._upgrade = upgrade
+        limit = self._door.max_payload
+        self._reader = FrameReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
+        self._writer = FrameWriter(compress=upgrade.compressed, browser=upgrade.browser, whole=upgrade.whole)
+        host, port = peer_of(self.raw)
+        session = self._shell.opened(self, host, port, "websocket")
+        session.login.cookies = upgrade.cookies
+        if self._layer is not None:
+            self._identify(self._layer)
         self._shell.wake()
 
+    def _identify(self, layer: TlsLayer) -> None:
+        """Tell the session what the handshake settled."""
+        from natsctl.server.tls_certificate import chain_of, identity
+
+        session, options = self.session, self._gate.options
+        chain, facts = chain_of(layer.connection), layer.facts(first=False)
+        pinned = options.pinned_certs if options is not None else frozenset()
+        fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
+        if fault:
+            self._complain(f"{self.name} - TLS handshake error: {fault}")
+            session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+
+    @property
+    def name(self) -> str:
+        """How log lines call this connection; a proxy's client comes before the proxy."""
+        before = self._upgrade.forwarded_for if self._upgrade is not None else ""
+        if ":" in before:
+            before = f"[{before}]"
+        return f"{before}/{super().name}" if before else super().name
+
+    # Bytes out
+
+    def resume_writing(self) -> None:
+        """Answer the last ping, and go on with what has gathered in the session."""
+        if self._pong is not None:
+            pong, self._pong = self._pong, None
+            self.transport.write(frame(FINAL | Opcode.PONG, pong))
+        if self._upgrade is not None:
+            super().resume_writing()
+        else:
+            self.blocked_since = 0.0
+
     def _write(self, data: bytes) -> None:
-        if self._ws.state is ConnectionState.OPEN:
-            self.transport.write(self._ws.send(BytesMessage(data=data)))
+        if not self._goodbye:
+            self.transport.write(self._writer.messages(data))
+
+    def _say_goodbye(self, data: bytes) -> None:
+        if not self._goodbye and not self.transport.is_closing():
+            self._goodbye = True
+            self.transport.write(data)
 
     def close(self) -> None:
-        """Say that the connection ends, and close."""
-        if self._ws.state is ConnectionState.OPEN and not self.transport.is_closing():
-            self.transport.write(self._ws.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE)))
+        """Say why the connection ends, and close."""
+        reason = self.session.close_reason or CloseReason.SERVER_SHUTDOWN
+        self._say_goodbye(close_frame(STATUSES.get(reason, Status.INTERNAL_ERROR), reason.value))
         super().close()

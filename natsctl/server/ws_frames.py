@@ -1,0 +1,213 @@
+"""Frames of a WebSocket connection, as the server's side reads and writes them, without I/O.
+
+wsproto takes frames apart.  Its own message and extension layers are left out: clients may send NATS in text frames
+that are no UTF-8, a message is handed on while it arrives, and what a compressed one becomes must have an end.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from wsproto.extensions import Extension
+from wsproto.frame_protocol import CloseReason as Status
+from wsproto.frame_protocol import FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
+
+MAX_CONTROL_BYTES: Final = 125
+"""Longest payload of a control frame."""
+
+COMPRESS_ABOVE: Final = 64
+"""Bytes of output from which compression begins."""
+
+BROWSER_FRAME_BYTES: Final = 4096
+"""Largest frame that a browser is sent."""
+
+SYNC_MARK: Final = b"\x00\x00\xff\xff"
+"""What a sender leaves out at the end of each compressed message."""
+
+FINAL: Final = 0x80
+COMPRESSED: Final = 0x40
+
+_TEXTS: Final = {
+    "Invalid opcode": "unknown opcode",
+    "Invalid attempt to fragment control frame": "control frame does not have final bit set",
+    "Control frame with payload len > 125": "control frame length bigger than maximum allowed of 125 bytes",
+    "8-byte payload length with non-zero MSB": "invalid 64-bit payload length",
+    "server received unexpected unmasked frame": "mask bit missing",
+    "Reserved bit set unexpectedly": "RSV2 and RSV3 must be clear",
+}
+"""What wsproto says, and what clients and the log are told."""
+
+
+class FrameFault(Exception):
+    """A frame that ends the connection; `status` is what the close frame says."""
+
+    def __init__(self, text: str, status: int = Status.PROTOCOL_ERROR) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Event(NamedTuple):
+    """What came in: a piece of a message, or a control frame with its payload."""
+
+    opcode: Opcode
+    payload: bytes
+
+
+class _Messages(Extension):
+    """The rules between frames, and the inflating of compressed messages up to `limit` bytes each."""
+
+    name = "permessage-deflate"
+
+    def __init__(self, compressed: bool, limit: int) -> None:
+        self._may_compress = compressed
+        self._limit = limit
+        self._open = False
+        """The frame before did not end its message."""
+        self._control = False
+        self._inflater: zlib._Decompress | None = None
+        self._size = 0
+
+    def offer(self) -> bool:
+        """Nothing is offered: the handshake is not wsproto's here."""
+        return False
+
+    def frame_inbound_header(
+        self, proto: FrameDecoder | FrameProtocol, opcode: Opcode, rsv: RsvBits, payload_length: int
+    ) -> RsvBits:
+        """Refuse what may not come here; raises FrameFault."""
+        if rsv.rsv2 or rsv.rsv3:
+            raise FrameFault("RSV2 and RSV3 must be clear")
+        if rsv.rsv1 and not self._may_compress:
+            raise FrameFault("compressed frame received without negotiated permessage-deflate")
+        self._control = opcode.iscontrol()
+        if self._control:
+            if rsv.rsv1:
+                raise FrameFault("control frame must not be compressed")
+        elif opcode is Opcode.CONTINUATION:
+            if not self._open or rsv.rsv1:
+                raise FrameFault("invalid continuation frame")
+        elif self._open:
+            raise FrameFault("new message started before final frame for previous message was received")
+        else:
+            self._open = True
+            self._size = 0
+            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if rsv.rsv1 else None
+        return rsv
+
+    def frame_inbound_payload_data(self, proto: FrameDecoder | FrameProtocol, data: bytes) -> bytes:
+        """Return a piece as it was before compression; raises FrameFault."""
+        return data if self._control or self._inflater is None else self._inflate(data)
+
+    def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | None:
+        """Return what the end of a compressed message brings; raises FrameFault."""
+        if self._control or not fin:
+            return None
+        self._open = False
+        rest = self._inflate(SYNC_MARK) if self._inflater is not None else None
+        self._inflater = None
+        return rest
+
+    def _inflate(self, data: bytes) -> bytes:
+        assert self._inflater is not None
+        try:
+            clear = self._inflater.decompress(data, self._limit - self._size + 1)
+        except zlib.error as error:
+            raise FrameFault("flate: corrupt input", Status.INVALID_FRAME_PAYLOAD_DATA) from error
+        self._size += len(clear)
+        if self._size > self._limit:
+            raise FrameFault("maximum payload exceeded", Status.MESSAGE_TOO_BIG)
+        return clear
+
+
+class FrameReader:
+    """The client's frames."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
+        """Read frames; `limit` holds what a compressed message may become."""
+        self._decoder = FrameDecoder(client=not masked, extensions=[_Messages(compressed, limit)])
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Yield what the chunk completes, pieces of messages as they come; raises FrameFault."""
+        self._decoder.receive_bytes(data)
+        try:
+            while (frame := self._decoder.process_buffer()) is not None:
+                assert isinstance(frame.payload, bytes)
+                yield Event(frame.opcode, frame.payload)
+        except ParseFailed as error:
+            told = str(error)
+            text = next((text for start, text in _TEXTS.items() if told.startswith(start)), told)
+            if text == "unknown opcode":
+                text += f" {int(told.rpartition(' ')[2], 16)}"
+            raise FrameFault(text, error.code) from error
+
+
+class FrameWriter:
+    """The server's frames; `browser` keeps them small, `whole` leaves compressed messages in one piece."""
+
+    __slots__ = ("_compress", "_largest", "_whole")
+
+    def __init__(self, *, compress: bool, browser: bool = False, whole: bool = False) -> None:
+        self._compress = compress
+        self._whole = whole
+        self._largest = BROWSER_FRAME_BYTES if browser else 0
+
+    def messages(self, data: bytes) -> bytes:
+        """Return output as binary messages."""
+        if self._compress and len(data) > COMPRESS_ABOVE:
+            return self._compressed(data)
+        largest = self._largest
+        if not largest or len(data) <= largest:
+            return frame(FINAL | Opcode.BINARY, data)
+        return b"".join(frame(FINAL | Opcode.BINARY, data[at : at + largest]) for at in range(0, len(data), largest))
+
+    def _compressed(self, data: bytes) -> bytes:
+        deflater = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -zlib.MAX_WBITS)
+        packed = deflater.compress(data) + deflater.flush(zlib.Z_SYNC_FLUSH)
+        packed = packed[: -len(SYNC_MARK)]
+        largest = self._largest
+        if self._whole or not largest or len(packed) <= largest:
+            return frame(FINAL | COMPRESSED | Opcode.BINARY, packed)
+        last = (len(packed) - 1) // largest * largest
+        parts = []
+        for at in range(0, len(packed), largest):
+            head = COMPRESSED | Opcode.BINARY if at == 0 else Opcode.CONTINUATION
+            parts.append(frame(head | (FINAL if at == last else 0), packed[at : at + largest]))
+        return b"".join(parts)
+
+
+def frame(head: int, payload: bytes) -> bytes:
+    """Return one frame without a mask; `head` is its first byte."""
+    size = len(payload)
+    if size <= 125:
+        return bytes((head, size)) + payload
+    if size < 1 << 16:
+        return bytes((head, 126)) + size.to_bytes(2, "big") + payload
+    return bytes((head, 127)) + size.to_bytes(8, "big") + payload
+
+
+def close_frame(status: int, text: str = "") -> bytes:
+    """Return a close frame; a text that does not fit ends in dots."""
+    body = text.encode()
+    most = MAX_CONTROL_BYTES - 2
+    if len(body) > most:
+        body = body[: most - 3].decode(errors="ignore").encode() + b"..."
+    return frame(FINAL | Opcode.CLOSE, status.to_bytes(2, "big") + body)
+
+
+def close_answer(payload: bytes) -> bytes:
+    """Return the answer to a close frame; raises FrameFault where that was none."""
+    if not payload:
+        return frame(FINAL | Opcode.CLOSE, b"")
+    if len(payload) == 1:
+        raise FrameFault("close frame payload cannot be 1 byte")
+    status = int.from_bytes(payload[:2], "big")
+    if status in (1004, 1005, 1006, 1015) or status < 1000 or 1016 <= status <= 2999 or status >= 5000:
+        raise FrameFault(f"invalid close status code {status}")
+    try:
+        return close_frame(status, payload[2:].decode())
+    except UnicodeDecodeError:
+        return close_frame(Status.INVALID_FRAME_PAYLOAD_DATA, "invalid utf8 body in close frame")
