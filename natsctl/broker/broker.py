@@ -124,7 +124,6 @@ class Broker:
             session.tick()
         for look in self.on_tick:
             look()
-        self.onlooker.tick()
 
     @property
     def in_msgs(self) -> int:

@@ -313,6 +313,11 @@ class Session:
             sub.account = account
             account.insert(sub)
 
+    @property
+    def greeted(self) -> bool:
+        """Whether the client has said PING and been told everything about its connection."""
+        return not self._info_again
+
     def wait_for_first_ping(self) -> None:
         """Begin to look after the connection: the client is in."""
         self.next_tick_ns = self.broker.clock.monotonic_ns() + self.broker.options.first_ping_ns
