@@ -59,8 +59,8 @@ class Account:
     """One account of the broker."""
 
     __slots__ = (
-        "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "gone", "listeners", "name", "publish_from",
-        "routes", "sessions", "slow_consumers",
+        "_bound", "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "gone", "listeners", "name",
+        "publish_from", "routes", "sessions", "slow_consumers",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, name: str) -> None:
@@ -77,6 +77,7 @@ class Account:
         self._watches: dict[bytes, list[Watch]] = {}
         self.listeners: list[InterestListener] = []
         self._mappings: Mappings | None = None
+        self._bound = (b"", b"")
         self.publish_from = self.publish
         """What clients publish with: `publish`, after the account's mappings where it has some."""
 
@@ -89,6 +90,10 @@ class Account:
     def mapped(self, subject: bytes) -> bytes:
         """Return where what a client publishes on `subject` goes."""
         return self._mappings.apply(subject) if self._mappings is not None else subject
+
+    def mapping_sources(self) -> list[bytes]:
+        """Return the subjects that are mapped: whoever may publish on them finds a taker here."""
+        return self._mappings.sources() if self._mappings is not None else []
 
     def _publish_mapped(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
@@ -119,7 +124,10 @@ class Account:
     def unsubscribe(self, sub: Subscription) -> None:
         """End a subscription, also for a message that is being delivered; harmless when it has ended."""
         sub.handler, sub.run, sub.take_all = not_mine, None, None
-        if self.routes.remove(sub):
+        guard, sub.guard = sub.guard, None
+        if guard is not None:
+            guard.handler = not_mine
+        if self.routes.remove(guard or sub):
             self._interest_changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
@@ -129,7 +137,7 @@ class Account:
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
-        self.routes.insert(sub)
+        self.routes.insert(sub.guard or sub)
         self._interest_changed(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)
@@ -179,7 +187,52 @@ class Account:
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
         route = self._exact.get(to) or self.routes.find(to)
+        if route[1] or route[2]:
+            return self._deliver_bound(to, route, subject, reply, header, payload, None)
         return self._deliver(route, subject, reply, header, payload, None, to == subject)
+
+    def relay(
+        self,
+        to: bytes,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session,
+        queues: Sequence[bytes] | None,
+    ) -> int:
+        """Deliver what another server sent to the plain takers of `to` and to one of each group that it chose.
+
+        They see `subject`; `queues` None means every group. Returns the number of takers.
+        """
+        clients, groups, handlers = self._exact.get(to) or self.routes.find(to)
+        if groups and queues is not None:
+            groups = tuple(members for members in groups if members[0][1].queue in queues)
+        return self._deliver_bound(to, (clients, groups, handlers), subject, reply, header, payload, origin)
+
+    def _deliver_bound(
+        self,
+        to: bytes,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+    ) -> int:
+        """Deliver along the route of `to`, which handlers can ask for with `destination`."""
+        if to == subject:
+            return self._deliver(route, subject, reply, header, payload, origin)
+        before, self._bound = self._bound, (to, subject)
+        try:
+            return self._deliver(route, subject, reply, header, payload, origin, False)
+        finally:
+            self._bound = before
+
+    def destination(self, subject: bytes) -> bytes:
+        """Return where a message goes that a handler is being called with: to `subject`, unless it only shows that."""
+        to, shown = self._bound
+        return to if shown is subject else subject
 
     def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
         """Deliver messages in order to the takers of `to` and return how many had one; the first without is the last.
@@ -274,12 +327,21 @@ class Account:
 
     def unwritten_bytes(self, subject: bytes) -> int:
         """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
-        clients, queues, _ = self._exact.get(subject) or self.routes.find(subject)
+        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         takers = [*clients, *(member for members in queues for member in members)]
-        return max((session.pending_bytes for session, _, _ in takers if session is not None), default=0)
+        subs = [*handlers, *(sub for _, sub, _ in takers)]
+        sessions = [sub.session if sub.client is None else sub.client.session for sub in subs]
+        return max((session.pending_bytes for session in sessions if session is not None), default=0)
 
     def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
-        """Deliver one message to one client's subscription."""
+        """Deliver one message to one client's subscription, if its user's permissions let it through."""
+        if sub.guard is not None:
+            sub.guard.handler(subject, reply, header, payload, None)
+        else:
+            self.hand_over(sub, subject, reply, header, payload)
+
+    def hand_over(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        """Deliver one message to one client's subscription; its permissions have been asked."""
         self._deliver((((sub.session, sub, b""),), (), ()), subject, reply, header, payload, None)
 
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:

@@ -24,14 +24,40 @@ from natsctl.broker.session import Session
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
+def _say_nothing(session: Session, text: str) -> None:
+    """Leave a notice unread."""
+
+
 class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_event_seq", "_greeters", "_last_cid", "accounts", "clock", "closed", "dirty", "gone_in_bytes",
-        "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "leafs", "on_tick", "onlooker", "options", "rng",
-        "server_id", "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
+        "_event_seq",
+        "_greeters",
+        "_last_cid",
+        "accounts",
+        "clock",
+        "closed",
+        "dirty",
+        "gone_in_bytes",
+        "gone_in_msgs",
+        "gone_out_bytes",
+        "gone_out_msgs",
+        "leafs",
+        "notice",
+        "on_tick",
+        "onlooker",
+        "options",
+        "rng",
+        "server_id",
+        "server_name",
+        "sessions",
+        "slow_consumers",
+        "stale_connections",
+        "start_ns",
+        "system_account",
         "total_connections",
+        "undecided",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
@@ -51,6 +77,10 @@ class Broker:
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
         self.onlooker: Onlooker = Nobody()
+        self.notice: Callable[[Session, str], None] = _say_nothing
+        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
+        self.undecided: list[Session] = []
+        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`."""
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -102,11 +132,15 @@ class Broker:
             if session.protocol >= 1:
                 session.send_info(lame_duck=True)
 
-    def connect(self, host: str, port: int, kind: str = "tcp") -> Session:
-        """Return the session of a new connection from `host`:`port`; its INFO waits to be written."""
+    def next_cid(self) -> int:
+        """Count one more connection and return its number."""
         self._last_cid += 1
         self.total_connections += 1
-        session = Session(self, self._last_cid, host, port, kind)
+        return self._last_cid
+
+    def connect(self, host: str, port: int, kind: str = "tcp") -> Session:
+        """Return the session of a new connection from `host`:`port`; its INFO waits to be written."""
+        session = Session(self, self.next_cid(), host, port, kind)
         full = len(self.sessions) >= self.options.max_connections
         self.sessions[session.cid] = session
         session.open(full=full)

@@ -24,13 +24,17 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     nkey: str = ""
     sig: str = ""
     account: str = ""
+    new_account: bool = False
 
 
-def parse_connect(body: bytes) -> ConnectOptions | None:
-    """Return the options of a CONNECT body; None where it is not what the protocol asks for."""
+def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectOptions | None:
+    """Return the options of a CONNECT body; None where it is not what the protocol asks for.
+
+    What a body does not say stays as `before` has it, which is what an earlier CONNECT said.
+    """
     try:
         given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
         known = {key: value for key, value in given.items() if value is not None}
-        return msgspec.convert(known, ConnectOptions)
+        return msgspec.convert(known if before is None else msgspec.to_builtins(before) | known, ConnectOptions)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         return None

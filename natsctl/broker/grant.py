@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -33,7 +34,7 @@ class Credentials:
     """What INFO told this connection to sign, empty where nothing."""
     certificate: Certificate | None = None
     connection_type: str = "STANDARD"
-    """STANDARD, WEBSOCKET or LEAFNODE, as configuration and JWTs spell it."""
+    """STANDARD, WEBSOCKET, LEAFNODE, LEAFNODE_WS or IN_PROCESS, as configuration and JWTs spell it."""
     host: str = ""
     now_ns: int = 0
     """The wall clock, since the epoch."""
@@ -63,11 +64,21 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a client is not let in: what it is told, how connz calls it, and what the log says beside it."""
+    """Why a client is not let in: what it is told, how connz calls it, and `detail` for who debugs; never a secret."""
 
     detail: str = ""
     text: str = "Authorization Violation"
     reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
+
+    A session waits for it with everything that follows its CONNECT; who can not wait calls `work` where it stands.
+    """
+
+    work: Callable[[], Grant | Refusal]
 
 
 class Authenticator(Protocol):
@@ -85,8 +96,8 @@ class Authenticator(Protocol):
     def default(self) -> Grant | None:
         """What a client without credentials is let in as."""
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal:
-        """Return what the client is let in as, or why not."""
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        """Return what the client is let in as, or why not, or how that is found out where it takes long."""
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether a client that was let in as `grant` would be let in as the same now; asked after a reload."""

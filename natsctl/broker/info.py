@@ -52,15 +52,14 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         "port": options.port,
         "headers": True,
     }
-    auth = options.auth
     flags = {
-        "auth_required": auth is not None and auth.required,
+        "auth_required": session.login.required,
         "tls_required": options.tls_required,
         "tls_verify": options.tls_verify,
         "tls_available": options.tls_available,
     }
     info.update((key, True) for key, value in flags.items() if value)
-    info["max_payload"] = options.limits.max_payload
+    info["max_payload"] = session.max_payload
     if options.jetstream:
         info["jetstream"] = True
     info["client_id"] = session.cid

@@ -56,7 +56,11 @@ class BrokerOptions:
     ws_connect_urls: list[str] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     auth: Authenticator | None = None
+    listener_auth: dict[str, Authenticator | None] = field(default_factory=dict)
+    """Who knows the users of one connection type, where that is not `auth`."""
     auth_timeout_ns: int = 2 * SECOND_NS
+    listener_auth_timeout_ns: dict[str, int] = field(default_factory=dict)
+    """The same for one connection type."""
     ping_interval_ns: int = 120 * SECOND_NS
     ping_max: int = 2
     first_ping_ns: int = 2 * SECOND_NS
@@ -65,4 +69,14 @@ class BrokerOptions:
     max_connections: int = 65536
     max_subscriptions: int = 0
     """Per connection; 0: no limit."""
+    max_subscription_tokens: int = 0
+    """Tokens that a subscription's subject may have; 0: any number."""
     max_closed_clients: int = 10000
+
+    def auth_of(self, connection_type: str) -> Authenticator | None:
+        """Return who knows the users of a kind of connection, None where it lets everybody in."""
+        return self.listener_auth.get(connection_type, self.auth)
+
+    def auth_timeout_of(self, connection_type: str) -> int:
+        """Return how long a client of that kind has for its CONNECT."""
+        return self.listener_auth_timeout_ns.get(connection_type, self.auth_timeout_ns)

@@ -11,8 +11,10 @@ from natsctl.wire.ops import PUB, Op
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
-RESERVED_HEADS: Final = (b"_R_", b"_GR")
+RESERVED_HEADS: Final = frozenset({b"_R_", b"_GR", b"$JS", b"$GR"})
 """First three bytes of reply prefixes that belong to the server: what the hot path looks at."""
+RESERVED_FIRST: Final = frozenset(b"$_")
+"""First byte of subjects that belong to the server, and of a few that do not."""
 RUN_MIN: Final = 4
 """Publishes in a row on one route that are worth a look for a taker of runs."""
 SHORT_RUNS: Final = 4
@@ -24,6 +26,8 @@ def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
     start = short = 0
     while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
         subject = ops[start][1]
+        if subject[0] in RESERVED_FIRST:
+            break
         take = session.account.run_taker(subject, session)
         if take is None:
             break

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_wildcard, is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
 from natsctl.broker.connect_options import ConnectOptions
-from natsctl.broker.grant import Refusal
+from natsctl.broker.grant import UNLIMITED, Grant, Refusal
 from natsctl.broker.info import info_json
 from natsctl.broker.login import Login
+from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.permit import Permit
-from natsctl.broker.publish_runs import RESERVED_HEADS, RUN_MIN, publish_runs
+from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
 from natsctl.broker.subscription import Subscription
-from natsctl.wire.encode import OK_LINE, PING_LINE, PONG_LINE, encode_err, encode_info
+from natsctl.broker.timers import Timers
+from natsctl.wire.encode import OK_LINE, PONG_LINE, encode_err, encode_info
 from natsctl.wire.faults import FaultKind, ProtocolFault
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 from natsctl.wire.parser import Parser
@@ -24,11 +28,16 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.tls_facts import TlsFacts
 
-RESERVED_REPLIES: Final = (b"_R_.", b"_GR_.")
+RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
 """Reply prefixes that belong to the server."""
+RESERVED_SUBJECTS: Final = (b"_GR_.", b"$GR.")
+"""Subject prefixes that do; `$NRG` is the system account's."""
 
 MAX_LEFT_SUBS: Final = 1000
 """Subscriptions of a connection that are remembered when it has ended."""
+
+CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
+"""How users and JWTs name the kinds of connections that are not STANDARD."""
 
 FAULT_REASONS: Final = {
     FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
@@ -42,11 +51,11 @@ class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
 
     __slots__ = (
-        "_info_again", "_parser", "_ping_sent_ns", "_pings_out", "_seen_out_msgs", "account", "broker", "cid",
+        "_info_again", "_parser", "_seen_out_msgs", "account", "broker", "cid",
         "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
-        "last_data_ns", "left_count", "left_subs", "login", "max_pending", "name", "next_tick_ns",
+        "last_data_ns", "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
         "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port",
-        "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "tls", "verbose", "version",
+        "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
@@ -75,35 +84,33 @@ class Session:
         self.tls: TlsFacts | None = None
         """What the handshake settled; the shell sets it. None in clear."""
         self._parser = Parser(broker.options.limits)
+        self.max_payload = broker.options.limits.max_payload
+        self.max_subscriptions = broker.options.max_subscriptions or UNLIMITED
         self._info_again = True
-        self._pings_out = 0
-        self._ping_sent_ns = 0
         self.permit: Permit | None = None
         """What the user may do, None where everything."""
         self.login = Login(self)
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
         """When anything was last received, and when something other than protocol chatter last went either way."""
         self._seen_out_msgs = 0
-        first = broker.options.first_ping_ns if self.login.authenticated else broker.options.auth_timeout_ns
-        self.next_tick_ns = self.last_active_ns + first
-        auth = broker.options.auth
-        if auth is not None and auth.default is not None:
-            self.login.admit(auth.default)
+        self.timers = Timers(self)
+        self.timers.start()
 
     @property
     def user(self) -> str:
-        """Who the client is let in as; empty without users."""
-        return self.login.grant.user
+        """Who the client is let in as, or says that it is."""
+        return self.login.user
 
     @property
     def connection_type(self) -> str:
         """The kind of connection as users and JWTs name it."""
-        return "WEBSOCKET" if self.kind == "websocket" else "STANDARD"
+        return CONNECTION_TYPES.get(self.kind, "STANDARD")
 
     def open(self, *, full: bool) -> None:
         """Write INFO; where the server is `full`, refuse the connection after it."""
         self.send_info()
         if full:
+            self.broker.notice(self, f"maximum connections exceeded - Account:{GLOBAL_ACCOUNT}")
             self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         elif self.login.authenticated:
             self.account.sessions.add(self)
@@ -183,29 +190,29 @@ class Session:
             self.account.unsubscribe(sub)
         self.account.sessions.discard(self)
 
+    def drop_subscriptions(self) -> None:
+        """End all subscriptions, because the client introduces itself anew."""
+        for sub in tuple(self.subs.values()):
+            self.end_subscription(sub)
+
     # --- timers
 
     def tick(self) -> None:
-        """Do what is due: authentication timeout, PING, stale connection. `next_tick_ns` says when to come again."""
-        now = self.broker.clock.monotonic_ns()
-        if now < self.next_tick_ns or self.close_reason is not None:
-            return
-        options = self.broker.options
-        if not self.login.authenticated:
-            self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
-            return
-        interval = options.ping_interval_ns
-        if self.rtt_ns and self.last_active_ns + interval > now:
-            self.next_tick_ns = self.last_active_ns + interval
-            return
-        if self._pings_out >= options.ping_max:
-            self.broker.stale_connections += 1
-            self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
-            return
-        self._pings_out += 1
-        self._ping_sent_ns = now
-        self.write(PING_LINE)
-        self.next_tick_ns = now + interval
+        """Do what is due."""
+        self.timers.tick()
+
+    def hold_timers(self) -> None:
+        """Let nothing fall due until `start_timers`: the client can not speak yet, and the shell bounds how long."""
+        self.timers.hold()
+
+    def start_timers(self) -> None:
+        """Count from now on."""
+        self.timers.start()
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the client has said PING and been told everything about its connection."""
+        return not self._info_again
 
     # --- input
 
@@ -214,28 +221,59 @@ class Session:
         if self.close_reason is not None:
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
-        self._pings_out = 0
+        self.timers.pings_out = 0
+        login = self.login
+        if login.pending is not None:
+            login.hold(chunk)
+        elif login.authenticated:
+            self._carry_out(self._parser.feed(chunk))
+        else:
+            self._receive_outside(chunk)
+
+    def _receive_outside(self, chunk: bytes) -> None:
+        """Carry out what comes before the client is in: line by line, because the answer decides about what follows."""
+        login = self.login
+        if not self._parser.buffered_bytes and chunk[:1] not in b"Cc":
+            login.admit_silent()
+        while chunk and self.close_reason is None:
+            if login.pending is not None:
+                login.hold(chunk)
+                return
+            end = 0 if login.authenticated else chunk.find(b"\n") + 1
+            line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
+            self._carry_out(self._parser.feed(line))
+
+    def go_on(self, ops: list[Op], chunk: bytes) -> None:
+        """Carry out what has arrived while the client's login was worked out."""
+        if self.close_reason is None:
+            self._carry_out(ops)
+        if chunk and self.close_reason is None:
+            self.receive(chunk)
+
+    def _carry_out(self, ops: list[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
-        if not self.login.authenticated and not parser.buffered_bytes and chunk[:1] not in b"Cc":
-            self.login.refuse(Refusal())
-            return
         publish = self.account.publish_from
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = 0
-        ops = parser.feed(chunk)
-        if len(ops) >= RUN_MIN and self.login.authenticated and not (careful or self.verbose):
+        if len(ops) >= RUN_MIN and not (careful or self.verbose):
             ops = publish_runs(self, ops)
-        for op in ops:
+        rest = iter(ops)
+        for op in rest:
             if op[0] != PUB:
                 self._operate(op)
                 if self.close_reason is not None:
+                    break
+                if op[0] == CONNECT and self.login.pending is not None:
+                    self.login.hold(b"", rest)
                     break
                 publish = self.account.publish_from
                 careful = self.pedantic or not self.headers or self.permit is not None
                 continue
             _, subject, reply, header, payload = op
-            if (careful or reply[:3] in RESERVED_HEADS) and not self._may_publish(subject, reply, header):
+            if (
+                careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
+            ) and not self._may_publish(subject, reply, header):
                 if self.close_reason is not None:
                     break
                 continue
@@ -244,7 +282,7 @@ class Session:
             if self.verbose:
                 self.write(OK_LINE)
             if not publish(subject, reply, header, payload, self) and reply and self.no_responders:
-                self._answer_no_responders(subject, reply)
+                answer_no_responders(self, subject, reply)
         self.in_msgs += msgs
         self.in_bytes += size
         if self.in_msgs != before:
@@ -253,12 +291,12 @@ class Session:
             self._fail(parser.fault)
 
     def _fail(self, fault: ProtocolFault) -> None:
-        if self.login.authenticated or self.login.connected:
-            self.close(FAULT_REASONS[fault.kind], fault.text)
-        elif fault.kind is FaultKind.UNKNOWN_OPERATION:
+        if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
             self.login.refuse(Refusal())
-        else:
-            self.close(FAULT_REASONS[fault.kind], fault.text)
+            return
+        if fault.kind is FaultKind.MAX_PAYLOAD:
+            self.broker.notice(self, f"maximum payload exceeded: {fault.detail}")
+        self.close(FAULT_REASONS[fault.kind], fault.text)
 
     def _operate(self, op: Op) -> None:
         kind = op[0]
@@ -267,14 +305,13 @@ class Session:
         elif not self.login.authenticated:
             self.login.refuse(Refusal())
         elif kind == SUB:
-            self._subscribe(op[1], op[2], op[3])
+            subscribe(self, op[1], op[2], op[3])
         elif kind == UNSUB:
-            self._unsubscribe(op[1], op[2])
+            unsubscribe(self, op[1], op[2])
         elif kind == PING:
             self._answer_ping()
-        elif kind == PONG and self._ping_sent_ns:
-            self.rtt_ns = max(self.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
-            self._ping_sent_ns = 0
+        elif kind == PONG:
+            self.timers.answered()
 
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
         """Tell whether a message goes on; what is wrong with it has been written."""
@@ -283,14 +320,39 @@ class Session:
             return False
         if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
-        if self.permit is not None and not self.permit.may_publish(subject):
-            self.err(f'Permissions Violation for Publish to "{subject.decode("utf-8", "replace")}"')
+        if self._is_forbidden(subject):
+            refuse_publish(self, subject)
             return False
         if reply.startswith(RESERVED_REPLIES):
-            text = reply.decode("utf-8", "replace")
-            self.err(f'Permissions Violation for Publish with Reply of "{text}"')
+            refuse_reply(self, reply)
             return False
         return True
+
+    def _is_forbidden(self, subject: bytes) -> bool:
+        if subject.startswith(RESERVED_SUBJECTS):
+            return True
+        if self.permit is not None and not self.permit.may_publish(subject):
+            return True
+        return subject.startswith(b"$NRG") and self.account is not self.broker.system_account
+
+    def hold_to(self, grant: Grant, account: Account) -> None:
+        """Be bound to what a user may do in its account; the least of several limits counts."""
+        options, limits = self.broker.options, account.config.limits
+        self.permit = Permit(grant.permissions, self.broker.clock) if grant.permissions is not None else None
+        most = (grant.max_subscriptions, limits.max_subscriptions, options.max_subscriptions or UNLIMITED)
+        self.max_subscriptions = min((limit for limit in most if limit >= 0), default=UNLIMITED)
+        sizes = (grant.max_payload, limits.max_payload, options.limits.max_payload)
+        self.max_payload = min(limit for limit in sizes if limit >= 0)
+        self._parser.limit(replace(self._parser.limits, max_payload=self.max_payload))
+
+    def review_subscriptions(self) -> None:
+        """End what may no longer be subscribed to, after a reload has changed the permissions."""
+        review(self)
+
+    def introduce(self, options: ConnectOptions) -> None:
+        """Be called as the client says."""
+        self.name, self.lang, self.version = options.name, options.lang, options.version
+        self.protocol = options.protocol
 
     def apply(self, options: ConnectOptions) -> None:
         """Be as the client asks."""
@@ -299,8 +361,6 @@ class Session:
         self.echo = options.echo
         self.headers = options.headers
         self.no_responders = options.no_responders
-        self.protocol = options.protocol
-        self.name, self.lang, self.version = options.name, options.lang, options.version
 
     def move(self, account: Account) -> None:
         """Go into an account; what was subscribed before moves along."""
@@ -310,17 +370,7 @@ class Session:
         account.sessions.add(self)
         self.subs = subs
         for sub in subs.values():
-            sub.account = account
-            account.insert(sub)
-
-    @property
-    def greeted(self) -> bool:
-        """Whether the client has said PING and been told everything about its connection."""
-        return not self._info_again
-
-    def wait_for_first_ping(self) -> None:
-        """Begin to look after the connection: the client is in."""
-        self.next_tick_ns = self.broker.clock.monotonic_ns() + self.broker.options.first_ping_ns
+            place(self, sub, account)
 
     def _answer_ping(self) -> None:
         self.write(PONG_LINE)
@@ -328,46 +378,8 @@ class Session:
             self._info_again = False
             self.send_info(connect_info=True)
 
-    def _subscribe(self, subject: bytes, queue: bytes, sid: bytes) -> None:
-        most = self.broker.options.max_subscriptions
-        if most and len(self.subs) >= most:
-            self.err("maximum subscriptions exceeded")
-            return
-        if not is_valid_subject(subject):
-            self.err("Invalid Subject")
-            return
-        if self.permit is not None and not self.permit.may_subscribe(subject, queue):
-            self.err(f'Permissions Violation for Subscription to "{subject.decode("utf-8", "replace")}"')
-            return
-        if sid not in self.subs:
-            sub = Subscription(self.account, subject, queue, session=self, sid=sid)
-            self.subs[sid] = sub
-            self.last_data_ns = self.last_active_ns
-            self.account.insert(sub)
-        if self.verbose:
-            self.write(OK_LINE)
-
-    def _unsubscribe(self, sid: bytes, most: int) -> None:
-        sub = self.subs.get(sid)
-        if sub is not None:
-            sub.max = most
-            if sub.delivered >= most:
-                self.end_subscription(sub)
-        if self.verbose:
-            self.write(OK_LINE)
-
     def end_subscription(self, sub: Subscription) -> None:
         """Forget a subscription: unsubscribed, or its maximum was delivered."""
         if self.subs.get(sub.sid) is sub:
             del self.subs[sub.sid]
         sub.account.unsubscribe(sub)
-
-    def _answer_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """Tell the publisher, on its own reply subscription, that nobody took its request."""
-        subject = self.account.mapped(subject)
-        route = self.account.routes.exact.get(reply) or self.account.routes.find(reply)
-        for session, sub, _ in route[0]:
-            if session is self:
-                header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                self.account.deliver_to(sub, reply, b"", header, b"")
-                return

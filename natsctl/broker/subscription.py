@@ -44,7 +44,9 @@ class Subscription:
 
     __slots__ = (
         "account",
+        "client",
         "delivered",
+        "guard",
         "handler",
         "max",
         "queue",
@@ -81,5 +83,9 @@ class Subscription:
         self.delivered = 0
         self.max = 0
         """Deliveries after which the subscription ends, counted from its creation; 0: none."""
+        self.client: Subscription | None = None
+        """The client's subscription that this handler is the guard of."""
+        self.guard: Subscription | None = None
+        """The handler that stands in the routing table instead of this one (guard.py)."""
         self.stand_ins: tuple[Subscription, ...] = ()
         """Handlers that take messages for this one, here or in accounts that are imported from; they end with it."""

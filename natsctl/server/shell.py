@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.committer import Committer
 from natsctl.server.log import Log
+from natsctl.server.logins import Logins
+from natsctl.server.notices import Notices
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class Shell:
         self.store = store
         self.committer = Committer(store, loop.call_soon_threadsafe, self._committed, self._fault) if store else None
         self.connections: dict[Session, ClientConnection] = {}
+        self.logins = Logins(loop, self._decided)
+        broker.notice = Notices(log, broker.clock).tell
         self.on_turn: list[Callable[[], None]] = []
         """What is done once a turn before output is written."""
         self.faults = 0
@@ -138,6 +142,7 @@ class Shell:
         reason = session.close_reason
         tell = self.log.info if reason in OFFENCES else self.log.debug
         tell(f"{connection.name} - Client connection closed: {reason.value if reason else 'Client Closed'}")
+        self.logins.forget(session)
         session.closed()
         self.wake()
 
@@ -154,6 +159,8 @@ class Shell:
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
+        if self.broker.undecided:
+            self._work_out_logins()
         if committer is not None and engine is not None:
             committer.kick()
             more = engine.run_ready(READY_BUDGET)
@@ -165,6 +172,21 @@ class Shell:
         for act in self.on_turn:
             act()
         self._drain()
+
+    def _work_out_logins(self) -> None:
+        """Stop reading from those whose login takes long, until it is worked out."""
+        sessions, self.broker.undecided = self.broker.undecided, []
+        for session in sessions:
+            connection = self.connections.get(session)
+            if connection is not None:
+                connection.pause()
+                self.logins.begin(session)
+
+    def _decided(self, session: Session) -> None:
+        connection = self.connections.get(session)
+        if connection is not None and not connection.closing:
+            connection.resume()
+        self.wake()
 
     def _drain(self) -> None:
         broker, connections = self.broker, self.connections
@@ -239,6 +261,7 @@ class Shell:
         for timer in (self._timer, self._ticker):
             if timer is not None:
                 timer.cancel()
+        self.logins.stop()
         if self.committer is not None:
             self.committer.stop()
 

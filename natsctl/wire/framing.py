@@ -69,6 +69,11 @@ class Framing:
         self._missing = 0
         self._sizes = fast_sizes(min(limits.max_payload, MAX_FAST_SIZE))
 
+    def limit(self, limits: Limits) -> None:
+        """Hold the peer to other limits, from the next operation on."""
+        self.limits = limits
+        self._sizes = fast_sizes(min(limits.max_payload, MAX_FAST_SIZE))
+
     @property
     def buffered_bytes(self) -> int:
         """How much of the stream is kept until more arrives."""

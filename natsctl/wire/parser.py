@@ -115,7 +115,7 @@ class Parser(Framing):
         if header_size > size:
             raise ProtocolFault(FaultKind.MALFORMED, "header longer than the message")
         if size > self.limits.max_payload:
-            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} vs {self.limits.max_payload}")
         reply = fields[1] if len(fields) == 2 + sizes else b""
         return (PUB, fields[0], reply), size, header_size
 

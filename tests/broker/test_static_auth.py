@@ -6,7 +6,7 @@ import bcrypt
 import pytest
 
 from natsctl.broker.connect_options import ConnectOptions, parse_connect
-from natsctl.broker.grant import Credentials, Grant, Refusal
+from natsctl.broker.grant import Credentials, Grant, Pending, Refusal
 from natsctl.broker.static_auth import StaticAuthenticator, User
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -14,6 +14,8 @@ HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 def grant(auth: StaticAuthenticator, **given: str) -> Grant | None:
     answer = auth.authenticate(Credentials(ConnectOptions(**given)))
+    if isinstance(answer, Pending):
+        answer = answer.work()
     return None if isinstance(answer, Refusal) else answer
 
 

@@ -1,0 +1,86 @@
+"""What falls due on one connection: the end of the wait for CONNECT, pings, a peer that is silent, credentials' end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.reasons import CloseReason
+from natsctl.wire.encode import PING_LINE
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+
+NEVER_NS: Final = 1 << 62
+"""A time of the monotonic clock that does not come."""
+
+
+class Timers:
+    """The timers of one session; `tick` is called often and costs a comparison until something is due."""
+
+    __slots__ = ("_expires_ns", "_next_ns", "_ping_sent_ns", "_session", "pings_out")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._expires_ns = self._next_ns = NEVER_NS
+        self._ping_sent_ns = 0
+        self.pings_out = 0
+        """Pings since the client was last heard."""
+
+    def hold(self) -> None:
+        """Let nothing fall due until `start`."""
+        self._next_ns = NEVER_NS
+
+    def start(self) -> None:
+        """Count from now on: the client has a time to say who it is, or is pinged soon where it need not."""
+        session = self._session
+        options = session.broker.options
+        first = options.first_ping_ns if session.login.authenticated else session.login.timeout_ns
+        self._sleep_until(session.broker.clock.monotonic_ns() + first)
+
+    def expire_at(self, wall_ns: int) -> None:
+        """Close the connection at a time of the wall clock; 0: never."""
+        clock = self._session.broker.clock
+        self._expires_ns = NEVER_NS
+        if wall_ns:
+            self._expires_ns = clock.monotonic_ns() + max(wall_ns - clock.now_ns(), 0)
+        self._next_ns = min(self._next_ns, self._expires_ns)
+
+    def _sleep_until(self, at_ns: int) -> None:
+        self._next_ns = min(at_ns, self._expires_ns)
+
+    def answered(self) -> None:
+        """Take note of a PONG."""
+        if self._ping_sent_ns:
+            session = self._session
+            session.rtt_ns = max(session.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
+            self._ping_sent_ns = 0
+
+    def tick(self) -> None:
+        """Do what is due."""
+        session = self._session
+        now = session.broker.clock.monotonic_ns()
+        if now < self._next_ns or session.close_reason is not None:
+            return
+        if now >= self._expires_ns:
+            session.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")
+        elif session.login.pending is not None:
+            self.start()  # who has said CONNECT in time need not pay for the server's slowness
+        elif not session.login.authenticated:
+            session.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+        else:
+            self._ping(session, now)
+
+    def _ping(self, session: Session, now: int) -> None:
+        options = session.broker.options
+        interval = options.ping_interval_ns
+        if session.rtt_ns and session.last_active_ns + interval > now:
+            self._sleep_until(session.last_active_ns + interval)
+            return
+        if self.pings_out >= options.ping_max:
+            session.broker.stale_connections += 1
+            session.close(CloseReason.STALE_CONNECTION, "Stale Connection")
+            return
+        self.pings_out += 1
+        self._ping_sent_ns = now
+        session.write(PING_LINE)
+        self._sleep_until(now + interval)
