@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from natsctl.api.errors import UsageError
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.broker.jwt.claims import AccountBody, AccountClaims, AccountLimits
+from natsctl.broker.jwt.claims import AccountBody, AccountClaims
+from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
 from natsctl.broker.jwt.keeper import BrokerKeeper
 from natsctl.broker.jwt.resolver import MemoryResolver, Resolver, StoreRefused
 from natsctl.broker.jwt.token import JwtError
@@ -17,6 +18,7 @@ from natsctl.server.jwt_directory import JwtDirectory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
     from natsctl.server.log import Log
     from natsctl.server.operator_options import OperatorOptions
@@ -57,31 +59,37 @@ def _resolver(operator: OperatorOptions) -> Resolver:
     return store
 
 
-def start_operator_mode(broker: Broker, stored: Iterable[str], log: Log) -> None:
+def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | None:
     """Bind the broker's authenticator to it, where it is one of JWTs, and bring the system account to life.
 
-    So are the accounts in `stored`, those that have something in the store. Raises UsageError where there is no system
-    account.
+    Returns the limits of the accounts that have JetStream, which change with the accounts that are alive; None where
+    accounts are not an operator's. Raises UsageError where there is no system account.
     """
     auth = broker.options.auth
     if not isinstance(auth, JwtAuthenticator):
-        return
-    BrokerKeeper(broker, auth)
-    now_ns = broker.clock.now_ns()
-    resolver = auth.book.resolver
+        return None
+    keeper, resolver = BrokerKeeper(broker, auth), auth.book.resolver
+    store = resolver if isinstance(resolver, JwtDirectory) else None
     if auth.trust.system_account:
         try:
-            auth.book.look_up(auth.trust.system_account, now_ns)
+            auth.book.look_up(auth.trust.system_account, broker.clock.now_ns())
         except JwtError as fault:
-            if not isinstance(resolver, JwtDirectory):
+            if store is None:
                 raise UsageError(f"error resolving system account: {fault}") from None
-            auth.book.provide(_first_system_account(auth.trust), now_ns)
-    for account in stored:
-        try:
-            auth.book.look_up(account, now_ns)
-        except JwtError as fault:
-            log.warn(f"Account [{account}] has streams, and is not known: {fault}")
-    ClaimRequests(broker, auth.book, resolver if isinstance(resolver, JwtDirectory) else None, log.error).listen()
+            auth.book.provide(_first_system_account(auth.trust), broker.clock.now_ns())
+    ClaimRequests(broker, auth.book, store, log.error).listen()
+    return keeper.jetstream
+
+
+def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
+    """Bring accounts of an operator to life: those that have streams."""
+    auth = broker.options.auth
+    if isinstance(auth, JwtAuthenticator):
+        for name in names:
+            try:
+                auth.book.look_up(name, broker.clock.now_ns())
+            except JwtError as fault:
+                log.warn(f"Account [{name}] has streams, and is not known: {fault}")
 
 
 def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> None:
@@ -96,5 +104,5 @@ def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> No
 
 def _first_system_account(trusted: Trust) -> AccountClaims:
     """Return the claims of a system account whose JWT is yet to be pushed."""
-    limits = AccountLimits(subs=-1, data=-1, payload=-1, imports=-1, exports=-1, wildcards=True, conn=-1, leaf=-1)
+    limits = ClaimedLimits(subs=-1, data=-1, payload=-1, imports=-1, exports=-1, wildcards=True, conn=-1, leaf=-1)
     return AccountClaims(sub=trusted.system_account, iss=trusted.operator, nats=AccountBody(limits=limits))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from natsctl.api.account import AccountLimits
 from natsctl.broker.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.broker import Broker
 from natsctl.broker.jwt.account_book import HeldAccount
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claims import UserClaims
 from natsctl.broker.jwt.token import JwtError
+from natsctl.broker.jwt.user_grant import permissions_in, rules_of
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
 
@@ -19,6 +23,8 @@ class BrokerKeeper:
         """Begin to keep accounts, and to look at the clock for them."""
         self._broker = broker
         self._auth = auth
+        self.jetstream: dict[str, AccountLimits] = {}
+        """The accounts that have JetStream, with their limits."""
         auth.book.keeper = self
         broker.on_tick.append(self._tick)
 
@@ -27,6 +33,10 @@ class BrokerKeeper:
 
     def configure(self, config: AccountConfig) -> None:
         """Let an account be as configured."""
+        if config.jetstream is not None:
+            self.jetstream[config.name] = config.jetstream
+        else:
+            self.jetstream.pop(config.name, None)
         self._broker.configure_account(config)
 
     def account_expired(self, held: HeldAccount) -> None:
@@ -37,7 +47,7 @@ class BrokerKeeper:
     def account_gone(self, held: HeldAccount) -> None:
         """Close the clients of an account, and leave it with nothing."""
         self.account_expired(held)
-        self._broker.configure_account(AccountConfig(held.name))
+        self.configure(AccountConfig(held.name))
 
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
         """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
@@ -52,6 +62,8 @@ class BrokerKeeper:
             except JwtError:
                 continue  # let in without a JWT: not one of ours
             _hold_to(session, user, held, before)
+            if session.close_reason is None:
+                _limit(session, user, held)
 
     def _sessions(self, held: HeldAccount) -> list[Session]:
         """Return the clients of an account, the oldest first."""
@@ -67,6 +79,24 @@ def _hold_to(session: Session, user: UserClaims, held: HeldAccount, before: Held
         session.close(CloseReason.REVOKED, "User Authentication Revoked")
     elif user.nats.issuer_account and _signer_changed(user.iss, held, before):
         session.close(CloseReason.AUTHENTICATION_VIOLATION)
+
+
+def _limit(session: Session, user: UserClaims, held: HeldAccount) -> None:
+    """Give a client the limits and default permissions that it would be let in with now."""
+    login = session.login
+    try:
+        rules, permissions = rules_of(user, held), permissions_in(user, held)
+    except JwtError:
+        return  # the account's own key may sign no more; who is in stays in
+    same, permit = permissions == login.grant.permissions, session.permit
+    login.grant = replace(login.grant, permissions=permissions, max_subscriptions=rules.subs, max_payload=rules.payload)
+    session.hold_to(login.grant, session.account)
+    if same:
+        session.permit = permit  # which knows what may be answered
+    else:
+        session.review_subscriptions()
+    if 0 <= session.max_subscriptions <= len(session.subs):
+        session.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
 
 
 def _signer_changed(key: str, held: HeldAccount, before: HeldAccount) -> bool:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
 
 from natsctl.broker.grant import Credentials, Grant
 from natsctl.broker.jwt.account_book import HeldAccount
-from natsctl.broker.jwt.claims import Template, UserBody, UserClaims, UserLimits
+from natsctl.broker.jwt.claims import UserBody, UserClaims, UserLimits
 from natsctl.broker.jwt.connect_times import SECOND_NS, is_inside, may_connect_for_ns
 from natsctl.broker.jwt.nkey import has_signed
 from natsctl.broker.jwt.rules import permissions_of
 from natsctl.broker.jwt.templates import filled
 from natsctl.broker.jwt.token import JwtError, decode_base64url
 from natsctl.broker.permissions import Permissions
-
-CONNECTION_TYPES: Final = frozenset(
-    {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
-)
+from natsctl.broker.static_auth import CONNECTION_TYPES
 
 
 def rules_of(user: UserClaims, held: HeldAccount) -> UserLimits:
@@ -73,13 +69,6 @@ def grant_of(user: UserClaims, held: HeldAccount, credentials: Credentials, toke
         name_tag=user.name,
         tags=tuple(user.nats.tags),
     )
-
-
-def limits_of(user: UserClaims, held: HeldAccount) -> tuple[int, int]:
-    """Return how many subscriptions a user may have, and how large its messages may be; -1: as the account says."""
-    scope = held.signers.get(user.iss)
-    rules: UserBody | Template = scope.template if scope is not None else user.nats
-    return rules.subs, rules.payload
 
 
 def _check_connection_type(rules: UserLimits, kind: str) -> None:
