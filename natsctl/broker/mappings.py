@@ -65,6 +65,10 @@ class Mappings:
             if head not in _WILDCARDS
         }
 
+    def sources(self) -> list[bytes]:
+        """Return the patterns of what is mapped."""
+        return [mapping.src.encode() for mapping in self._mappings]
+
     def apply(self, subject: bytes) -> bytes:
         """Return where a message on `subject` goes."""
         for mapping in self._by_head.get(subject.partition(b".")[0], self._any):

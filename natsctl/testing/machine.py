@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -116,6 +116,13 @@ class Wire:
         self._machine.settle()
 
 
+class Drain(Protocol):
+    """Who reads what the server writes to one connection."""
+
+    def drain(self, chunks: Iterable[bytes]) -> None:
+        """Read what the server wrote."""
+
+
 class Machine:
     """Broker, store and engine on one virtual clock and one simulated disk."""
 
@@ -126,20 +133,21 @@ class Machine:
         seed: int = 0,
         store_options: StoreOptions | None = None,
         options: JetStreamOptions | None = None,
+        broker_options: BrokerOptions | None = None,
     ) -> None:
         """Start; with the disk of an earlier machine, recover what it left."""
         self.rng = random.Random(seed)
         self.disk = disk or SimDisk(self.rng)
         self.clock = clock or VirtualClock()
         self.log: list[str] = []
-        self.broker = Broker(self.clock, self.rng, BrokerOptions())
+        self.broker = Broker(self.clock, self.rng, broker_options or BrokerOptions())
         self._options = options
         self._store_options = store_options or StoreOptions()
         self.store = Store(self.disk, self._store_options, self._salt, self.clock.monotonic_ns, self.log.append)
         self.report = self.store.open()
         self.engine = Engine(self.store, self.broker, self.clock, self.rng, options)
         self.engine.recover()
-        self._wires: dict[Session, Wire] = {}
+        self._wires: dict[Session, Drain] = {}
         self.hold_commits = False
         self.settle()
 
@@ -154,6 +162,10 @@ class Machine:
         connect |= {"lang": "raw", "version": "0", "protocol": 1, **options}
         wire.send(b"CONNECT " + msgspec.json.encode(connect) + b"\r\n")
         return wire
+
+    def attach(self, session: Session, reader: Drain) -> None:
+        """Let `reader` have what the server writes to a connection that is no client's."""
+        self._wires[session] = reader
 
     def turn(self) -> bool:
         """Do what the shell does once per loop turn, and tell whether there may be more to do."""

@@ -1,0 +1,1 @@
+"""Leaf nodes: accounts of two servers joined by a connection, sans-I/O."""

@@ -1,0 +1,127 @@
+"""A leaf node connection that somebody made to us: INFO, their CONNECT, our answer to it.
+
+Theory of operation. We say INFO with a nonce and wait for CONNECT; what else comes first is refused. The user it shows
+decides the account and what the other side may send and hear, which a second INFO tells it. Then interest flows. The
+other side may call itself the hub: then we are its spoke.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.connect_options import ConnectOptions, parse_connect
+from natsctl.broker.grant import Credentials, Grant, Refusal
+from natsctl.broker.leaf.domains import keep_domains_apart
+from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
+from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.permissions import SubjectRules
+from natsctl.broker.reasons import CloseReason
+
+if TYPE_CHECKING:
+    from natsctl.broker.leaf.leafs import Leafs
+
+RESERVED_CLUSTER: Final = "-"
+"""The name that the reference keeps for messages without an origin."""
+
+
+class AcceptedLink(LeafLink):
+    """The accepting side of a connection."""
+
+    __slots__ = ("_export", "_import", "_nonce")
+
+    def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
+        super().__init__(leafs, cid, host, port, kind)
+        self._nonce = leafs.new_nonce()
+        self._import = self._export = SubjectRules()
+        self.start_timers()
+        leafs.log.info(f"{self.label} - Leafnode connection created ")
+
+    def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
+        """Say who we are."""
+        info = self._leafs.info(self)
+        info.nonce = self._nonce.decode()
+        info.compression = "off"
+        self.write(self._leafs.encoded(info))
+
+    def _take_connect(self, body: bytes) -> None:
+        if self._registered or self.login.connected:
+            return
+        connect = parse_body(body, LeafConnect)
+        options = parse_connect(body)
+        if connect is None or options is None:
+            self.close(CloseReason.PROTOCOL_VIOLATION)
+        elif connect.lang:
+            self.fail(CloseReason.WRONG_PORT, "attempted to connect to leaf node port")
+        else:
+            answer = self._leafs.authenticate(self._credentials(options))
+            if isinstance(answer, Refusal):
+                self._refuse(answer, options.user)
+            elif self._is_welcome(connect):
+                self._admit(answer, connect)
+
+    def _credentials(self, options: ConnectOptions) -> Credentials:
+        now_ns = self.broker.clock.now_ns()
+        return Credentials(options, self._nonce, self.login.certificate, self.connection_type, self.host, now_ns)
+
+    def _refuse(self, refusal: Refusal, user: str) -> None:
+        shown = f' - User "{user}"' if user else ""
+        self._leafs.log.error(f"{self.label} - authentication error{shown}")
+        self.close(refusal.reason, refusal.text)
+
+    def _is_welcome(self, connect: LeafConnect) -> bool:
+        """Tell whether a server that may come in does not come as what it must not be."""
+        least = self._leafs.options.min_version
+        if " " in connect.cluster:
+            self.fail(CloseReason.PROTOCOL_VIOLATION, "cluster name cannot contain spaces")
+        elif connect.cluster == RESERVED_CLUSTER:
+            self.fail(CloseReason.PROTOCOL_VIOLATION, "cluster name is reserved")
+        elif connect.cluster and connect.cluster == self._leafs.options.cluster:
+            self.fail(CloseReason.CLUSTER_NAMES_IDENTICAL, "remote leafnode has same cluster name")
+        elif connect.gateway:
+            text = f'Rejecting connection from gateway "{connect.gateway}" on the leafnode port'
+            self.fail(CloseReason.WRONG_GATEWAY, text)
+        elif least and not version_at_least(connect.version, least):
+            text = f'connection rejected since minimum version required is "{least}"'
+            self.fail(CloseReason.MINIMUM_VERSION_REQUIRED, text)
+        return self.close_reason is None
+
+    def _admit(self, grant: Grant, connect: LeafConnect) -> None:
+        leafs = self._leafs
+        self.account = self.broker.account(grant.account)
+        if leafs.is_full(self.account, self):
+            text = "maximum account active connections exceeded"
+            self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
+            return
+        self.login.grant, self.login.connected, self.login.authenticated = grant, True, True
+        self.headers = connect.headers
+        self.version = connect.version
+        self.remote_server, self.remote_id = connect.name, connect.server_id
+        self.remote_cluster, self.remote_domain = connect.cluster, connect.domain
+        self.remote_account = connect.remote_account
+        self.isolated = self.isolated or connect.isolate
+        self.is_spoke = connect.is_hub
+        self.name = connect.name
+        self._hold_to(grant, connect)
+        leafs.replace_stale(self)
+        keep_domains_apart(leafs, self)
+        self._tell_account()
+        self.start_telling()
+        leafs.joined(self)
+
+    def _hold_to(self, grant: Grant, connect: LeafConnect) -> None:
+        """Apply what the user may do; what it may publish is what the other side may send."""
+        rules = self.rules
+        if grant.permissions is not None:
+            self._import, self._export = grant.permissions.subscribe, grant.permissions.publish
+            rules.send.set(self._import.allow, self._import.deny)
+            rules.ask.set(self._export.allow, self._export.deny)
+            rules.export.set(self._export.allow, self._export.deny)
+        rules.send.forbid(connect.deny_pub or ())
+
+    def _tell_account(self) -> None:
+        info = self._leafs.info(self)
+        info.import_, info.export = told(self._import), told(self._export)
+        info.remote_account = self.account.name
+        info.acc_is_sys = self.account is self.broker.system_account
+        info.connect_info = True
+        self.write(self._leafs.encoded(info))

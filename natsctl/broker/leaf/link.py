@@ -1,0 +1,321 @@
+"""One leaf node connection once both sides know each other: interest and messages, both ways.
+
+Theory of operation. A link is a session without subscriptions of its own. What the other side is interested in stands
+as handler subscriptions in the link's account (inward.py); what the account is interested in is told to the other side
+(outward.py). Nothing that came over a link goes back over it, or to a link of the same remote cluster. How the two
+sides come to know each other is for the subclasses: `accepted.py` and `solicited.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.subjects import is_valid_subject
+from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.leaf.inward import Inward
+from natsctl.broker.leaf.outward import Outward
+from natsctl.broker.leaf.rules import LinkRules
+from natsctl.broker.login import Login
+from natsctl.broker.options import SECOND_NS
+from natsctl.broker.reasons import CloseReason
+from natsctl.broker.session import FAULT_REASONS, Session
+from natsctl.broker.timers import NEVER_NS
+from natsctl.wire.encode import PING_LINE, PONG_LINE
+from natsctl.wire.faults import ProtocolFault
+from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, encode_leaf_msg
+from natsctl.wire.leaf_parser import LeafParser, leaf_limits
+from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.leaf.leafs import Leafs
+
+PENDING_FACTOR: Final = 4
+"""How much more than for a client may wait for a link: many clients stand behind it."""
+MAX_INTERESTS: Final = 1 << 20
+"""Subscriptions that the other side of one link may have."""
+FIRST_PING_NS: Final = SECOND_NS
+"""When the first PING goes out, which measures the round trip. Source: reference, firstPingInterval."""
+DELAY_NS: Final = 30 * SECOND_NS
+"""How long to wait before connecting again after a loop, a violation, or a name that both sides have."""
+ACK_DOTS: Final = 8
+"""Dots before the subject that a delivery carries behind its ack subject. Source: reference, jsAckDeliverIdx."""
+
+
+class LeafLink(Session):
+    """The state of one connection between two servers."""
+
+    __slots__ = (
+        "_leafs", "_ping_sent_ns", "_pings_out", "_reader", "_registered", "compression", "due_ns", "inward",
+        "is_spoke", "isolated", "outward", "reconnect_delay_ns", "remote_account", "remote_cluster", "remote_domain",
+        "remote_id", "remote_server", "rules", "solicited",
+    )  # fmt: skip
+
+    def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
+        super().__init__(leafs.broker, cid, host, port, kind)
+        self.login = Login(self)  # a new one: the default user is for clients
+        self.account = self.broker.account(GLOBAL_ACCOUNT)
+        self._reader = LeafParser(leaf_limits(self.broker.options.limits))
+        self._leafs = leafs
+        self._registered = False
+        self._pings_out = self._ping_sent_ns = 0
+        self.due_ns = NEVER_NS
+        """When `tick` has something to do, monotonic clock."""
+        self.max_pending *= PENDING_FACTOR
+        self.echo = self.verbose = self.pedantic = False
+        self.is_spoke = False
+        self.isolated = leafs.options.isolate
+        self.solicited = False
+        self.remote_server = self.remote_id = self.remote_cluster = self.remote_domain = self.remote_account = ""
+        self.compression = "off"
+        """As it is shown: links are never compressed."""
+        self.reconnect_delay_ns = 0
+        """How long the side that connects waits before it does so again, where longer than usual."""
+        self.rules = LinkRules()
+        self.inward = Inward(self)
+        self.outward = Outward(self)
+
+    def move(self, account: Account) -> None:
+        """Go into an account, without being one of its clients."""
+        self.account = account
+
+    # --- what is shown of it
+
+    @property
+    def label(self) -> str:
+        """How log lines begin."""
+        return f"{self.host}:{self.port} - lid:{self.cid}"
+
+    @property
+    def registered(self) -> bool:
+        """Tell whether the handshake is done: messages and interest flow."""
+        return self._registered
+
+    @property
+    def is_isolated(self) -> bool:
+        """Tell whether the other side does not hear of other leaf nodes."""
+        return self.isolated
+
+    @property
+    def websocket(self) -> bool:
+        """Tell whether it runs over WebSocket."""
+        return self.kind == "websocket"
+
+    def subjects(self) -> Iterable[bytes]:
+        """Return the subjects that the other side is interested in."""
+        return self.inward.subjects()
+
+    @property
+    def connection_type(self) -> str:
+        """The kind of connection as users and JWTs name it."""
+        return "LEAFNODE_WS" if self.kind == "websocket" else "LEAFNODE"
+
+    def fail(self, reason: CloseReason, text: str) -> None:
+        """Tell the other side and the log what is wrong, and close."""
+        self._leafs.log.error(f"{self.label} - {text}")
+        self.close(reason, text)
+
+    # --- messages
+
+    def takes_from(self, origin: Session | None, subject: bytes) -> bool:
+        """Tell whether a message of `origin` may go over this link."""
+        if origin is self or self.close_reason is not None or not self.rules.send.allows(subject):
+            return False
+        return not (
+            isinstance(origin, LeafLink) and origin.remote_cluster and origin.remote_cluster == self.remote_cluster
+        )
+
+    def send_message(
+        self, to: bytes, subject: bytes, reply: bytes, queues: list[bytes], header: bytes, payload: bytes
+    ) -> None:
+        """Send one message to the takers of `to`, who are to see `subject`; that goes along behind the ack subject."""
+        if subject != to and reply:
+            reply = b"%b@%b" % (reply, subject)
+        self.write(encode_leaf_msg(to, reply, queues, header if self.headers else b"", payload))
+        self.out_msgs += 1
+        self.out_bytes += len(header) + len(payload)
+        if self.pending_bytes > self.max_pending:
+            self.cut_slow_consumer()
+
+    def _take_message(self, op: Op) -> None:
+        _, subject, reply, queues, header, payload = op
+        self.last_data_ns = self.last_active_ns
+        self.in_msgs += 1
+        self.in_bytes += len(header) + len(payload)
+        if not self.rules.lets_in(subject, spoke=self.is_spoke):
+            self._violated("Publish", subject)
+            return
+        account = self.account
+        to = account.mapped(subject)
+        shown = to
+        at = reply.find(b"@") if reply.startswith(b"$JS.ACK.") else -1
+        if at > 0 and at + 1 < len(reply) and reply.count(b".", 0, at) >= ACK_DOTS:
+            reply, shown = reply[:at], reply[at + 1 :]
+        # A mapped message was not sent to anybody's group: those of where it goes are served.
+        account.relay(to, shown, reply, header, payload, self, queues if queues or to == subject else None)
+
+    # --- interest
+
+    def start_telling(self) -> None:
+        """The handshake is done: tell of the account's interest, now and from now on."""
+        account = self.account
+        self._registered = True
+        self.due_ns = self.broker.clock.monotonic_ns() + min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
+        self.outward.start(account.routes.subs, (*account.mapping_sources(), self._leafs.loop_subject(account)))
+        account.listeners.append(self.outward)
+
+    def _take_interest(self, subject: bytes, queue: bytes, weight: int) -> None:
+        if subject == self._leafs.loop_subject(self.account):
+            self.loop_found(tell=True)
+        elif not self.rules.may_be_asked(subject):
+            self._violated("Subscription", subject)
+        elif not is_valid_subject(subject):
+            self._leafs.log.error(f"{self.label} - Could not insert subscription: invalid subject")
+            self.err("Invalid Subscription")
+        elif len(self.inward) >= (self.broker.options.max_subscriptions or MAX_INTERESTS):
+            self._leafs.log.error(f"{self.label} - maximum subscriptions exceeded")
+            self.err("maximum subscriptions exceeded")
+        else:
+            self.inward.add(subject, queue, weight)
+
+    def _violated(self, action: str, subject: bytes) -> None:
+        """End a connection whose other side does what its user may not; a spoke just does not take part in it."""
+        if self.is_spoke:
+            return
+        self.reconnect_delay_ns = DELAY_NS
+        text = subject.decode("utf-8", "replace")
+        self._leafs.log.error(f'{self.label} - {action} Violation on "{text}" - Check other side configuration')
+        self.close(CloseReason.PROTOCOL_VIOLATION, f'Permissions Violation for {action} to "{text}"')
+
+    def loop_found(self, *, tell: bool) -> None:
+        """Close a connection that is part of a loop."""
+        self.reconnect_delay_ns = DELAY_NS
+        text = f'Loop detected for leafnode account="{self.account.name}". Delaying attempt to reconnect for 30s'
+        self._leafs.log.error(f"{self.label} - {text}")
+        self.close(CloseReason.PROTOCOL_VIOLATION, text if tell else "")
+
+    # --- the end
+
+    def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
+        """The transport is gone: forget the link."""
+        if not self._leafs.forget(self):
+            return
+        if self.close_reason is None:
+            self.close_reason = reason
+        self._leave()
+        self.stop_ns = self.broker.clock.now_ns()
+        self.take_output()
+        remote = f" - Remote: {self.remote_server}" if self.remote_server else ""
+        self._leafs.log.info(f"{self.label} - Leafnode connection closed: {self.close_reason.value}{remote}")
+
+    def _leave(self) -> None:
+        self._registered = False
+        self.inward.clear()
+        if self.outward in self.account.listeners:
+            self.account.listeners.remove(self.outward)
+
+    def cut_slow_consumer(self) -> None:
+        """Close a link whose other side does not read; what it has not been sent is dropped."""
+        if self.close_reason is None:
+            self._leafs.slow_consumers += 1
+        super().cut_slow_consumer()
+
+    # --- timers
+
+    def tick(self) -> None:
+        """Do what is due: the end of the time for the handshake, PING, stale connection."""
+        now = self.broker.clock.monotonic_ns()
+        if self.close_reason is None and 0 < self.login.grant.expires_ns <= self.broker.clock.now_ns():
+            self.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")
+        if now < self.due_ns or self.close_reason is not None:
+            return
+        if not self._registered:
+            self._late()
+            return
+        interval = self.broker.options.ping_interval_ns
+        if not self.is_spoke and self.rtt_ns and self.last_active_ns + interval > now:
+            self.due_ns = self.last_active_ns + interval
+            return
+        if self._pings_out >= self.broker.options.ping_max:
+            self._leafs.stale_connections += 1
+            self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
+            return
+        self._pings_out += 1
+        self._ping_sent_ns = now
+        self.write(PING_LINE)
+        self.due_ns = now + interval
+
+    def hold_timers(self) -> None:
+        """Let nothing fall due until `start_timers`."""
+        self.due_ns = NEVER_NS
+
+    def start_timers(self) -> None:
+        """Give the other side the time that it has for the handshake, from now on."""
+        self.due_ns = self.broker.clock.monotonic_ns() + self._patience_ns
+
+    @property
+    def _patience_ns(self) -> int:
+        return self._leafs.options.auth_timeout_ns
+
+    def _late(self) -> None:
+        """The handshake took too long."""
+        self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
+
+    # --- input
+
+    def receive(self, chunk: bytes) -> None:
+        """Carry out every operation that `chunk` completes."""
+        if self.close_reason is not None:
+            return
+        self.last_active_ns = self.broker.clock.monotonic_ns()
+        for op in self._reader.feed(chunk):
+            if op[0] == LEAF_MSG and self._registered:
+                self._take_message(op)
+            else:
+                self._operate(op)
+            if self.close_reason is not None:
+                return
+        if self._reader.fault is not None:
+            self._fail(self._reader.fault)
+
+    def _fail(self, fault: ProtocolFault) -> None:
+        self._leafs.log.error(f"{self.label} - {fault.text or fault.detail}")
+        self.close(FAULT_REASONS[fault.kind], fault.text)
+
+    def _operate(self, op: Op) -> None:
+        kind = op[0]
+        if kind == INFO:
+            self._take_info(op[1])
+        elif kind == CONNECT:
+            self._take_connect(op[1])
+        elif kind == PING:
+            self.write(PONG_LINE)
+        elif kind == PONG:
+            self._take_pong()
+        elif kind == ERR:
+            self._take_error(op[1].decode("utf-8", "replace"))
+        elif not self._registered:
+            self.close(CloseReason.PROTOCOL_VIOLATION, "Authorization Violation")
+        elif kind == LEAF_SUB:
+            self._take_interest(op[1], op[2], op[3])
+        elif kind == LEAF_UNSUB:
+            self.inward.remove(op[1], op[2])
+
+    def _take_pong(self) -> None:
+        self._pings_out = 0
+        if self._ping_sent_ns:
+            self.rtt_ns = max(self.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
+            self._ping_sent_ns = 0
+
+    def _take_error(self, text: str) -> None:
+        """The other side says what it does not like; it closes where it has to."""
+        self._leafs.log.error(f"{self.label} - Leafnode Error {text}")
+        if "Loop detected" in text:
+            self.loop_found(tell=False)
+
+    def _take_info(self, body: bytes) -> None:
+        """Hear what the other side says of itself."""
+
+    def _take_connect(self, body: bytes) -> None:
+        """Hear what who connects says of itself."""

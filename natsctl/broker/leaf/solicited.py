@@ -1,0 +1,190 @@
+"""A leaf node connection that we make: their INFO, our CONNECT, their answer to it.
+
+Theory of operation. Nothing is said before the other side's INFO. It carries a nonce, which the remote's credentials
+sign. A second INFO says which account we are in over there and what we may send and hear, which we keep to by
+ourselves: who does not is cut off. Servers that do not send it are taken at their first word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from natsctl.broker.leaf.accepted import RESERVED_CLUSTER
+from natsctl.broker.leaf.domains import keep_domains_apart
+from natsctl.broker.leaf.handshake import LeafConnect, PeerInfo, SubjectLists, parse_body
+from natsctl.broker.leaf.link import DELAY_NS, LeafLink
+from natsctl.broker.leaf.options import RemoteOptions, SignFault
+from natsctl.broker.options import SECOND_NS
+from natsctl.broker.reasons import CloseReason
+
+if TYPE_CHECKING:
+    from natsctl.broker.leaf.leafs import Leafs
+
+ANSWER_NS: Final = 2 * SECOND_NS
+"""How long the other side may take to answer CONNECT. Source: reference, connectProcessTimeout."""
+OLD_VERSION_DELAY_NS: Final = 5 * SECOND_NS
+"""How long to wait where the other side wants a newer server."""
+PROTOCOL: Final = 2
+"""The protocol between servers with accounts; the next one is for traces of messages."""
+
+
+class SolicitedLink(LeafLink):
+    """The connecting side of a connection."""
+
+    __slots__ = ("_remote", "_secured", "leafnode_urls", "wants_tls", "ws_urls")
+
+    def __init__(
+        self, leafs: Leafs, remote: RemoteOptions, cid: int, host: str, port: int, kind: str, *, secured: bool
+    ) -> None:
+        super().__init__(leafs, cid, host, port, kind)
+        self._remote = remote
+        self._secured = secured
+        self.solicited = True
+        self.is_spoke = not remote.hub
+        self.isolated = self.isolated or remote.isolate
+        self.account = leafs.broker.account(remote.account)
+        self.login.authenticated = True
+        self.leafnode_urls: list[str] = []
+        """Where else the hub may be reached."""
+        self.ws_urls: list[str] = []
+        self.wants_tls = False
+        """The shell is to put TLS under the link, and to say `secured` then."""
+        self.start_timers()
+        self.rules.send.forbid(remote.deny_exports)
+        self.rules.ask.forbid(remote.deny_imports)
+        self._leafs.log.info(f"{self.label} - Leafnode connection created for account: {self._account_label} ")
+
+    @property
+    def _account_label(self) -> str:
+        shown = self.account.config.display_name
+        return f"{self.account.name}/{shown}" if shown else self.account.name
+
+    @property
+    def _patience_ns(self) -> int:
+        return self._remote.first_info_ns
+
+    def _late(self) -> None:
+        self.close(CloseReason.STALE_CONNECTION, "Stale Leaf Node Connection - Closing")
+
+    def _take_info(self, body: bytes) -> None:
+        info = parse_body(body, PeerInfo)
+        if info is None:
+            self.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        self.leafnode_urls = info.leafnode_urls or self.leafnode_urls
+        self.ws_urls = info.ws_connect_urls or self.ws_urls
+        if not self.login.connected:
+            self._first_info(info)
+        else:
+            self._later_info(info)
+
+    def _first_info(self, info: PeerInfo) -> None:
+        if not info.client_id or not (info.leafnode_urls or info.info_on_connect):
+            self._leafs.log.error(f"{self.label} - attempted to connect to wrong port")
+            self.close(CloseReason.WRONG_PORT)
+            return
+        if " " in info.cluster or info.cluster == RESERVED_CLUSTER:
+            wrong = "is reserved" if info.cluster == RESERVED_CLUSTER else "cannot contain spaces"
+            self.fail(CloseReason.PROTOCOL_VIOLATION, f"cluster name {wrong}")
+            return
+        self.login.connected = True
+        self.headers = info.headers
+        self.version = info.version
+        self.remote_server, self.remote_id = info.server_name or info.server_id, info.server_id
+        self.remote_domain, self.remote_cluster = info.domain, info.cluster
+        self.name = self.remote_server
+        self.login.nonce = info.nonce.encode()
+        if info.tls_required and not self._secured:
+            self.wants_tls = True
+        else:
+            self._connect(info)
+
+    def secured(self) -> None:
+        """TLS is under the link: go on with what INFO began."""
+        self.wants_tls = False
+        self._secured = True
+        self._connect(PeerInfo(info_on_connect=True))
+
+    def _connect(self, info: PeerInfo) -> None:
+        """Say who we are."""
+        leafs, remote = self._leafs, self._remote
+        try:
+            shown = remote.signer(self.login.nonce)
+        except SignFault as fault:
+            leafs.log.error(f"{self.label} - {fault}")
+            self.close(CloseReason.WRITE_ERROR)
+            return
+        options = self.broker.options
+        body = LeafConnect(
+            version=options.version,
+            server_id=self.broker.server_id,
+            domain=options.domain,
+            name=self.broker.server_name,
+            is_hub=remote.hub,
+            cluster=leafs.options.cluster,
+            headers=self.headers,
+            jetstream=self.account.config.jetstream is not None or options.jetstream,
+            deny_pub=list(remote.deny_imports) or None,
+            isolate=remote.request_isolation,
+            compress_mode="off",
+            remote_account=self.account.name,
+            protocol=PROTOCOL,
+        )
+        for key, value in shown.items():
+            setattr(body, key, value)
+        self.write(b"CONNECT %b\r\n" % msgspec.json.encode(body))
+        self.due_ns = self.broker.clock.monotonic_ns() + ANSWER_NS
+        leafs.log.debug(f"{self.label} - Remote leafnode connect msg sent")
+        if not info.info_on_connect:
+            self._finish()
+
+    def _later_info(self, info: PeerInfo) -> None:
+        if info.import_ is not None or info.export is not None:
+            self._hold_to(info)
+        self.remote_account = info.remote_account or self.remote_account
+        if info.connect_info and not self._registered:
+            self._finish()
+
+    def _hold_to(self, info: PeerInfo) -> None:
+        """Apply what the other side says that we may send and hear, besides what this side denies."""
+        rules, remote = self.rules, self._remote
+        kept = (list(rules.send.deny), list(rules.ask.deny))
+        for direction, lists, mine in (
+            (rules.send, info.export, remote.deny_exports),
+            (rules.ask, info.import_, remote.deny_imports),
+        ):
+            lists = lists or SubjectLists()
+            direction.set(lists.allow, (*(lists.deny or ()), *mine))
+        if self._registered:
+            rules.send.deny += kept[0]
+            rules.ask.deny += kept[1]
+            self.outward.withhold()
+
+    def _finish(self) -> None:
+        leafs = self._leafs
+        if self.remote_cluster and leafs.knows_cluster(self):
+            self.loop_found(tell=True)
+            return
+        if leafs.is_full(self.account, self):
+            text = "maximum account active connections exceeded"
+            self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
+            return
+        keep_domains_apart(leafs, self)
+        self.start_telling()
+        leafs.joined(self)
+
+    def _take_error(self, text: str) -> None:
+        super()._take_error(text)
+        if "remote leafnode has same cluster name" in text:
+            self._come_back_later("same cluster name error", "dropped with", DELAY_NS)
+        elif "connection rejected since minimum version required is" in text:
+            self._come_back_later("minimum version requirement", "dropped due to", OLD_VERSION_DELAY_NS)
+
+    def _come_back_later(self, why: str, how: str, delay_ns: int) -> None:
+        self.reconnect_delay_ns = delay_ns
+        seconds = delay_ns // SECOND_NS
+        self._leafs.log.error(
+            f"{self.label} - Leafnode connection {how} {why}. Delaying attempt to reconnect for {seconds}s"
+        )

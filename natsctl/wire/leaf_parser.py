@@ -1,0 +1,96 @@
+"""Reading what the other server of a leaf node connection sends; both sides may send every operation."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
+from natsctl.wire.framing import Framing, parse_size
+from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB
+from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
+
+NO_BODY: Final = -1
+LINE_FACTOR: Final = 16
+"""How much longer than a client's a control line between servers may be. Source: reference, overMaxControlLineLimit."""
+
+
+def leaf_limits(limits: Limits) -> Limits:
+    """Return the limits of a server, as they hold where its clients have `limits`."""
+    return Limits(limits.max_control_line * LINE_FACTOR, limits.max_payload)
+
+
+class LeafParser(Framing):
+    """One server's ear: feeds on chunks of any size and returns the complete operations in them."""
+
+    __slots__ = ()
+
+    VERBS: ClassVar[tuple[bytes, ...]] = (
+        b"LMSG", b"HMSG", b"LS+", b"LS-", b"PING", b"PONG", b"INFO", b"CONNECT", b"+OK", b"-ERR",
+    )  # fmt: skip
+    LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
+
+    def feed(self, chunk: bytes) -> list[Op]:
+        """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
+        ops: list[Op] = []
+        if self.fault is None:
+            chunk = self._resume(chunk, ops)
+            if chunk:
+                self._feed_pieces(chunk.split(b"\n"), 0, ops)
+        return ops
+
+    def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
+        if verb == b"LMSG" or verb == b"HMSG":
+            return self._deliver(args.split(), 2 if verb == b"HMSG" else 1)
+        if verb == b"LS+":
+            return _interest(args.split()), NO_BODY, 0
+        if verb == b"LS-":
+            return _no_interest(args.split()), NO_BODY, 0
+        if verb == b"INFO":
+            return (INFO, args.rstrip()), NO_BODY, 0
+        if verb == b"CONNECT":
+            return (CONNECT, args), NO_BODY, 0
+        if verb == b"-ERR":
+            return (ERR, args.strip()), NO_BODY, 0
+        if verb == b"+OK":
+            return None, NO_BODY, 0
+        return (PING if verb == b"PING" else PONG,), NO_BODY, 0
+
+    def _deliver(self, fields: list[bytes], sizes: int) -> tuple[Op, int, int]:
+        head, tail = fields[:-sizes], fields[-sizes:]
+        if not head or len(tail) != sizes:
+            raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to a message")
+        size = parse_size(tail[-1])
+        header_size = parse_size(tail[0]) if sizes == 2 else 0
+        if not 0 <= header_size <= size:
+            raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number or the header is longer than the message")
+        if size > self.limits.max_payload:
+            raise ProtocolFault(FaultKind.MAX_PAYLOAD, f"{size} of {self.limits.max_payload} bytes")
+        reply, queues = _route(head[1:])
+        return (LEAF_MSG, head[0], reply, queues), size, header_size
+
+
+def _route(fields: list[bytes]) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the reply and the queue groups of a message."""
+    if len(fields) < 2:
+        return (fields[0] if fields else b""), ()
+    if fields[0] == b"+":
+        return fields[1], tuple(fields[2:])
+    if fields[0] == b"|":
+        return b"", tuple(fields[1:])
+    raise ProtocolFault(FaultKind.MALFORMED, "bad or missing reply indicator")
+
+
+def _interest(fields: list[bytes]) -> Op:
+    if len(fields) == 1:
+        return (LEAF_SUB, fields[0], b"", 1)
+    if len(fields) == 3:
+        # What is no weight counts as one member. Source: reference, processLeafSub.
+        return (LEAF_SUB, fields[0], fields[1], max(parse_size(fields[2]), 1))
+    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
+
+
+def _no_interest(fields: list[bytes]) -> Op:
+    if 1 <= len(fields) <= 2:
+        return (LEAF_UNSUB, fields[0], fields[1] if len(fields) == 2 else b"")
+    raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to LS-")
