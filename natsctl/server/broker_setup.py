@@ -10,6 +10,7 @@ from natsctl.broker.grant import Authenticator
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.server.descriptors import descriptor_shares
+from natsctl.server.operator_mode import jwt_authenticator, trust
 from natsctl.server.options import ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits
@@ -24,6 +25,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
         tags=list(options.server_tags),
         host=options.host,
         port=port,
+        system_account=system_account(options),
         jetstream=options.jetstream,
         domain=options.domain if options.jetstream else "",
         tls_required=options.tls is not None,
@@ -38,6 +40,8 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
 
 def authenticator(options: ServerOptions) -> Authenticator | None:
     """Return who knows the users, None where everybody is let in."""
+    if options.operator is not None and (jwts := jwt_authenticator(options)) is not None:
+        return jwts
     if options.token:
         return StaticAuthenticator(token=options.token)
     users = options.users + ((User(options.user, options.password),) if options.user else ())
@@ -46,6 +50,11 @@ def authenticator(options: ServerOptions) -> Authenticator | None:
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))
         return StaticAuthenticator(users=(*users, anyone), no_auth_user=anyone.name)
     return StaticAuthenticator(users=users, no_auth_user=options.no_auth_user) if users else None
+
+
+def system_account(options: ServerOptions) -> str:
+    """Return the account of the server's own requests and events."""
+    return trust(options).system_account or SYSTEM_ACCOUNT
 
 
 def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | None:
