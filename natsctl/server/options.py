@@ -8,6 +8,7 @@ from typing import Final, Literal
 from natsctl.broker.account_config import AccountConfig
 from natsctl.broker.static_auth import User
 from natsctl.server.conf.jetstream_limits import JetStreamLimits
+from natsctl.server.leaf_options import LeafNodesOptions
 from natsctl.server.operator_options import OperatorOptions
 
 SyncPolicy = Literal["always", "never"] | int
@@ -134,6 +135,7 @@ class ServerOptions:
     allow_non_tls: bool = False
     """Clients may stay in clear on the TLS listener."""
     websocket: WebSocketOptions | None = None
+    leafnodes: LeafNodesOptions | None = None
     server_tags: tuple[str, ...] = ()
     server_metadata: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from natsctl.api.units import parse_duration
 from natsctl.jetstream.publish.batch_limits import BatchLimits
-from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.values import block_of, duration_text_of, number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +37,31 @@ _OF_BATCHES: Final = {
 def read_limits(item: Item) -> JetStreamLimits:
     """Return what the block sets; raises ConfError."""
     limits = JetStreamLimits()
-    for key, value in _block(item).items():
+    for key, value in block_of(item).items():
         name = key.lower()
         if name in _COUNTS:
-            count: dict[str, Any] = {_COUNTS[name]: _count(value)}
+            count: dict[str, Any] = {_COUNTS[name]: number_of(value)}
             limits = replace(limits, **count)
         elif name == "duplicate_window":
-            limits = replace(limits, max_duplicate_window_ns=_duration(value))
+            limits = replace(limits, max_duplicate_window_ns=_duration_ns(value))
         elif name == "batch":
             limits = replace(limits, batches=_batches(value))
         elif name != "max_ha_assets":  # of clusters alone
-            raise value.fault(f"unknown field {key!r} of limits")
+            raise value.fault(f'unknown field "{key}"')
     return limits
 
 
 def _batches(item: Item) -> BatchLimits:
     limits = BatchLimits()
-    for key, value in _block(item).items():
+    for key, value in block_of(item).items():
         fields = _OF_BATCHES.get(key.lower())
         if fields is None:
-            raise value.fault(f"unknown field {key!r} of batch")
-        number = _duration(value) if fields == ("timeout_ns",) else _count(value)
+            raise value.fault(f'unknown field "{key}"')
+        number = _duration_ns(value) if fields == ("timeout_ns",) else number_of(value)
         if number > 0:
             limits = replace(limits, **dict.fromkeys(fields, number))
     return limits
 
 
-def _block(item: Item) -> Block:
-    if not isinstance(item.value, dict):
-        raise item.fault("expected a block in braces")
-    return item.value
-
-
-def _count(item: Item) -> int:
-    if isinstance(item.value, bool) or not isinstance(item.value, int):
-        raise item.fault(f"expected a number, not {item.value!r}")
-    return item.value
-
-
-def _duration(item: Item) -> int:
-    try:
-        return parse_duration(str(item.value))
-    except ValueError:
-        raise item.fault(f"expected a duration, not {item.value!r}") from None
+def _duration_ns(item: Item) -> int:
+    return round(duration_text_of(item, "duration") * 1e9)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from natsctl.api.units import parse_duration
+import re
+from pathlib import Path
+from typing import Final
+
+from natsctl.api.units import format_duration, parse_duration
 from natsctl.server.conf.syntax import Block, Item
+
+MAX_SECONDS: Final = (1 << 63) // 1_000_000_000
+"""The longest duration: 292 years."""
+
+_ADDRESS: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:]*)\Z")
+_PORT: Final = re.compile(r"[-+]?[0-9]{1,18}\Z")
+_GO_DURATION: Final = re.compile(r"[-+]?(?:0|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+\Z")
 
 
 def text_of(item: Item) -> str:
@@ -16,7 +27,7 @@ def text_of(item: Item) -> str:
 def number_of(item: Item) -> int:
     """Return a whole number."""
     if isinstance(item.value, bool) or not isinstance(item.value, int):
-        raise item.fault(f"expected a number, not {item.value!r}")
+        raise item.fault(f"expected a number, not {shown(item)}")
     return item.value
 
 
@@ -24,10 +35,10 @@ def size_of(item: Item) -> int:
     """Return a number of bytes; in quotes it ends in one letter of K, M, G and T, which bare words need not."""
     if not isinstance(item.value, str):
         return number_of(item)
-    number, power = item.value[:-1], "KMGT".find(item.value[-1:])
     if not item.value:
         return 0
-    if not number.isdecimal() or power < 0:
+    number, power = item.value[:-1], "KMGT".find(item.value[-1:])
+    if not _PORT.match(number) or power < 0:
         raise item.fault(f"expected a size such as 64M, not {item.value!r}")
     return int(number) << 10 * (power + 1)
 
@@ -35,20 +46,25 @@ def size_of(item: Item) -> int:
 def flag_of(item: Item) -> bool:
     """Return true or false."""
     if not isinstance(item.value, bool):
-        raise item.fault(f"expected true or false, not {item.value!r}")
+        raise item.fault(f"expected true or false, not {shown(item)}")
     return item.value
 
 
 def block_of(item: Item) -> Block:
     """Return what stands in braces."""
     if not isinstance(item.value, dict):
-        raise item.fault("expected a block in braces")
+        raise item.fault(f"expected a block in braces, not {shown(item)}")
     return item.value
 
 
 def items_of(item: Item) -> list[Item]:
     """Return the items of a list; a single value is a list of one."""
     return item.value if isinstance(item.value, list) else [item]
+
+
+def path_of(item: Item) -> Path:
+    """Return a path, relative to the working folder."""
+    return Path(text_of(item))
 
 
 def port_of(item: Item) -> int:
@@ -60,27 +76,47 @@ def port_of(item: Item) -> int:
 
 
 def address_of(item: Item, host: str) -> tuple[str, int]:
-    """Return host and port of `4222`, `host:4222` or `:4222`."""
+    """Return host and port of `4222`, `host:4222`, `[::1]:4222` or `:4222`; `host` where none is given."""
     if isinstance(item.value, int) and not isinstance(item.value, bool):
         return host, port_of(item)
-    name, colon, port = text_of(item).rpartition(":")
-    if not colon or not port.lstrip("-").isdigit():
-        raise item.fault(f"expected host:port, not {item.value!r}")
-    return name.strip("[]") or host, port_of(item._replace(value=int(port)))
+    if not isinstance(item.value, str):
+        raise item.fault(f"expected port or host:port, got {shown(item)}")
+    found = _ADDRESS.match(item.value)
+    if found is None:
+        raise item.fault(f'could not parse address string "{item.value}"')
+    if not _PORT.match(found[3]):
+        raise item.fault(f'could not parse port "{found[3]}"')
+    return found[1] or found[2] or host, port_of(item._replace(value=int(found[3])))
 
 
 def seconds_of(item: Item) -> float:
+    """Return seconds of a duration; a bare number counts them."""
     if isinstance(item.value, (int, float)) and not isinstance(item.value, bool):
+        if not abs(item.value) <= MAX_SECONDS:
+            raise item.fault(f"{item.value} seconds are longer than a duration can be")
         return float(item.value)
+    return duration_text_of(item, "duration")
+
+
+def duration_text_of(item: Item, name: str) -> float:
+    """Return seconds of a duration with its unit, such as 10s or 1m30s."""
+    text = text_of(item)
     try:
-        return parse_duration(text_of(item)) / 1e9
+        if not _GO_DURATION.match(text):
+            raise ValueError
+        return parse_duration(text) / 1e9
     except ValueError:
-        raise item.fault(f"expected seconds or a duration, not {item.value!r}") from None
+        raise item.fault(f'error parsing {name}: time: invalid duration "{text}"') from None
 
 
 def duration_of(item: Item) -> int:
     """Return nanoseconds of a duration; a bare number counts seconds."""
     return round(seconds_of(item) * 1e9)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as Go writes it."""
+    return format_duration(round(seconds * 1e9))
 
 
 def shown(item: Item) -> str:

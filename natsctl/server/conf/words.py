@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _K: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5, "e": 1000**6}
-_UNITS: Final = _K | {
+_UNITS: Final[dict[str, int]] = _K | {
     letter + ending: 1024 ** (power + 1) for power, letter in enumerate("kmgtpe") for ending in ("b", "i", "ib")
 }
 _BOOLEANS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -105,7 +105,7 @@ def _integer(text: str, start: int, end: int, unit: str) -> int:
     factor = _UNITS.get(unit.lower())
     if factor is None:
         raise Fault(start, f"unknown unit {unit!r}")
-    if end - start > len(str(_LARGEST)) + 1 or abs(number := int(text[start:end]) * factor) > _LARGEST:
+    if end - start > len(str(_LARGEST)) + 1 or abs(number := int(text[start:end]) * int(factor)) > _LARGEST:
         raise Fault(start, f"integer '{text[start:end][:40]}{unit}' is out of the range")
     return number
 

@@ -1,0 +1,65 @@
+"""What must hold between options, wherever each of them was set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from natsctl.server import options as defaults
+from natsctl.server.conf.operator_checks import operator_complaints
+from natsctl.server.conf.values import format_seconds
+from natsctl.server.options import ServerOptions
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "port": defaults.DEFAULT_PORT,
+    "max_payload": defaults.MAX_PAYLOAD_BYTES,
+    "max_pending": defaults.MAX_PENDING_BYTES,
+    "max_control_line": defaults.MAX_CONTROL_LINE_BYTES,
+    "ping_interval_s": defaults.PING_INTERVAL_S,
+    "ping_max": defaults.PING_MAX,
+    "write_deadline_s": defaults.WRITE_DEADLINE_S,
+    "lame_duck_grace_s": defaults.LAME_DUCK_GRACE_S,
+    "connect_error_reports": defaults.ERROR_REPORTS,
+    "reconnect_error_reports": defaults.RECONNECT_ERROR_REPORTS,
+}
+"""Options of which 0 means what they are when nobody says."""
+
+
+def with_defaults(options: ServerOptions) -> ServerOptions:
+    """Return `options` with the default of each one that is 0 and for which 0 is no value."""
+    return replace(options, **{name: value for name, value in _DEFAULTS.items() if not getattr(options, name)})
+
+
+def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong between options: the configuration key it is about, and a text."""
+    if options.lame_duck_grace_s >= options.lame_duck_duration_s:
+        yield (
+            "lame_duck_grace_period",
+            (
+                f"lame duck grace period ({format_seconds(options.lame_duck_grace_s)}) should be strictly lower than "
+                f"lame duck duration ({format_seconds(options.lame_duck_duration_s)})"
+            ),
+        )
+    if options.max_payload > options.max_pending:
+        yield (
+            "max_payload",
+            (f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})"),
+        )
+    if " " in options.server_name:
+        yield "server_name", "server name cannot contain spaces"
+    if options.http_port and options.https_port:
+        yield "https_port", "can't specify both HTTP and HTTPs ports"
+    yield from _about_no_auth_user(options)
+    yield from operator_complaints(options)
+
+
+def _about_no_auth_user(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    name = options.no_auth_user
+    if name and not options.users:
+        yield "no_auth_user", f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+    elif name and all(name not in (user.name, user.nkey) for user in options.users):
+        yield (
+            "no_auth_user",
+            (f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration'),
+        )
