@@ -1,46 +1,100 @@
-"""The HTTP listener of monitoring: one GET at a time, framed by h11, answered by a function of path and query."""
+"""The HTTP listener of monitoring: requests framed by h11, answered by a function, bodies written piece by piece.
+
+Theory of operation. One task serves one connection, one request after the other; what a client sends ahead waits in
+h11. A body may be an iterator: its pieces are made while it is written, so that a slow reader holds no more than a
+chunk of it, and the loop gets its turn whenever a slice of time is used up. When every place is taken, the connection
+that has been idle for longest makes room; where none is idle the new one is told 503. Whoever takes too long for a
+request, or takes too little of an answer, is cut off.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import h11
+from natsctl.server.endpoint import bind
 
-MAX_HEAD_BYTES: Final = 16 * 1024
+if TYPE_CHECKING:
+    import h11
+
+MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest request line with headers."""
 
-IDLE_S: Final = 30.0
-"""How long a connection may stay without a whole request."""
+MAX_BODY_BYTES: Final = 64 * 1024
+"""What a request may carry, unread, for its connection to go on."""
+
+MAX_CONNECTIONS: Final = 512
+"""Connections at one time."""
+
+HEAD_S: Final = 5.0
+"""How long a request may take to arrive, and a TLS handshake. Source: reference, ReadHeaderTimeout."""
+
+IDLE_S: Final = 120.0
+"""How long a connection may stay between two requests."""
+
+WRITE_S: Final = 30.0
+"""How long a chunk of an answer may wait for the client to take it."""
+
+CHUNK_BYTES: Final = 64 * 1024
+"""How much of an answer is gathered before it is written."""
+
+SLICE_S: Final = 0.002
+"""How long an answer may be worked on before others have their turn."""
+
+READ_BYTES: Final = 64 * 1024
+
+Body = bytes | Iterator[bytes]
+
+
+class Request(NamedTuple):
+    """The method and the target as they stand in the request line."""
+
+    method: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer."""
+    """One answer; pieces of an iterator are made while it is sent."""
 
     status: int
-    body: bytes
+    body: Body
     content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-Query = dict[str, str]
-Answerer = Callable[[str, Query], Page]
+Answerer = Callable[[Request], Page]
+Fault = Callable[[str, Exception], object]
 
 
 class HttpServer:
-    """A listener that answers GET and HEAD requests."""
+    """A listener that answers requests of any method."""
 
-    def __init__(self, host: str, port: int, answer: Answerer) -> None:
-        """Prepare to listen on `host`:`port`; `answer` is asked on the event loop and must be quick."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        answer: Answerer,
+        fault: Fault = lambda where, error: None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare to listen on `host`:`port`, under TLS with `context`.
+
+        `answer` is asked on the event loop and must be quick; `fault` is told where it, or a body, raised.
+        """
         self._host = host
         self._port = port
         self._answer = answer
+        self._fault = fault
+        self._context = context
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: dict[asyncio.Task[None], None] = {}
 
     @property
     def port(self) -> int:
@@ -49,7 +103,14 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen; raises OSError when the address can not be used."""
-        self._server = await asyncio.start_server(self._serve, self._host, max(self._port, 0), limit=MAX_HEAD_BYTES)
+        timeout = HEAD_S if self._context is not None else None
+        self._server = await asyncio.start_server(
+            self._serve,
+            sock=bind(self._host, self._port),
+            limit=MAX_HEAD_BYTES,
+            ssl=self._context,
+            ssl_handshake_timeout=timeout,
+        )
 
     def stop_accepting(self) -> None:
         """Close the listener; those who are in stay."""
@@ -58,57 +119,197 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Close the listener and every connection."""
-        if self._server is not None:
-            self._server.close()
+        self.stop_accepting()
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import h11
+
         task = asyncio.current_task()
         assert task is not None
+        full = len(self._tasks) >= MAX_CONNECTIONS and not self._make_room()
         self._tasks.add(task)
+        conversation = _Conversation(
+            h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES), reader, writer
+        )
         try:
-            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError, h11.RemoteProtocolError):
-                await self._converse(reader, writer)
+            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError, h11.ProtocolError, ssl.SSLError):
+                await (conversation.refuse(503) if full else self._converse(conversation, task))
         finally:
             self._tasks.discard(task)
-            writer.close()
+            self._idle.pop(task, None)
+            conversation.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        state = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+    def _make_room(self) -> bool:
+        """End the connection that has been idle for longest; False where none is idle."""
+        oldest = next(iter(self._idle), None)
+        if oldest is None:
+            return False
+        del self._idle[oldest]
+        oldest.cancel()
+        return True
+
+    async def _converse(self, conversation: _Conversation, task: asyncio.Task[None]) -> None:
+        wait_s = HEAD_S
         while True:
-            request: h11.Request | None = None
-            while True:
-                event = state.next_event()
-                if event is h11.NEED_DATA:
-                    state.receive_data(await asyncio.wait_for(reader.read(65536), IDLE_S))
-                elif isinstance(event, h11.Request):
-                    request = event
-                elif isinstance(event, h11.EndOfMessage):
-                    break
-                elif isinstance(event, h11.ConnectionClosed):
-                    return
-            assert request is not None
-            for chunk in self._reply(state, request):
-                writer.write(chunk)
-            await asyncio.wait_for(writer.drain(), IDLE_S)
-            if state.our_state is h11.MUST_CLOSE:
+            self._idle[task] = None
+            request = await conversation.request(wait_s)
+            self._idle.pop(task, None)
+            if request is None:
                 return
-            state.start_next_cycle()
+            try:
+                await conversation.reply(request.method, self._page(request))
+            except (OSError, TimeoutError):
+                raise
+            except Exception as error:  # the outermost call of a request: the server goes on
+                self._fault(f"the answer to {request.method} {request.target}", error)
+                conversation.abort()
+                return
+            if not await conversation.next():
+                return
+            wait_s = IDLE_S
 
-    def _reply(self, state: h11.Connection, request: h11.Request) -> list[bytes]:
-        page = self._page(request)
-        headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
-        chunks = [state.send(h11.Response(status_code=page.status, headers=headers))]
-        if request.method != b"HEAD":
-            chunks.append(state.send(h11.Data(data=page.body)))
-        chunks.append(state.send(h11.EndOfMessage()))
-        return [chunk for chunk in chunks if chunk]
+    def _page(self, request: Request) -> Page:
+        try:
+            return self._answer(request)
+        except Exception as error:  # the outermost call of an answer: the server goes on
+            self._fault(f"the answer to {request.method} {request.target}", error)
+            return Page(500, b"Internal Server Error\n", "text/plain; charset=utf-8")
 
-    def _page(self, request: h11.Request) -> Page:
-        if request.method not in (b"GET", b"HEAD"):
-            return Page(405, b"method not allowed\n", "text/plain")
-        target = urlsplit(request.target.decode("ascii", "replace"))
-        return self._answer(target.path, {key: values[-1] for key, values in parse_qs(target.query).items()})
+
+class _Conversation:
+    """One connection: requests in, pages out."""
+
+    __slots__ = ("_reader", "_wire", "_writer")
+
+    def __init__(self, wire: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._wire = wire
+        self._reader = reader
+        self._writer = writer
+
+    async def request(self, wait_s: float) -> Request | None:
+        """Return the next request, None where there is none any more; raises TimeoutError."""
+        import h11
+
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(wait_s) as limit:
+            begun = bool(self._wire.trailing_data[0])
+            while True:
+                try:
+                    event = self._wire.next_event()
+                except h11.RemoteProtocolError as error:
+                    await self.refuse(error.error_status_hint)
+                    return None
+                if isinstance(event, h11.Request):
+                    return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
+                if event is not h11.NEED_DATA:
+                    return None
+                data = await self._reader.read(READ_BYTES)
+                self._wire.receive_data(data)
+                if data and not begun:
+                    begun = True
+                    limit.reschedule(loop.time() + HEAD_S)
+
+    async def refuse(self, status: int) -> None:
+        """Answer what is no request that could be answered, once."""
+        import h11
+
+        if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        reason = _REASONS.get(status, "Bad Request")
+        text = f"{status} {reason}".encode()
+        head = b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%b" % (text, text)
+        await self._write(head)
+
+    async def reply(self, method: str, page: Page) -> None:
+        """Send a page; raises what its body raises, with nothing or a part of it sent."""
+        body = page.body
+        if isinstance(body, bytes):
+            await self._whole(page, body, method)
+            return
+        if method == "HEAD":
+            await self._send(page, [], b"", end=True)
+            return
+        loop = asyncio.get_running_loop()
+        gathered, begun, since = bytearray(), False, loop.time()
+        for piece in body:
+            gathered += piece
+            if len(gathered) >= CHUNK_BYTES:
+                await self._send(None if begun else page, [], bytes(gathered), end=False)
+                begun = True
+                gathered.clear()
+            if loop.time() - since > SLICE_S:
+                await asyncio.sleep(0)
+                since = loop.time()
+        if begun:
+            await self._send(None, [], bytes(gathered), end=True)
+        else:
+            await self._whole(page, bytes(gathered), method)
+
+    async def _whole(self, page: Page, body: bytes, method: str) -> None:
+        length = [("Content-Length", str(len(body)))]
+        await self._send(page, length, b"" if method == "HEAD" else body, end=True)
+
+    async def _send(self, page: Page | None, more: list[tuple[str, str]], data: bytes, *, end: bool) -> None:
+        """Write a part of an answer: its head where `page` is given, then data, then its end."""
+        import h11
+
+        parts: list[bytes | None] = []
+        if page is not None:
+            fixed = [*page.headers, ("Content-Type", page.content_type), ("Date", formatdate(usegmt=True))]
+            reason = _REASONS.get(page.status, "").encode()
+            parts.append(self._wire.send(h11.Response(status_code=page.status, headers=fixed + more, reason=reason)))
+        if data:
+            parts.append(self._wire.send(h11.Data(data=data)))
+        if end:
+            parts.append(self._wire.send(h11.EndOfMessage()))
+        await self._write(b"".join(part for part in parts if part))
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(WRITE_S):
+            await self._writer.drain()
+
+    async def next(self) -> bool:
+        """Read what is left of the request and tell whether another may follow; raises TimeoutError."""
+        import h11
+
+        if self._wire.they_are_waiting_for_100_continue:
+            return False
+        left = MAX_BODY_BYTES
+        async with asyncio.timeout(HEAD_S):
+            while self._wire.their_state is h11.SEND_BODY and left >= 0:
+                event = self._wire.next_event()
+                if event is h11.NEED_DATA:
+                    data = await self._reader.read(READ_BYTES)
+                    left -= len(data)
+                    self._wire.receive_data(data)
+        if self._wire.our_state is not h11.DONE or self._wire.their_state is not h11.DONE:
+            return False
+        self._wire.start_next_cycle()
+        await asyncio.sleep(0)
+        return True
+
+    def close(self) -> None:
+        """Close once what was written has left, or after a bounded wait."""
+        self._writer.close()
+        asyncio.get_running_loop().call_later(WRITE_S, self.abort)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._writer.transport.abort()
+
+
+_REASONS: Final = {
+    200: "OK",
+    307: "Temporary Redirect",
+    400: "Bad Request",
+    404: "Not Found",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}

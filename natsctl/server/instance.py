@@ -29,6 +29,7 @@ from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.endpoint import Endpoint, TransportEndpoint
 from natsctl.server.log import Log
 from natsctl.server.monitor.refused import Refused
+from natsctl.server.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.shell import Shell
 from natsctl.server.tls import TlsGate
@@ -37,7 +38,9 @@ from natsctl.server.tls_listener import client_connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
+    from natsctl.server.committer import Committer
     from natsctl.server.system.system import System
     from natsctl.store.store import RecoveryReport, Store
 
@@ -61,10 +64,16 @@ class ServerInstance:
         self.port = 0
         self.store: Store | None = None
         self._broker: Broker | None = None
+        self._operated: dict[str, AccountLimits] | None = None
+        """The accounts of operators that have JetStream; None where accounts are not an operator's."""
         self._shell: Shell | None = None
         self.system: System | None = None
         self.reload: Callable[[], None] = no_reload
         """Reads the configuration again, where there is one; raises Refused with the reason where it can not."""
+        self.http_requests: dict[str, int] = {}
+        """How often each endpoint of monitoring was asked."""
+        self.config_load_ns = 0
+        """When the configuration was last read again, wall clock; 0: it is that of the start."""
         self.endpoints: dict[str, Endpoint] = {}
         """What listens, by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
         self.gates: dict[str, TlsGate] = {}
@@ -74,6 +83,11 @@ class ServerInstance:
     def engine(self) -> Engine | None:
         """The running server's JetStream, None where it has none."""
         return self._shell.engine if self._shell is not None else None
+
+    @property
+    def committer(self) -> Committer | None:
+        """Who writes the running server's streams, None without JetStream."""
+        return self._shell.committer if self._shell is not None else None
 
     def port_of(self, kind: str) -> int:
         """Return where an endpoint listens, 0 where there is none of that kind."""
@@ -122,6 +136,7 @@ class ServerInstance:
         clock, rng = SystemClock(), random.Random(secrets.randbits(128))
         self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port))
         self._broker.configure(self.options.accounts)
+        self._operated = start_operator_mode(self._broker, self.log)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
         self._shell = Shell(
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
@@ -147,17 +162,16 @@ class ServerInstance:
     def _more_endpoints(self) -> dict[str, Endpoint]:
         """Return what is opened before clients are let in: one that is in finds it."""
         found: dict[str, Endpoint] = {}
-        if self.options.http_port:
+        if self.options.http_port or self.options.https_port:
             found["monitoring"] = self._monitor()
         if self.options.websocket is not None:
             found["websocket"] = self._websocket(self.options.websocket)
         return found
 
     def _monitor(self) -> Endpoint:
-        from natsctl.server.http import HttpServer
-        from natsctl.server.monitoring import Monitoring
+        from natsctl.server.monitor.listen import monitoring_endpoint
 
-        return HttpServer(self.options.http_host, self.options.http_port, Monitoring(self).answer)
+        return monitoring_endpoint(self)
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
         from natsctl.server.websocket import WebSocketConnection
@@ -180,7 +194,7 @@ class ServerInstance:
             max_storage=self.options.max_storage or default_max_storage(path),
             domain=self.options.domain,
             archive_version=self.options.archive_version,
-            accounts=jetstream_accounts(self.options),
+            accounts=jetstream_accounts(self.options) if self._operated is None else self._operated,
             max_duplicate_window_ns=limits.max_duplicate_window_ns,
             max_ack_pending=limits.max_ack_pending,
             max_request_batch=limits.max_request_batch,
@@ -188,6 +202,7 @@ class ServerInstance:
         )
         if limits.default_max_consumers:
             options.default_max_consumers = limits.default_max_consumers
+        wake_accounts(broker, dict.fromkeys(key.partition("/")[0] for key in self.store.streams), self.log)
         engine = Engine(self.store, broker, clock, rng, options, self.log.warn)
         engine.recover()
         return engine

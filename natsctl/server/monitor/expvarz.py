@@ -1,14 +1,33 @@
-"""`/debug/vars`: the command line and the memory of the process."""
+"""`/debug/vars`: the command and the memory of the process, under the names that Go programs publish."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
+
+from natsctl.server.monitor.process_usage import resident_bytes
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
 
 
 def expvarz(server: ServerInstance) -> dict[str, Any]:
-    """Return what Go programs publish of their process, as far as this one has it."""
-    return {"memstats": {}, "cmdline": sys.argv[:1]}
+    """Return what Go programs publish of their process, as far as this one has it.
+
+    Of the command line only the program is shown: its flags may hold passwords.
+    """
+    resident = resident_bytes()
+    collections = [generation["collections"] for generation in gc.get_stats()]
+    return {
+        "cmdline": sys.argv[:1],
+        "memstats": {
+            "Alloc": resident,
+            "Sys": resident,
+            "HeapAlloc": resident,
+            "HeapSys": resident,
+            "NumGC": sum(collections),
+            "NumForcedGC": 0,
+            "EnableGC": gc.isenabled(),
+        },
+    }

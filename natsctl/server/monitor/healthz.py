@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from natsctl.api.catalogue import error
+from natsctl.api.syntax import go_quote
+from natsctl.server.monitor.query import Query
+
 if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.engine import Engine
     from natsctl.server.instance import ServerInstance
+
+UNAVAILABLE: Final = 503
+NOT_FOUND: Final = 404
+BAD_REQUEST: Final = 400
 
 
 class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
@@ -23,9 +34,108 @@ class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
     details: bool = False
 
 
+class Ailment(NamedTuple):
+    """One thing that is not well, and the status that it means."""
+
+    kind: str
+    text: str
+    code: int = UNAVAILABLE
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+
+    def detail(self) -> dict[str, str]:
+        """Return it as `details` lists it."""
+        named = {"account": self.account, "stream": self.stream, "consumer": self.consumer}
+        return {"type": self.kind, **{key: value for key, value in named.items() if value}, "error": self.text}
+
+
+def read(query: Query) -> HealthzOptions:
+    """Return the options of a query. Raises Refused."""
+    return HealthzOptions(
+        js_enabled=query.flag("js-enabled"),
+        js_enabled_only=query.flag("js-enabled-only"),
+        js_server_only=query.flag("js-server-only"),
+        js_meta_only=query.flag("js-meta-only"),
+        details=query.flag("details"),
+        account=query.text("account"),
+        stream=query.text("stream"),
+        consumer=query.text("consumer"),
+    )
+
+
 def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
     """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
-    store = server.store
-    if store is not None and not store.healthy:
-        return {"status": "unavailable", "status_code": 503, "error": "; ".join(store.faults)}
-    return {"status": "ok", "status_code": 200}
+    found = _ailments(server, options)
+    first = next(found, None)
+    if first is None:
+        return {"status": "ok", "status_code": 200}
+    if options.details:
+        every = [first.detail(), *(ailment.detail() for ailment in found)]
+        return {"status": "error", "status_code": first.code, "errors": every}
+    status = "error" if first.code == BAD_REQUEST else "unavailable"
+    return {"status": status, "status_code": first.code, "error": first.text}
+
+
+def _ailments(server: ServerInstance, options: HealthzOptions) -> Iterator[Ailment]:
+    for wanted, missing in (("account", "stream"), ("stream", "consumer")):
+        if getattr(options, missing) and not getattr(options, wanted):
+            text = f"{go_quote(wanted)} must not be empty when checking {missing} health"
+            yield Ailment("BAD_REQUEST", text, BAD_REQUEST)
+            return
+    if options.js_server_only or not server.options.jetstream:
+        return
+    engine = server.engine
+    if engine is None:
+        yield Ailment("JETSTREAM", error(10076).description)
+        return
+    if not (options.js_enabled or options.js_enabled_only):
+        missing_asset = _missing(engine, options)
+        if missing_asset is not None:
+            yield missing_asset
+            return
+        yield from _faults(engine, options)
+
+
+def _missing(engine: Engine, options: HealthzOptions) -> Ailment | None:
+    """Return what says that an asset which is named does not exist."""
+    if not options.account:
+        return None
+    account, stream, consumer = (go_quote(text) for text in (options.account, options.stream, options.consumer))
+    js = engine.accounts.get(options.account)
+    if js is None:
+        return Ailment("ACCOUNT", f"JetStream account {account} not found", NOT_FOUND, options.account)
+    if not options.stream or options.stream in js.offline.reasons():
+        return None
+    found = js.streams.get(options.stream)
+    if found is None:
+        text = f"JetStream stream {stream} not found on account {account}"
+        return Ailment("STREAM", text, NOT_FOUND, options.account, options.stream)
+    if options.consumer and options.consumer not in found.consumers:
+        text = f"JetStream consumer {consumer} not found for stream {stream} on account {account}"
+        return Ailment("CONSUMER", text, NOT_FOUND, options.account, options.stream, options.consumer)
+    return None
+
+
+def _faults(engine: Engine, options: HealthzOptions) -> Iterator[Ailment]:
+    """Yield the streams that are stored and not served, or that the disk has failed; then what concerns no stream."""
+    told = False
+    for name, js in sorted(engine.accounts.items()):
+        if options.account in ("", name):
+            for ailment in _account_faults(js, options.stream):
+                told = True
+                yield ailment
+    if not told and not options.account and not engine.store.healthy:
+        for text in engine.store.faults:
+            yield Ailment("JETSTREAM", text)
+
+
+def _account_faults(js: JetStreamAccount, only: str) -> Iterator[Ailment]:
+    for stream in js.offline.reasons():
+        if only in ("", stream):
+            text = f"JetStream stream '{js.name} > {stream}' could not be recovered"
+            yield Ailment("STREAM", text, account=js.name, stream=stream)
+    for stream, served in js.streams.items():
+        if only in ("", stream) and not served.store.healthy:
+            text = f"JetStream stream '{js.name} > {stream}' write error: {served.store.fault}"
+            yield Ailment("STREAM", text, account=js.name, stream=stream)

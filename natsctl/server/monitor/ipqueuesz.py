@@ -25,5 +25,17 @@ def read(query: Query) -> IpqueueszOptions:
 
 
 def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
-    """Return queues by name."""
-    return {}
+    """Return queues by name: one for each stream whose newest messages await their sync."""
+    engine = server.engine
+    if engine is None:
+        return {}
+    waiting = {
+        f"[ACC:{js.name}] stream '{stream.name}' messages": stream.store.last_seq - stream.store.durable_seq
+        for js in engine.accounts.values()
+        for stream in js.streams.values()
+    }
+    return {
+        name: {"pending": count}
+        for name, count in sorted(waiting.items())
+        if (count or options.all) and options.filter in name
+    }

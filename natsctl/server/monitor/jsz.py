@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import field
 
+from natsctl.api.codec import recast
+from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+from natsctl.api.model import UINT64_MAX
+from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
+from natsctl.server.monitor.document import whole
+from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
+from natsctl.server.monitor.query import Query
 from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.subscription_detail import name_tag
 
 if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.stream import Stream
     from natsctl.server.instance import ServerInstance
+
+__all__ = ["JszOptions", "jetstream_config", "jetstream_limits", "jetstream_stats", "jsz", "jsz_account"]
+
+DEFAULT_LIMIT: Final = 1024
+"""Accounts of a page where nobody says."""
 
 
 class JszOptions(msgspec.Struct, kw_only=True):
@@ -29,29 +47,171 @@ class JszOptions(msgspec.Struct, kw_only=True):
     stream_leader_only: bool = False
 
 
+class ConsumerDetail(ConsumerInfo):
+    """A consumer whose configuration is left out where nobody asks for it."""
+
+    config: ConsumerConfig | None = field(default=None)  # type: ignore[assignment]  # wider than an info's, in its place
+
+
+def read(query: Query) -> JszOptions:
+    """Return the options of a query. Raises Refused."""
+    return JszOptions(
+        accounts=query.flag("accounts"),
+        streams=query.flag("streams"),
+        consumer=query.flag("consumers"),
+        direct_consumer=query.flag("direct-consumers"),
+        config=query.flag("config"),
+        offset=query.number("offset"),
+        limit=query.number("limit"),
+        leader_only=query.flag("leader-only"),
+        raft=query.flag("raft"),
+        stream_leader_only=query.flag("stream-leader-only"),
+        account=query.text("acc"),
+    )
+
+
 def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     """Return JetStream's counters, and its accounts where asked for. Raises Refused."""
-    broker = server.broker
-    return {"server_id": broker.server_id, "now": format_time(broker.clock.now_ns())}
+    found: dict[str, Any] = whole(jsz_in_pieces(server, options))
+    return found
+
+
+def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
+    """Return what `jsz` returns, accounts, streams and consumers to be made one after the other. Raises Refused."""
+    broker, engine = server.broker, server.engine
+    answer = {
+        **(jetstream_stats(server) or _NO_STATS),
+        "server_id": broker.server_id,
+        "now": format_time(broker.clock.now_ns()),
+    }
+    if engine is None:
+        if options.leader_only:
+            raise Refused("skip request: not leader")
+        nothing = {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0, "total": 0}
+        return {**answer, "disabled": True, "config": {"max_memory": 0, "max_storage": 0}, **nothing}
+    every = list(engine.accounts.values())
+    answer |= {"config": jetstream_config(server), "limits": jetstream_limits(server), **_sums(every, options.raft)}
+    accounts = _asked(every, options)
+    if accounts:
+        details = _with_implied(options)
+        answer["account_details"] = (account_detail(server, js, details) for js in accounts)
+    return {**answer, "total": len(every)}
 
 
 def jsz_account(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`. Raises Refused."""
     if server.engine is None:
         raise Refused("jetstream not enabled")
-    return {"name": options.account, "id": options.account}
+    if options.account not in server.broker.accounts:
+        raise Refused(f'account "{options.account}" not found')
+    js = server.engine.accounts.get(options.account)
+    if js is None:
+        raise Refused(f'account "{options.account}" not jetstream enabled')
+    found: dict[str, Any] = whole(account_detail(server, js, options))
+    return found
 
 
-def jetstream_stats(server: ServerInstance) -> dict[str, Any]:
-    """Return what JetStream uses on this server, as varz, jsz and STATSZ show it; empty without JetStream."""
-    return {}
+_NO_STATS: Final = {
+    "memory": 0,
+    "storage": 0,
+    "reserved_memory": 0,
+    "reserved_storage": 0,
+    "accounts": 0,
+    "ha_assets": 0,
+    "api": {"level": 0, "total": 0, "errors": 0},
+}
 
 
-def jetstream_config(server: ServerInstance) -> dict[str, Any]:
-    """Return JetStream's configuration as varz, jsz and STATSZ show it; empty without JetStream."""
-    return {}
+def _sums(accounts: Iterable[JetStreamAccount], leaders: bool) -> dict[str, int]:
+    """Return the numbers of all streams and consumers; on one node each is its own leader."""
+    streams = consumers = messages = size = 0
+    for js in accounts:
+        streams += len(js.streams)
+        for stream in js.streams.values():
+            consumers += stream.consumer_count
+            messages += stream.store.messages
+            size += stream.store.bytes
+    counts = {"streams": streams}
+    if leaders and streams:
+        counts["streams_leader"] = streams
+    counts["consumers"] = consumers
+    if leaders and consumers:
+        counts["consumers_leader"] = consumers
+    return {**counts, "messages": messages, "bytes": size}
 
 
-def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
-    """Return the configured limits of JetStream that are not 0, as varz, jsz and STATSZ show them."""
-    return {}
+def _with_implied(options: JszOptions) -> JszOptions:
+    return msgspec.structs.replace(options, streams=options.streams or options.consumer)
+
+
+def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStreamAccount]:
+    """Return the accounts whose details are asked for; one that is named goes before all others."""
+    named = [js for js in every if js.name == options.account]
+    if named:
+        return named
+    streams = options.streams or options.consumer
+    if not (options.accounts or (streams and not options.account)):
+        return []
+    limit = options.limit or DEFAULT_LIMIT
+    if limit < 0:
+        return every
+    offset = max(options.offset, 0)
+    return sorted(every, key=lambda js: js.name)[offset : offset + limit]
+
+
+def account_detail(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
+    """Return what one account uses, and its streams where asked for, to be made one after the other."""
+    limits = js.quota.limits
+    detail = {
+        "name": name_tag(js.account),
+        "id": js.name,
+        "memory": js.usage[StorageType.MEMORY].used,
+        "storage": js.usage[StorageType.FILE].used,
+        "reserved_memory": limits.max_memory & UINT64_MAX,
+        "reserved_storage": limits.max_storage & UINT64_MAX,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": js.dispatcher.total, "errors": js.dispatcher.errors},
+    }
+    if options.streams and js.streams:
+        detail["stream_detail"] = _streams(server, js, options)
+    return detail
+
+
+def _streams(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> Iterator[dict[str, Any]]:
+    for stream in list(js.streams.values()):
+        if js.streams.get(stream.name) is stream:
+            yield _stream(server, stream, options)
+
+
+def _stream(server: ServerInstance, stream: Stream, options: JszOptions) -> dict[str, Any]:
+    info = stream.info()
+    detail: dict[str, Any] = {
+        "name": info.config.name,
+        "created": info.created,
+        "cluster": {"leader": server.broker.server_name},
+    }
+    if options.config:
+        detail["config"] = info.config
+    detail["state"] = info.state
+    if options.consumer:
+        consumers = stream.consumer_set.visible()
+        if consumers:
+            detail["consumer_detail"] = _consumers(stream, consumers, options.config)
+        hidden = [consumer for consumer in stream.consumers.values() if consumer.config.direct]
+        if hidden and options.direct_consumer:
+            detail["direct_consumer_detail"] = _consumers(stream, hidden, options.config)
+    if info.mirror is not None:
+        detail["mirror"] = info.mirror
+    if info.sources:
+        detail["sources"] = info.sources
+    return detail
+
+
+def _consumers(stream: Stream, consumers: list[Consumer], with_config: bool) -> Iterator[ConsumerDetail]:
+    for consumer in consumers:
+        if stream.consumers.get(consumer.name) is consumer:
+            detail = recast(consumer.info(), ConsumerDetail)
+            if not with_config:
+                detail.config = None
+            yield detail

@@ -1,0 +1,227 @@
+"""`/metrics`: the same numbers for Prometheus, under the names that prometheus-nats-exporter gives them.
+
+What belongs to the whole server comes first, then accounts, streams and consumers. Those are looked at one by one
+while the answer is sent; how many of each are told apart is limited, and the rest is counted in
+`natsctl_metrics_left_out`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.server.http import Page
+from natsctl.server.monitor.accstatz import account_stat
+from natsctl.server.monitor.exposition import CONTENT_TYPE, Kind, family, labels
+from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
+from natsctl.server.monitor.process_metrics import process_families
+from natsctl.server.monitor.varz import varz
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.stream import Stream
+    from natsctl.server.instance import ServerInstance
+
+MAX_ACCOUNTS: Final = 1000
+MAX_STREAMS: Final = 2000
+MAX_CONSUMERS: Final = 5000
+"""How many of each have samples of their own."""
+
+_VARZ_COUNTERS: Final = (
+    "total_connections", "in_msgs", "in_bytes", "in_client_msgs", "in_client_bytes", "out_msgs", "out_bytes",
+    "out_client_msgs", "out_client_bytes", "slow_consumers", "stale_connections", "stalled_clients",
+)  # fmt: skip
+_VARZ_GAUGES: Final = (
+    "connections", "routes", "remotes", "leafnodes", "subscriptions", "mem", "cpu", "cores", "gomaxprocs", "port",
+    "proto", "max_connections", "max_payload", "max_pending", "max_control_line", "ping_interval", "ping_max",
+    "auth_timeout", "tls_timeout", "write_deadline", "http_port", "https_port",
+)  # fmt: skip
+_VARZ_NAMES: Final = ("server_id", "server_name", "version")
+_ACCOUNT: Final = (
+    ("current_connections", "gauge", "conns"),
+    ("total_connections", "gauge", "total_conns"),
+    ("subscriptions", "gauge", "num_subscriptions"),
+    ("leaf_nodes", "gauge", "leafnodes"),
+    ("slow_consumers", "counter", "slow_consumers"),
+)
+_ACCOUNT_TRAFFIC: Final = (
+    ("sent_messages", "sent", "msgs"),
+    ("sent_bytes", "sent", "bytes"),
+    ("received_messages", "received", "msgs"),
+    ("received_bytes", "received", "bytes"),
+)
+_JETSTREAM: Final = (
+    ("total_streams", "streams", "Streams of all accounts"),
+    ("total_consumers", "consumers", "Consumers of all accounts"),
+    ("total_messages", "messages", "Messages in all streams"),
+    ("total_message_bytes", "bytes", "Bytes of messages in all streams"),
+)
+_STREAM: Final = (
+    ("total_messages", "Messages in the stream"),
+    ("total_bytes", "Bytes of messages in the stream"),
+    ("first_seq", "First sequence in the stream"),
+    ("last_seq", "Last sequence in the stream"),
+    ("consumer_count", "Consumers of the stream"),
+    ("subject_count", "Subjects with messages in the stream"),
+)
+_CONSUMER: Final = (
+    ("delivered_consumer_seq", "Deliveries so far"),
+    ("delivered_stream_seq", "Sequence in the stream of the last delivery"),
+    ("num_ack_pending", "Messages that await their ack"),
+    ("num_redelivered", "Messages that were delivered more than once and await their ack"),
+    ("num_waiting", "Pull requests that wait for messages"),
+    ("num_pending", "Messages that were not delivered yet"),
+    ("ack_floor_stream_seq", "Sequence in the stream up to which everything is acked"),
+    ("ack_floor_consumer_seq", "Delivery up to which everything is acked"),
+)
+
+
+class Row(NamedTuple):
+    """One stream or consumer: its labels, and a value for each family."""
+
+    labels: str
+    values: tuple[int, ...]
+
+
+def metrics_page(server: ServerInstance) -> Page:
+    """Return the page; it is made while it is sent."""
+    return Page(200, _metrics(server), CONTENT_TYPE)
+
+
+def _metrics(server: ServerInstance) -> Iterator[bytes]:
+    mine = {"server_id": server.broker.server_id}
+    yield from _server(varz(server), mine)
+    yield _gauge("gnatsd_healthz_status", "0 where the server is well", mine, _illness(server))
+    yield from _accounts(server)
+    yield from _jetstream(server)
+    yield from process_families(server)
+
+
+def _gauge(name: str, about: str, mine: dict[str, str], value: float) -> bytes:
+    return family(name, "gauge", about, [(labels(mine), value)])
+
+
+def _illness(server: ServerInstance) -> int:
+    return int(healthz(server, HealthzOptions())["status_code"] != 200)
+
+
+def _server(shown: dict[str, Any], mine: dict[str, str]) -> Iterator[bytes]:
+    kinds: list[tuple[Kind, tuple[str, ...]]] = [("counter", _VARZ_COUNTERS), ("gauge", _VARZ_GAUGES)]
+    for kind, names in kinds:
+        for name in names:
+            yield family(f"gnatsd_varz_{name}", kind, f"{name} of /varz", [(labels(mine), shown[name])])
+    for name in _VARZ_NAMES:
+        yield _gauge(f"gnatsd_varz_{name}", f"{name} of /varz as a label", {**mine, "value": shown[name]}, 1)
+
+
+def _accounts(server: ServerInstance) -> Iterator[bytes]:
+    accounts = list(server.broker.accounts.values())
+    stats = []
+    for account in accounts[:MAX_ACCOUNTS]:
+        stat = account_stat(server, account)
+        names = {"account": stat["acc"], "account_id": stat["acc"], "account_name": stat["name"]}
+        stats.append((labels({"server_id": server.broker.server_id, **names}), stat))
+        yield b""
+    for name, kind, key in _ACCOUNT:
+        samples = [(labelled, stat[key]) for labelled, stat in stats]
+        yield family(
+            f"gnatsd_accstatz_{name}", "counter" if kind == "counter" else "gauge", f"{key} of /accstatz", samples
+        )
+    for name, way, key in _ACCOUNT_TRAFFIC:
+        samples = [(labelled, stat[way][key]) for labelled, stat in stats]
+        yield family(f"gnatsd_accstatz_{name}", "counter", f"{way} {key} of /accstatz", samples)
+    yield _left_out("account", len(accounts) - MAX_ACCOUNTS, first=True)
+
+
+def _left_out(what: str, count: int, *, first: bool = False) -> bytes:
+    """Return how many have no samples of their own, as a line of one family that goes on from call to call."""
+    text = family(
+        "natsctl_metrics_left_out", "gauge", "What has no samples of its own", [(labels({"kind": what}), max(count, 0))]
+    )
+    return text if first else text.splitlines(keepends=True)[-1]
+
+
+def _jetstream(server: ServerInstance) -> Iterator[bytes]:
+    engine, broker = server.engine, server.broker
+    streams = [stream for js in engine.accounts.values() for stream in js.streams.values()] if engine else []
+    consumers = sum(stream.consumer_count for stream in streams)
+    yield _left_out("stream", len(streams) - MAX_STREAMS)
+    yield _left_out("consumer", consumers - MAX_CONSUMERS)
+    mine = {"server_id": broker.server_id, "server_name": broker.server_name}
+    if engine is not None:
+        mine |= {"domain": engine.options.domain}
+    mine |= {"is_meta_leader": "true"}
+    shown = jsz_in_pieces(server, JszOptions())
+    yield _gauge("jetstream_server_jetstream_disabled", "1 where JetStream is off", mine, int(engine is None))
+    for name in ("max_memory", "max_storage"):
+        yield _gauge(f"jetstream_server_{name}", f"{name} of JetStream", mine, shown["config"][name])
+    for name in ("memory", "storage", "reserved_memory", "reserved_storage"):
+        yield _gauge(f"jetstream_server_{name}", f"{name} of JetStream, bytes", mine, shown[name])
+    for name, key, about in _JETSTREAM:
+        yield _gauge(f"jetstream_server_{name}", about, mine, shown[key])
+    for name in ("total", "errors"):
+        samples = [(labels(mine), shown["api"][name])]
+        yield family(f"jetstream_server_api_{name}", "counter", f"{name} of the API's requests", samples)
+    yield from _assets(streams, mine)
+
+
+def _assets(streams: list[Stream], mine: dict[str, str]) -> Iterator[bytes]:
+    of_streams: list[Row] = []
+    of_consumers: list[Row] = []
+    for stream in streams[:MAX_STREAMS]:
+        named = _stream_labels(stream, mine)
+        of_streams.append(Row(labels(named), _stream_values(stream)))
+        yield b""
+        for consumer in islice(stream.consumer_set.visible(), MAX_CONSUMERS - len(of_consumers)):
+            own = {"consumer_name": consumer.name, "consumer_leader": mine["server_name"], "is_consumer_leader": "true"}
+            of_consumers.append(Row(labels({**named, **own}), _consumer_values(consumer)))
+            yield b""
+    yield from _families("jetstream_stream", _STREAM, of_streams)
+    yield from _families("jetstream_consumer", _CONSUMER, of_consumers)
+
+
+def _families(prefix: str, names: Iterable[tuple[str, str]], rows: list[Row]) -> Iterator[bytes]:
+    for number, (name, about) in enumerate(names):
+        head: bytes = b""
+        for start in range(0, len(rows), _BATCH):
+            samples = [(row.labels, row.values[number]) for row in rows[start : start + _BATCH]]
+            text = family(f"{prefix}_{name}", "gauge", about, samples)
+            yield text.removeprefix(head)
+            head = head or b"".join(text.splitlines(keepends=True)[:2])
+
+
+_BATCH: Final = 200
+"""Samples that are written at once."""
+
+
+def _stream_labels(stream: Stream, mine: dict[str, str]) -> dict[str, str]:
+    account = stream.account
+    return {
+        **mine,
+        "account": account.config.display_name or account.name,
+        "account_id": account.name,
+        "stream_name": stream.name,
+        "stream_leader": mine["server_name"],
+        "is_stream_leader": "true",
+    }
+
+
+def _stream_values(stream: Stream) -> tuple[int, ...]:
+    store = stream.store
+    return store.messages, store.bytes, store.first_seq, store.last_seq, stream.consumer_count, store.num_subjects
+
+
+def _consumer_values(consumer: Consumer) -> tuple[int, ...]:
+    info = consumer.info()
+    return (
+        info.delivered.consumer_seq,
+        info.delivered.stream_seq,
+        info.num_ack_pending,
+        info.num_redelivered,
+        info.num_waiting,
+        info.num_pending,
+        info.ack_floor.stream_seq,
+        info.ack_floor.consumer_seq,
+    )

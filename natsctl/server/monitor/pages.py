@@ -1,0 +1,158 @@
+"""The pages of the monitoring port: which path is answered by what, and what goes with every answer."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from natsctl.api.codec import encode
+from natsctl.server.http import Page, Request
+from natsctl.server.monitor import (
+    accountz,
+    accstatz,
+    connz,
+    gatewayz,
+    healthz,
+    ipqueuesz,
+    jsz,
+    leafz,
+    routez,
+    subsz,
+)
+from natsctl.server.monitor.document import pieces
+from natsctl.server.monitor.expvarz import expvarz
+from natsctl.server.monitor.index import index_page
+from natsctl.server.monitor.metrics import metrics_page
+from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.stacksz import stacksz
+from natsctl.server.monitor.varz import varz
+
+if TYPE_CHECKING:
+    from natsctl.server.instance import ServerInstance
+
+TEXT: Final = "text/plain; charset=utf-8"
+ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
+"""Pages of other origins may read what the endpoints answer, as with the reference."""
+NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
+
+Answer = Callable[["ServerInstance", Query], Page]
+
+
+class Endpoint(NamedTuple):
+    """What answers a path; requests are counted under `counted`, or not at all."""
+
+    answer: Answer
+    counted: str = ""
+    strict: bool = False
+    """Requests whose query can not be read are not counted."""
+
+
+class Monitor:
+    """The pages of one server."""
+
+    def __init__(self, server: ServerInstance) -> None:
+        """Answer for `server`, which is running."""
+        self._server = server
+        base = server.options.http_base_path
+        self._paths = {_joined(base, path): endpoint for path, endpoint in ENDPOINTS.items()}
+
+    def answer(self, request: Request) -> Page:
+        """Return the page of a request, whatever its method."""
+        target, _, query = request.target.partition("?")
+        path = unquote_to_bytes(target).decode("utf-8", "replace")
+        endpoint = self._paths.get(path)
+        if endpoint is None:
+            return _elsewhere(target, path)
+        try:
+            page = endpoint.answer(self._server, Query(query))
+        except Refused as refusal:
+            if not endpoint.strict:
+                self._count(endpoint)
+            return Page(400, str(refusal).encode(), TEXT)
+        self._count(endpoint)
+        return page
+
+    def _count(self, endpoint: Endpoint) -> None:
+        if endpoint.counted:
+            counts = self._server.http_requests
+            counts[endpoint.counted] = counts.get(endpoint.counted, 0) + 1
+
+
+def _joined(base: str, path: str) -> str:
+    """Return a path below the base path, with neither `//` nor `..` in it."""
+    joined = posixpath.normpath("/" + base.strip("/") + path)
+    return "/" + joined.lstrip("/") if joined != "/." else "/"
+
+
+def _elsewhere(target: str, path: str) -> Page:
+    """Send who spells a path in a roundabout way to its short form; other paths do not exist."""
+    if not path.startswith("/"):
+        return NOT_FOUND
+    clean = "/" + posixpath.normpath(path).lstrip("/")
+    if clean in (path, path.rstrip("/")) or clean == "/.":
+        return NOT_FOUND
+    place = "/" + posixpath.normpath(target).lstrip("/") + ("/" if target.endswith("/") else "")
+    if any(ord(one) <= 0x20 for one in place):
+        return NOT_FOUND
+    body = f'<a href="{escape(place)}">Temporary Redirect</a>.\n\n'.encode()
+    return Page(307, body, "text/html; charset=utf-8", (("Location", place),))
+
+
+def _json(value: Any, step: int = 2) -> Page:
+    return Page(200, pieces(value, step=step), headers=ANYBODY)
+
+
+def _endpoint(
+    path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Any], *, strict: bool = False
+) -> Endpoint:
+    """Return an endpoint of JSON: a query read into options, and a function of server and options."""
+    return Endpoint(lambda server, query: _json(answer(server, read(query))), path, strict)
+
+
+def _healthz(server: ServerInstance, query: Query) -> Page:
+    health = healthz.healthz(server, healthz.read(query))
+    code = health.pop("status_code")
+    if "error" in health:
+        server.log.warn(f"Healthcheck failed: {encode(health['error']).decode()}")
+    elif "errors" in health:
+        server.log.warn(f"Healthcheck failed: {len(health['errors'])} errors")
+    return Page(code, encode(health), headers=ANYBODY)
+
+
+def _raftz(server: ServerInstance, query: Query) -> Page:
+    return Page(404, b"No Raft nodes registered", TEXT)
+
+
+def _expvarz(server: ServerInstance, query: Query) -> Page:
+    lines = [b"%b: %b" % (encode(key), encode(value)) for key, value in expvarz(server).items()]
+    return Page(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
+
+
+def _ipqueuesz(server: ServerInstance, query: Query) -> Page:
+    return _json(ipqueuesz.ipqueuesz(server, ipqueuesz.read(query)), step=3)
+
+
+_SUBSZ: Final = _endpoint("/subsz", subsz.read, subsz.subsz_in_pieces)
+ENDPOINTS: Final = {
+    "/": Endpoint(lambda server, query: index_page(server), "/"),
+    "/varz": Endpoint(lambda server, query: _json(varz(server)), "/varz"),
+    "/connz": _endpoint("/connz", connz.read, connz.connz_in_pieces, strict=True),
+    "/routez": _endpoint("/routez", routez.read, routez.routez, strict=True),
+    "/gatewayz": _endpoint("/gatewayz", gatewayz.read, gatewayz.gatewayz),
+    "/leafz": _endpoint("/leafz", leafz.read, leafz.leafz),
+    "/subsz": _SUBSZ,
+    "/subscriptionsz": _SUBSZ,
+    "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANYBODY)),
+    "/accountz": _endpoint("/accountz", accountz.read, accountz.accountz),
+    "/accstatz": _endpoint("/accstatz", accstatz.read, accstatz.accstatz),
+    "/jsz": _endpoint("/jsz", jsz.read, jsz.jsz_in_pieces),
+    "/healthz": Endpoint(_healthz, "/healthz"),
+    "/ipqueuesz": Endpoint(_ipqueuesz),
+    "/raftz": Endpoint(_raftz),
+    "/debug/vars": Endpoint(_expvarz),
+    "/metrics": Endpoint(lambda server, query: metrics_page(server)),
+}
