@@ -2,34 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from natsctl.broker.static_auth import User
+from natsctl.api.syntax import go_quote
+from natsctl.broker.permissions import Permissions
+from natsctl.broker.static_auth import CONNECTION_TYPES, User
+from natsctl.server.conf.permissions import permissions_of
 from natsctl.server.conf.syntax import Item
-from natsctl.server.conf.values import block_of, items_of, seconds_of, text_of
+from natsctl.server.conf.values import items_of, seconds_of, text_of
 from natsctl.server.options import ServerOptions
 
 
 def users_of(item: Item, account: str) -> tuple[User, ...]:
-    """Return the users of an account; raises ConfError."""
-    return tuple(_user(entry, account) for entry in items_of(item))
+    """Return the users that a list names, all of one account; raises ConfError."""
+    if not isinstance(item.value, list):
+        raise item.fault("Expected users field to be an array")
+    return tuple(_user(entry, account) for entry in item.value)
+
+
+def with_permissions(users: Sequence[User], permissions: Permissions | None) -> tuple[User, ...]:
+    """Return users of whom those without permissions of their own have the default ones."""
+    if permissions is None:
+        return tuple(users)
+    return tuple(replace(user, permissions=user.permissions or permissions) for user in users)
+
+
+def with_users(options: ServerOptions, users: Sequence[User], item: Item) -> ServerOptions:
+    """Return `options` with more users; raises ConfError at `item` where one is there already."""
+    known = {user.identity for user in options.users}
+    for user in users:
+        if user.identity in known:
+            raise item.fault(f"Duplicate {'nkey' if user.nkey else 'user'} {go_quote(user.identity)} detected")
+        known.add(user.identity)
+    return replace(options, users=(*options.users, *users))
 
 
 def _user(item: Item, account: str) -> User:
-    fields: dict[str, str] = {}
-    for key, value in block_of(item).items():
-        name = {"user": "name", "username": "name", "pass": "password", "password": "password"}.get(key.lower())
-        if name is None:
-            raise value.fault(f"{key} of a user: not available in this version of natsctl server")
-        fields[name] = text_of(value)
-    if "name" not in fields:
-        raise item.fault("a user needs a name")
-    return User(fields["name"], fields.get("password", ""), account)
+    if not isinstance(item.value, dict):
+        raise item.fault("Expected user entry to be a map/struct")
+    user, password = User("", "", account), False
+    for key, value in item.value.items():
+        match key.lower():
+            case "user" | "username":
+                user = replace(user, name=text_of(value))
+            case "pass" | "password":
+                user, password = replace(user, password=text_of(value)), True
+            case "nkey":
+                user = replace(user, nkey=text_of(value))
+            case "permissions" | "permission" | "authorization":
+                user = replace(user, permissions=permissions_of(value))
+            case "allowed_connection_types" | "connection_types" | "clients":
+                user = replace(user, connection_types=_connection_types(value))
+            case "proxy_required":
+                raise value.fault(f"{key}: not available in this version of natsctl server")
+            case _:
+                if key not in item.value.variables:
+                    raise value.fault(f"unknown field {go_quote(key)}")
+    return _checked(item, user, password)
+
+
+def _checked(item: Item, user: User, has_password: bool) -> User:
+    from natsctl.broker.jwt.nkey import is_public
+
+    if not user.nkey:
+        if not user.name:
+            raise item.fault("User entry requires a user")
+        return user
+    if not is_public(user.nkey, "user"):
+        raise item.fault("Not a valid public nkey for a user")
+    if user.name or (has_password and user.password):
+        raise item.fault("Nkey users do not take usernames or passwords")
+    return user
+
+
+def _connection_types(item: Item) -> frozenset[str]:
+    names = [text_of(entry).upper() for entry in items_of(item)]
+    unknown = [name for name in names if name not in CONNECTION_TYPES]
+    if unknown:
+        raise item.fault(f"invalid connection types [{' '.join(go_quote(name) for name in unknown)}]")
+    return frozenset(names)
 
 
 def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
     """Return `options` with what the block sets; raises ConfError."""
-    for key, value in block_of(item).items():
+    if not isinstance(item.value, dict):
+        raise item.fault("expected a block in braces")
+    users: tuple[User, ...] | None = None
+    permissions: Permissions | None = None
+    for key, value in item.value.items():
         match key.lower():
             case "user" | "username":
                 options = replace(options, user=text_of(value))
@@ -37,10 +98,29 @@ def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
                 options = replace(options, password=text_of(value))
             case "token":
                 options = replace(options, token=text_of(value))
-            case "users":
-                options = replace(options, users=options.users + users_of(value, "$G"))
             case "timeout":
-                options = replace(options, auth_timeout_s=seconds_of(value))
-            case _:
+                options = replace(options, auth_timeout_s=seconds_of(value) or options.auth_timeout_s)
+            case "users":
+                users = users_of(value, "$G")
+            case "default_permissions" | "default_permission" | "permissions":
+                permissions = permissions_of(value)
+            case "auth_callout" | "auth_hook":
+                raise value.fault(f"{key}: natsctl server does not ask other services who a client is; use nats-server")
+            case "proxy_required":
                 raise value.fault(f"{key}: not available in this version of natsctl server")
-    return options
+            case _:
+                if key not in item.value.variables:
+                    raise value.fault(f"unknown field {go_quote(key)}")
+    _refuse_mixtures(options, users, item)
+    return with_users(options, with_permissions(users or (), permissions), item)
+
+
+def _refuse_mixtures(options: ServerOptions, users: tuple[User, ...] | None, item: Item) -> None:
+    if (options.user or options.password) and options.token:
+        raise item.fault("Cannot have a user/pass and token")
+    if users is None and not options.users:
+        return
+    if options.user:
+        raise item.fault("Can not have a single user/pass and a users array")
+    if options.token:
+        raise item.fault("Can not have a token and a users array")
