@@ -10,12 +10,14 @@ import msgspec
 
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
+from natsctl.broker.permissions import permissions_json
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.options import Rng
     from natsctl.broker.session import Session
 
+SECOND_NS = 1_000_000_000
 SERVER_PREFIX = 13 << 3
 """First byte of a server's public nkey: makes its text begin with N."""
 
@@ -42,21 +44,23 @@ def make_server_id(rng: Rng) -> str:
 def info_json(broker: Broker, session: Session, *, connect_info: bool = False, lame_duck: bool = False) -> bytes:
     """Return INFO's body for one session, keys in the reference's order."""
     options = broker.options
+    websocket = options.websocket if session.kind == "websocket" else None
     info: dict[str, object] = {
         "server_id": broker.server_id,
         "server_name": broker.server_name,
         "version": options.version,
         "proto": 1,
         "go": options.go,
-        "host": options.host,
-        "port": options.port,
+        "host": websocket.host if websocket else options.host,
+        "port": websocket.port if websocket else options.port,
         "headers": True,
     }
+    first = session.tls is not None and session.tls.first
     flags = {
         "auth_required": session.login.required,
-        "tls_required": options.tls_required,
+        "tls_required": websocket.tls if websocket else options.tls_required or first,
         "tls_verify": options.tls_verify,
-        "tls_available": options.tls_available,
+        "tls_available": websocket.tls if websocket else options.tls_available,
     }
     info.update((key, True) for key, value in flags.items() if value)
     info["max_payload"] = session.max_payload
@@ -68,10 +72,9 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         info["nonce"] = session.login.nonce.decode()
     if options.domain:
         info["domain"] = options.domain
-    if options.connect_urls:
-        info["connect_urls"] = options.connect_urls
-    if options.ws_connect_urls:
-        info["ws_connect_urls"] = options.ws_connect_urls
+    urls = options.ws_connect_urls if websocket else options.connect_urls
+    if urls:
+        info["connect_urls"] = urls
     if lame_duck:
         info["ldm"] = True
     if connect_info:
@@ -103,6 +106,14 @@ def server_info(broker: Broker) -> dict[str, object]:
 
 def user_info_json(broker: Broker, session: Session) -> bytes:
     """Return the answer to `$SYS.REQ.USER.INFO`, keys in the reference's order."""
-    account = session.account.name
-    data = {"user": session.user, "account": account, "account_name": account}
+    account, grant = session.account, session.login.grant
+    data: dict[str, object] = {"user": session.user, "account": account.name}
+    data["account_name"] = account.config.display_name or account.name
+    if grant.name_tag:
+        data["user_name"] = grant.name_tag
+    if grant.permissions is not None:
+        data["permissions"] = permissions_json(grant.permissions)
+    if grant.expires_ns:
+        left_s = (grant.expires_ns - broker.clock.now_ns()) // SECOND_NS
+        data["expires"] = max(left_s, 0) * SECOND_NS
     return msgspec.json.encode({"server": server_info(broker), "data": data})

@@ -176,10 +176,11 @@ class Login:
     def admit_silent(self) -> None:
         """Let in a client that does not begin with CONNECT, as the user for such clients, or close."""
         answer = self._auth.authenticate(self._shown()) if self._auth is not None else Refusal()
-        if isinstance(answer, Grant) and not self.required and self.admit(answer):
-            self.connected = True
-            self._session.broker.onlooker.connected(self._session)
-        elif self._session.close_reason is None:
+        if isinstance(answer, Grant):
+            if self.admit(answer):
+                self.connected = True
+                self._session.broker.onlooker.connected(self._session)
+        else:
             self.refuse(answer if isinstance(answer, Refusal) else Refusal())
 
     def refuse(self, refusal: Refusal) -> None:
@@ -197,7 +198,7 @@ class Login:
         most = account.config.limits.max_connections
         if most >= 0 and session not in account.sessions and len(account.sessions) >= most:
             text = "maximum account active connections exceeded"
-            session.broker.notice(session, f"{text} - Account:{account.name}")
+            session.broker.notice(session, text)
             session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return False
         self.grant = grant

@@ -35,3 +35,17 @@ class Permissions:
     publish: SubjectRules = field(default_factory=SubjectRules)
     subscribe: SubjectRules = field(default_factory=SubjectRules)
     responses: ResponseRule | None = None
+
+
+def permissions_json(permissions: Permissions) -> dict[str, object]:
+    """Return what a user is told of its permissions, keys in the reference's order."""
+    shown: dict[str, object] = {"publish": _rules_json(permissions.publish)}
+    shown["subscribe"] = _rules_json(permissions.subscribe)
+    if permissions.responses is not None:
+        shown["responses"] = {"max": permissions.responses.max_msgs, "ttl": permissions.responses.expires_ns}
+    return shown
+
+
+def _rules_json(rules: SubjectRules) -> dict[str, list[str]]:
+    lists = {"allow": rules.allow, "deny": rules.deny}
+    return {name: list(subjects) for name, subjects in lists.items() if subjects}

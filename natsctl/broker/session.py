@@ -110,7 +110,7 @@ class Session:
         """Write INFO; where the server is `full`, refuse the connection after it."""
         self.send_info()
         if full:
-            self.broker.notice(self, f"maximum connections exceeded - Account:{GLOBAL_ACCOUNT}")
+            self.broker.notice(self, "maximum connections exceeded")
             self.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         elif self.login.authenticated:
             self.account.sessions.add(self)
@@ -374,9 +374,10 @@ class Session:
 
     def _answer_ping(self) -> None:
         self.write(PONG_LINE)
-        if self._info_again and self.protocol >= 1:
+        if self._info_again and self.login.connected:
             self._info_again = False
-            self.send_info(connect_info=True)
+            if self.protocol >= 1:
+                self.send_info(connect_info=True)
 
     def end_subscription(self, sub: Subscription) -> None:
         """Forget a subscription: unsubscribed, or its maximum was delivered."""
