@@ -32,6 +32,15 @@ class Rng(Protocol):
         """A number of `k` random bits."""
 
 
+@dataclass(slots=True)
+class WebSocketListener:
+    """Where WebSocket clients connect, as their INFO says."""
+
+    host: str
+    port: int
+    tls: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class BrokerOptions:
     """Options of a broker; the defaults are the reference server's."""
@@ -62,6 +71,9 @@ class BrokerOptions:
     listener_auth_timeout_ns: dict[str, int] = field(default_factory=dict)
     """The same for one connection type."""
     ping_interval_ns: int = 120 * SECOND_NS
+    listener_ping_interval_ns: dict[str, int] = field(default_factory=dict)
+    """The same for one connection type."""
+    websocket: WebSocketListener | None = None
     ping_max: int = 2
     first_ping_ns: int = 2 * SECOND_NS
     max_pending: int = 64 << 20
@@ -80,3 +92,7 @@ class BrokerOptions:
     def auth_timeout_of(self, connection_type: str) -> int:
         """Return how long a client of that kind has for its CONNECT."""
         return self.listener_auth_timeout_ns.get(connection_type, self.auth_timeout_ns)
+
+    def ping_interval_of(self, connection_type: str) -> int:
+        """Return how often a client of that kind is pinged."""
+        return self.listener_ping_interval_ns.get(connection_type, self.ping_interval_ns)

@@ -72,7 +72,7 @@ class Timers:
 
     def _ping(self, session: Session, now: int) -> None:
         options = session.broker.options
-        interval = options.ping_interval_ns
+        interval = options.ping_interval_of(session.connection_type)
         if session.rtt_ns and session.last_active_ns + interval > now:
             self._sleep_until(session.last_active_ns + interval)
             return

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
+from typing import Any
 
 from natsctl.api.account import AccountLimits
 from natsctl.broker.account import SYSTEM_ACCOUNT
 from natsctl.broker.grant import Authenticator
-from natsctl.broker.options import BrokerOptions
-from natsctl.broker.static_auth import StaticAuthenticator, User
+from natsctl.broker.options import BrokerOptions, WebSocketListener
+from natsctl.server.authenticators import authenticator, websocket_authenticator
 from natsctl.server.descriptors import descriptor_shares
-from natsctl.server.operator_mode import jwt_authenticator, trust
-from natsctl.server.options import ServerOptions
+from natsctl.server.operator_mode import trust
+from natsctl.server.options import AUTH_TIMEOUT_S, ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits
 
 
 def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerOptions:
     """Return the broker's options; `port` is where clients connect."""
+    main = authenticator(options)
     return BrokerOptions(
         server_id=server_id,
         server_name=options.server_name,
@@ -28,28 +29,40 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
         system_account=system_account(options),
         jetstream=options.jetstream,
         domain=options.domain if options.jetstream else "",
-        tls_required=options.tls is not None,
+        tls_required=options.tls is not None and not options.allow_non_tls,
+        tls_available=options.tls is not None and options.allow_non_tls,
         tls_verify=options.tls is not None and options.tls.verify,
         limits=Limits(max_payload=options.max_payload),
-        auth=authenticator(options),
-        auth_timeout_ns=round(options.auth_timeout_s * 1e9),
+        auth=main,
+        auth_timeout_ns=auth_timeout_ns(options),
         max_pending=options.max_pending,
         max_connections=descriptor_shares().clients,
+        **_websocket(options, main),
     )
 
 
-def authenticator(options: ServerOptions) -> Authenticator | None:
-    """Return who knows the users, None where everybody is let in."""
-    if options.operator is not None and (jwts := jwt_authenticator(options)) is not None:
-        return jwts
-    if options.token:
-        return StaticAuthenticator(token=options.token)
-    users = options.users + ((User(options.user, options.password),) if options.user else ())
-    if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
-        # Who names users of the system account alone does not mean to lock everybody else out.
-        anyone = User(secrets.token_hex(16), secrets.token_hex(16))
-        return StaticAuthenticator(users=(*users, anyone), no_auth_user=anyone.name)
-    return StaticAuthenticator(users=users, no_auth_user=options.no_auth_user) if users else None
+def auth_timeout_ns(options: ServerOptions) -> int:
+    """Return how long a client has for its CONNECT; under TLS the default leaves time for the handshake."""
+    seconds = options.auth_timeout_s
+    if options.tls is not None and seconds == AUTH_TIMEOUT_S:
+        seconds = options.tls.timeout_s + 1
+    return round(seconds * 1e9)
+
+
+def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, Any]:
+    """Return what is other for clients that come over WebSocket."""
+    websocket = options.websocket
+    if websocket is None:
+        return {}
+    found: dict[str, Any] = {
+        "listener_auth": {"WEBSOCKET": websocket_authenticator(options, main)},
+        "websocket": WebSocketListener(websocket.host, max(websocket.port, 0), websocket.tls is not None),
+    }
+    if websocket.auth_timeout_s:
+        found["listener_auth_timeout_ns"] = {"WEBSOCKET": round(websocket.auth_timeout_s * 1e9)}
+    if websocket.ping_interval_s:
+        found["listener_ping_interval_ns"] = {"WEBSOCKET": round(websocket.ping_interval_s * 1e9)}
+    return found
 
 
 def system_account(options: ServerOptions) -> str:

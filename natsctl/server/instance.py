@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.system.system import System
+    from natsctl.server.ws_upgrade import WebSocketDoor
     from natsctl.store.store import RecoveryReport, Store
 
 CLOSE_CLIENTS_S: Final = 3.0
@@ -78,6 +79,7 @@ class ServerInstance:
         """What listens, by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
         self.gates: dict[str, TlsGate] = {}
         """The TLS of each listener; a reload puts other files behind them."""
+        self.websocket_door: WebSocketDoor | None = None
 
     @property
     def engine(self) -> Engine | None:
@@ -127,6 +129,8 @@ class ServerInstance:
             self.endpoints = {**self._more_endpoints(), "clients": clients}
             for endpoint in self.endpoints.values():
                 await endpoint.start()
+            if self.broker.options.websocket is not None:
+                self.broker.options.websocket.port = self.port_of("websocket")
         except BaseException:
             clients.stop_accepting()
             await self.stop()
@@ -179,7 +183,7 @@ class ServerInstance:
 
         gate = TlsGate(options.tls)
         self.gates["websocket"] = gate
-        door = WebSocketDoor(options, self.options.max_payload)
+        door = self.websocket_door = WebSocketDoor(options, self.options.max_payload)
         return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, gate, door))
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:

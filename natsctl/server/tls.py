@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RATE_WINDOW_S: Final = 1.0
 """The interval of `connection_rate_limit`."""
 
+_PAIR_FAULTS: Final = {"KEY_VALUES_MISMATCH": "tls: private key does not match public key"}
+"""What is told for OpenSSL's reasons."""
+
 
 class TlsFileError(OSError):
     """A certificate, a key or a setting that TLS can not work with; the text says which."""
@@ -56,9 +59,12 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     try:
         if below_13:
             context.set_ciphers(":".join(below_13))
+    except ssl.SSLError as error:
+        raise TlsFileError("cipher_suites: OpenSSL has none of them") from error
+    try:
         _prefer_curves(context, options.curve_preferences)
     except (ssl.SSLError, ValueError) as error:
-        raise TlsFileError(f"TLS configuration: {error}") from error
+        raise TlsFileError(f"curve_preferences: {error}") from error
     if options.verify:
         context.verify_mode = ssl.CERT_REQUIRED
     if options.ca_file is not None:
@@ -84,8 +90,10 @@ def _load_pair(context: ssl.SSLContext, pair: tuple[Path, Path], which: str) -> 
         _check_readable(path, fault)
     try:
         context.load_cert_chain(pair[0], pair[1], password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
-        raise TlsFileError(f"{fault}{getattr(error, 'reason', None) or error}") from error
+    except ssl.SSLError as error:
+        raise TlsFileError(f"{fault}{_PAIR_FAULTS.get(error.reason or '', 'no certificate and key in PEM')}") from error
+    except ValueError as error:
+        raise TlsFileError(f"{fault}{error}") from error
 
 
 def _no_password() -> str:

@@ -20,14 +20,15 @@ READ_BYTES: Final = 64 * 1024
 
 
 class TlsLayer:
-    """The server's side of one TLS connection, without I/O."""
+    """One side of a TLS connection, without I/O."""
 
     __slots__ = ("_incoming", "_outgoing", "connection", "done", "ended")
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, hostname: str | None = None) -> None:
+        """Be the server; with `hostname`, the client of the server of that name, whose first `feed` is of nothing."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self.connection = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
         self.done = False
         """The handshake is complete."""
         self.ended = False

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
+from natsctl.server.tls import RATE_WINDOW_S
 from natsctl.server.tls_layer import SecureTransport, TlsLayer
 from natsctl.server.tls_names import error_text, is_probe
 
@@ -95,6 +96,8 @@ class TlsConnection(ClientConnection):
     def _shake(self) -> None:
         """Begin the handshake, unless there are too many."""
         if not self._gate.admits():
+            if self._gate.blocked == 1:
+                self._shell.loop.call_later(RATE_WINDOW_S, self._gate.tell_blocked, self._shell.log)
             self._stage = Stage.OPEN
             self.session.take_output()
             self.ready = True

@@ -154,7 +154,7 @@ class WebSocketConnection(ClientConnection):
         if alert := layer.take():
             self.raw.write(alert)
         if self._upgrade is not None:
-            self.session.close(CloseReason.READ_ERROR)
+            self._end(CloseReason.READ_ERROR)
         else:
             self._complain(f"websocket: http: TLS handshake error from {self._peer}: {error_text(error)}")
         self.raw.close()
@@ -172,7 +172,7 @@ class WebSocketConnection(ClientConnection):
         except FrameFault as fault:
             self._complain(f"{self.name} - read error: {fault}")
             self._say_goodbye(close_frame(fault.status, str(fault)))
-            self.session.close(CloseReason.READ_ERROR)
+            self._end(CloseReason.READ_ERROR)
 
     def _on_frame(self, opcode: Opcode, payload: bytes) -> None:
         if opcode is Opcode.PING:
@@ -181,9 +181,13 @@ class WebSocketConnection(ClientConnection):
             answer = close_answer(payload)
             self.flush()
             self._say_goodbye(answer)
-            self.session.close(CloseReason.CLIENT_CLOSED)
+            self._end(CloseReason.CLIENT_CLOSED)
         elif opcode is not Opcode.PONG and payload:
             super().data_received(payload)
+
+    def _end(self, reason: CloseReason) -> None:
+        self.session.close(reason)
+        self._shell.wake()
 
     def _answer_ping(self, payload: bytes) -> None:
         """Answer a ping; of those that come while the client does not read, only the last is."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from natsctl.server import options as defaults
 from natsctl.server.conf.operator_checks import operator_complaints
 from natsctl.server.conf.values import format_seconds
+from natsctl.server.conf.websocket import websocket_complaints
 from natsctl.server.options import ServerOptions
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -50,14 +51,16 @@ def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield "server_name", "server name cannot contain spaces"
     if options.http_port and options.https_port:
         yield "https_port", "can't specify both HTTP and HTTPs ports"
-    yield from _about_no_auth_user(options)
+    yield from _about_no_auth_user(options, "no_auth_user", options.no_auth_user)
+    if options.websocket is not None:
+        yield from _about_no_auth_user(options, "websocket", options.websocket.no_auth_user)
+    yield from (("websocket", text) for text in websocket_complaints(options))
     yield from operator_complaints(options)
 
 
-def _about_no_auth_user(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    name = options.no_auth_user
+def _about_no_auth_user(options: ServerOptions, about: str, name: str) -> Iterator[tuple[str, str]]:
     if name and not options.users:
-        yield "no_auth_user", f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+        yield about, f'no_auth_user: "{name}" present, but users/nkeys are not defined'
     elif name and all(name not in (user.name, user.nkey) for user in options.users):
         yield (
             "no_auth_user",

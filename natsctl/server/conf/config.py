@@ -30,7 +30,7 @@ from natsctl.server.conf.websocket import websocket_block
 from natsctl.server.options import ServerOptions
 
 _ELSEWHERE: Final = frozenset({
-    "mqtt", "mappings", "maps", "default_js_domain", "allow_non_tls", "proxies",
+    "mqtt", "mappings", "maps", "default_js_domain", "proxies",
 })  # fmt: skip
 """Keys of the reference that no code here serves: saying so is better than running without them."""
 
@@ -152,6 +152,7 @@ _TOP: Final[dict[str, Setter]] = {
     "cluster": cluster_block,
     "gateway": _gateway,
     "tls": _tls,
+    "allow_non_tls": set_option("allow_non_tls", flag_of),
     "authorization": authorization_block,
     "accounts": accounts_block,
     "system_account": set_option("system_account", text_of),

@@ -2,36 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any, Final
 
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
-from natsctl.server.conf.values import address_of, block_of, flag_of, port_of, text_of
-from natsctl.server.options import ServerOptions, WebSocketOptions
+from natsctl.server.conf.values import (
+    address_of,
+    block_of,
+    duration_text_of,
+    flag_of,
+    number_of,
+    port_of,
+    seconds_of,
+    text_of,
+)
+from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSocketOptions
+from natsctl.server.ws_upgrade import HEADERS_REFUSED, allowed_origin
 
 
 def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
     """Return `options` with what the block sets; raises ConfError."""
+    if not isinstance(item.value, dict):
+        raise item.fault(f"Expected websocket to be a map, got {type(item.value).__name__}")
     websocket = WebSocketOptions(port=0)
+    for key, value in item.value.items():
+        name = key.lower()
+        if name == "listen":
+            host, port = address_of(value, websocket.host)
+            websocket = replace(websocket, host=host, port=port)
+        elif name in ("authorization", "authentication"):
+            websocket = _authorization(websocket, value)
+        elif name in _KEYS:
+            field, read = _KEYS[name]
+            websocket = replace(websocket, **{field: read(value)})
+        elif key not in item.value.variables:
+            raise value.fault(f'unknown field "{key}"')
+    return replace(options, websocket=websocket) if websocket.port else options
+
+
+def _authorization(websocket: WebSocketOptions, item: Item) -> WebSocketOptions:
     for key, value in block_of(item).items():
         match key.lower():
-            case "port":
-                websocket = replace(websocket, port=port_of(value))
-            case "host" | "net":
-                websocket = replace(websocket, host=text_of(value))
-            case "listen":
-                host, port = address_of(value, websocket.host)
-                websocket = replace(websocket, host=host, port=port)
-            case "no_tls":
-                websocket = replace(websocket, no_tls=flag_of(value))
-            case "compression":
-                websocket = replace(websocket, compression=flag_of(value))
-            case "tls":
-                websocket = replace(websocket, tls=tls_block(value))
+            case "user" | "username":
+                websocket = replace(websocket, user=text_of(value))
+            case "pass" | "password":
+                websocket = replace(websocket, password=text_of(value))
+            case "token":
+                websocket = replace(websocket, token=text_of(value))
+            case "timeout":
+                websocket = replace(websocket, auth_timeout_s=seconds_of(value))
             case _:
-                raise value.fault(f"{key} of websocket: not available in this version of natsctl server")
-    if not websocket.port:
-        return options
+                raise value.fault(f'unknown field "{key}"')
+    return websocket
+
+
+def _handshake_timeout(item: Item) -> float:
+    if isinstance(item.value, str):
+        return duration_text_of(item, "handshake timeout") or WS_HANDSHAKE_TIMEOUT_S
+    if isinstance(item.value, bool) or not isinstance(item.value, int):
+        raise item.fault(f"error parsing handshake timeout: unsupported type {type(item.value).__name__}")
+    return float(number_of(item)) or WS_HANDSHAKE_TIMEOUT_S
+
+
+def _origins(item: Item) -> tuple[str, ...]:
+    if isinstance(item.value, str):
+        return (item.value,)
+    if not isinstance(item.value, list):
+        raise item.fault(f"error parsing allowed origins: unsupported type {type(item.value).__name__}")
+    return tuple(text_of(entry) for entry in item.value)
+
+
+def _headers(item: Item) -> tuple[tuple[str, str], ...]:
+    if not isinstance(item.value, dict):
+        raise item.fault(f"error parsing headers: unsupported type {type(item.value).__name__}")
+    found = tuple((key, text_of(value)) for key, value in item.value.items())
+    for name, value in found:
+        if any(ord(c) < 32 or ord(c) == 127 for c in name + value):
+            raise item.fault(f"header {name!r} has control characters")
+    return found
+
+
+def _ping_interval(item: Item) -> float:
+    return duration_text_of(item, "ping_interval") if isinstance(item.value, str) else seconds_of(item)
+
+
+_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
+    "port": ("port", port_of),
+    "host": ("host", text_of),
+    "net": ("host", text_of),
+    "advertise": ("advertise", text_of),
+    "no_tls": ("no_tls", flag_of),
+    "tls": ("tls", tls_block),
+    "same_origin": ("same_origin", flag_of),
+    "allowed_origins": ("allowed_origins", _origins),
+    "allowed_origin": ("allowed_origins", _origins),
+    "allow_origins": ("allowed_origins", _origins),
+    "allow_origin": ("allowed_origins", _origins),
+    "origins": ("allowed_origins", _origins),
+    "origin": ("allowed_origins", _origins),
+    "handshake_timeout": ("handshake_timeout_s", _handshake_timeout),
+    "compress": ("compression", flag_of),
+    "compression": ("compression", flag_of),
+    "jwt_cookie": ("jwt_cookie", text_of),
+    "user_cookie": ("user_cookie", text_of),
+    "pass_cookie": ("pass_cookie", text_of),
+    "token_cookie": ("token_cookie", text_of),
+    "no_auth_user": ("no_auth_user", text_of),
+    "headers": ("headers", _headers),
+    "ping_interval": ("ping_interval_s", _ping_interval),
+}
+
+
+def websocket_complaints(options: ServerOptions) -> Iterator[str]:
+    """Yield what is wrong with a listener as a whole, in the reference's words."""
+    websocket = options.websocket
+    if websocket is None:
+        return
     if websocket.tls is None and not websocket.no_tls:
-        raise item.fault("websocket requires TLS configuration, or no_tls: true")
-    return replace(options, websocket=replace(websocket, tls=None if websocket.no_tls else websocket.tls))
+        yield "websocket requires TLS configuration"
+    for origin in websocket.allowed_origins:
+        try:
+            allowed_origin(origin)
+        except ValueError as error:
+            yield str(error)
+    for what, given in (("username", websocket.user), ("token", websocket.token)):
+        if options.users and given:
+            yield f"websocket authentication {what} not compatible with presence of users/nkeys"
+    if websocket.jwt_cookie and options.operator is None:
+        cookie = f'"{websocket.jwt_cookie}"'
+        yield f"trusted operators or trusted keys configuration is required for JWT authentication via cookie {cookie}"
+    for name, _ in websocket.headers:
+        if name.lower() in HEADERS_REFUSED:
+            yield f'websocket: invalid header "{name}" not allowed'
+        if name.lower().startswith("sec-websocket-"):
+            yield f'websocket: invalid header "{name}", "Sec-WebSocket-" prefix not allowed'
