@@ -50,6 +50,7 @@ class LeafLink(Session):
         "_leafs", "_ping_sent_ns", "_pings_out", "_reader", "_registered", "compression", "due_ns", "inward",
         "is_spoke", "isolated", "outward", "reconnect_delay_ns", "remote_account", "remote_cluster", "remote_domain",
         "remote_id", "remote_server", "rules", "solicited",
+        "was_registered",
     )  # fmt: skip
 
     def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
@@ -58,7 +59,7 @@ class LeafLink(Session):
         self.account = self.broker.account(GLOBAL_ACCOUNT)
         self._reader = LeafParser(leaf_limits(self.broker.options.limits))
         self._leafs = leafs
-        self._registered = False
+        self._registered = self.was_registered = False
         self._pings_out = self._ping_sent_ns = 0
         self.due_ns = NEVER_NS
         """When `tick` has something to do, monotonic clock."""
@@ -162,6 +163,7 @@ class LeafLink(Session):
         account = self.account
         self._registered = True
         self.due_ns = self.broker.clock.monotonic_ns() + min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
+        self.was_registered = True
         self.outward.start(account.routes.subs, (*account.mapping_sources(), self._leafs.loop_subject(account)))
         account.listeners.append(self.outward)
 

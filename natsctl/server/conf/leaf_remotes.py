@@ -1,0 +1,148 @@
+"""The list `remotes` in the block `leafnodes`: the hubs that this server connects to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from natsctl.api.subjects import is_valid_subject
+from natsctl.server.conf.leaf_compression import check_compression
+from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.tls import tls_block
+from natsctl.server.conf.values import block_of, flag_of, items_of, seconds_of, text_of
+from natsctl.server.leaf_options import DEFAULT_LEAF_PORT, LeafRemoteOptions, LeafUrl
+from natsctl.server.options import TlsOptions
+
+RemoteSetter: TypeAlias = Callable[[LeafRemoteOptions, Item], LeafRemoteOptions]
+
+SEED_LENGTH: Final = 58
+
+
+def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
+    """Return the remotes; raises ConfError."""
+    if not isinstance(item.value, list):
+        raise item.fault("expected remotes field to be an array")
+    remotes: list[LeafRemoteOptions] = []
+    for entry in item.value:
+        remote = _remote(entry)
+        if any((remote.urls, remote.account, remote.creds) == (r.urls, r.account, r.creds) for r in remotes):
+            urls = ", ".join(f"{url.scheme}://{url.address}" for url in remote.urls)
+            raise entry.fault(f"duplicate remote [{urls}]")
+        remotes.append(remote)
+    return tuple(remotes)
+
+
+def _remote(item: Item) -> LeafRemoteOptions:
+    remote = LeafRemoteOptions()
+    block = block_of(item)
+    for key, value in block.items():
+        setter = _KEYS.get(key.lower())
+        if setter is not None:
+            remote = setter(remote, value)
+        elif key.lower() == "proxy":
+            raise value.fault("proxy: not available in natsctl server")
+        elif key not in block.variables:
+            raise value.fault(f'unknown field "{key}"')
+    if remote.creds is not None and remote.nkey:
+        raise item.fault("Remote leafnode can not have both creds and nkey defined")
+    if len({url.is_websocket for url in remote.urls}) > 1:
+        raise item.fault("remote leaf node configuration cannot have a mix of websocket and non-websocket urls")
+    return remote
+
+
+def _set(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
+    return lambda remote, item: replace(remote, **{name: read(item)})
+
+
+def _urls(item: Item) -> tuple[LeafUrl, ...]:
+    return tuple(_url(entry) for entry in items_of(item))
+
+
+def _url(item: Item) -> LeafUrl:
+    """Return a url's parts; what it says of user and password is not repeated where it is wrong."""
+    text = text_of(item).strip()
+    try:
+        parts = urlsplit(text if "://" in text else f"nats-leaf://{text}")
+        port = parts.port
+    except ValueError:
+        raise item.fault("error parsing leafnode url: not a url") from None
+    if not parts.hostname:
+        raise item.fault("error parsing leafnode url: no host in it")
+    if port is None:
+        port = {"ws": 80, "wss": 443}.get(parts.scheme, DEFAULT_LEAF_PORT)
+    password = None if parts.password is None else unquote(parts.password)
+    return LeafUrl(parts.scheme, parts.hostname, port, unquote(parts.username or ""), password, parts.path)
+
+
+def _creds(item: Item) -> Path:
+    return Path(text_of(item)).expanduser()
+
+
+def _seed(item: Item) -> str:
+    seed = text_of(item)
+    if len(seed) != SEED_LENGTH or not seed.startswith("SU"):
+        raise item.fault("Remote leafnode nkey is not a valid seed")
+    return seed
+
+
+def _subjects(item: Item) -> tuple[str, ...]:
+    subjects = tuple(text_of(entry) for entry in items_of(item))
+    for subject in subjects:
+        if not is_valid_subject(subject):
+            raise item.fault(f'subject "{subject}" is not a valid subject')
+    return subjects
+
+
+def _client_tls(item: Item) -> TlsOptions:
+    return tls_block(item, "remote")
+
+
+def _migrate(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+    """Let pass what is for streams with several replicas, which a single server has none of."""
+    if not isinstance(item.value, (bool, dict)):
+        raise item.fault("expected boolean or map for jetstream_cluster_migrate")
+    return remote
+
+
+def _compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+    check_compression(item)
+    return remote
+
+
+_KEYS: Final[dict[str, RemoteSetter]] = {
+    "url": _set("urls", _urls),
+    "urls": _set("urls", _urls),
+    "account": _set("account", text_of),
+    "local": _set("account", text_of),
+    "creds": _set("creds", _creds),
+    "credentials": _set("creds", _creds),
+    "nkey": _set("nkey", _seed),
+    "seed": _set("nkey", _seed),
+    "tls": _set("tls", _client_tls),
+    "hub": _set("hub", flag_of),
+    "deny_imports": _set("deny_imports", _subjects),
+    "deny_import": _set("deny_imports", _subjects),
+    "deny_exports": _set("deny_exports", _subjects),
+    "deny_export": _set("deny_exports", _subjects),
+    "no_randomize": _set("no_randomize", flag_of),
+    "dont_randomize": _set("no_randomize", flag_of),
+    "ws_compress": _set("ws_compression", flag_of),
+    "ws_compression": _set("ws_compression", flag_of),
+    "websocket_compress": _set("ws_compression", flag_of),
+    "websocket_compression": _set("ws_compression", flag_of),
+    "ws_no_masking": _set("ws_no_masking", flag_of),
+    "websocket_no_masking": _set("ws_no_masking", flag_of),
+    "jetstream_cluster_migrate": _migrate,
+    "js_cluster_migrate": _migrate,
+    "isolate_leafnode_interest": _set("isolate", flag_of),
+    "isolate": _set("isolate", flag_of),
+    "request_isolation": _set("request_isolation", flag_of),
+    "compression": _compression,
+    "first_info_timeout": _set("first_info_timeout_s", seconds_of),
+    "dial_timeout": _set("dial_timeout_s", seconds_of),
+    "disabled": _set("disabled", flag_of),
+    "ignore_discovered_servers": _set("ignore_discovered_servers", flag_of),
+}

@@ -1,0 +1,89 @@
+"""What one server is told about its leaf nodes: the block `leafnodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.static_auth import User
+
+if TYPE_CHECKING:
+    from natsctl.server.options import TlsOptions
+
+DEFAULT_LEAF_PORT: Final = 7422
+"""Where a remote's url leads that names no port. Source: reference, DEFAULT_LEAFNODE_PORT."""
+RECONNECT_S: Final = 1.0
+FIRST_INFO_S: Final = 1.0
+DIAL_TIMEOUT_S: Final = 1.0
+AUTH_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeafUrl:
+    """Where a hub may be reached; user and password are those of the url."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+
+    @property
+    def address(self) -> str:
+        """Host and port as log lines show them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_websocket(self) -> bool:
+        """Tell whether it is reached over WebSocket."""
+        return self.scheme in ("ws", "wss")
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRemoteOptions:
+    """One hub, for one account."""
+
+    urls: tuple[LeafUrl, ...] = ()
+    account: str = "$G"
+    creds: Path | None = None
+    nkey: str = field(default="", repr=False)
+    """A user's seed."""
+    tls: TlsOptions | None = None
+    deny_imports: tuple[str, ...] = ()
+    deny_exports: tuple[str, ...] = ()
+    hub: bool = False
+    ws_compression: bool = False
+    ws_no_masking: bool = False
+    no_randomize: bool = False
+    first_info_timeout_s: float = FIRST_INFO_S
+    dial_timeout_s: float = 0.0
+    """0: as for all remotes."""
+    disabled: bool = False
+    ignore_discovered_servers: bool = False
+    isolate: bool = False
+    request_isolation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNodesOptions:
+    """The listener, where `port` is not 0, and the remotes."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    tls: TlsOptions | None = None
+    users: tuple[User, ...] = ()
+    """Who may connect; empty: the users of the server."""
+    account: str = ""
+    """Where who needs no credentials is bound."""
+    auth_timeout_s: float = AUTH_TIMEOUT_S
+    advertise: str = ""
+    no_advertise: bool = False
+    min_version: str = ""
+    isolate: bool = False
+    write_deadline_s: float = 0.0
+    """0: as for clients."""
+    reconnect_s: float = RECONNECT_S
+    dial_timeout_s: float = DIAL_TIMEOUT_S
+    remotes: tuple[LeafRemoteOptions, ...] = ()
