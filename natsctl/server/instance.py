@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
+    from natsctl.server.leafs import LeafNodes
     from natsctl.server.committer import Committer
     from natsctl.server.system.system import System
     from natsctl.server.ws_upgrade import WebSocketDoor
@@ -69,6 +70,8 @@ class ServerInstance:
         """The accounts of operators that have JetStream; None where accounts are not an operator's."""
         self._shell: Shell | None = None
         self.system: System | None = None
+        self.leafs: LeafNodes | None = None
+        """Leaf nodes, where the server accepts them or is one."""
         self.reload: Callable[[], None] = no_reload
         """Reads the configuration again, where there is one; raises Refused with the reason where it can not."""
         self.http_requests: dict[str, int] = {}
@@ -129,6 +132,8 @@ class ServerInstance:
             self.endpoints = {**self._more_endpoints(), "clients": clients}
             for endpoint in self.endpoints.values():
                 await endpoint.start()
+            if self.leafs is not None:
+                self.leafs.start()
             if self.broker.options.websocket is not None:
                 self.broker.options.websocket.port = self.port_of("websocket")
         except BaseException:
@@ -147,6 +152,14 @@ class ServerInstance:
         )
         self._shell.start()
         self.system = self._start_system(self._shell)
+        self.leafs = self._leaf_nodes(self._shell)
+
+    def _leaf_nodes(self, shell: Shell) -> LeafNodes | None:
+        if self.options.leafnodes is None:
+            return None
+        from natsctl.server.leafs import LeafNodes
+
+        return LeafNodes(self.options, shell)
 
     def _start_system(self, shell: Shell) -> System:
         from natsctl.server.system.system import System
@@ -170,6 +183,8 @@ class ServerInstance:
             found["monitoring"] = self._monitor()
         if self.options.websocket is not None:
             found["websocket"] = self._websocket(self.options.websocket)
+        if self.leafs is not None and self.leafs.endpoint is not None:
+            found["leafnodes"] = self.leafs.endpoint
         return found
 
     def _monitor(self) -> Endpoint:
@@ -243,7 +258,9 @@ class ServerInstance:
 
     def enter_lame_duck(self) -> None:
         """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
-        for kind in ("clients", "websocket"):
+        if self.leafs is not None:
+            self.leafs.stop_connecting()
+        for kind in ("clients", "websocket", "leafnodes"):
             if kind in self.endpoints:
                 self.endpoints[kind].stop_accepting()
         if self._shell is not None:
@@ -259,6 +276,8 @@ class ServerInstance:
         for endpoint in endpoints.values():
             await endpoint.stop()
         if shell is not None:
+            if self.leafs is not None:
+                self.leafs.stop()
             if self.system is not None:
                 self.system.shut_down()
             await _quiet(shell)

@@ -81,6 +81,8 @@ class Shell:
         broker.notice = Notices(log, broker.clock).tell
         self.on_turn: list[Callable[[], None]] = []
         """What is done once a turn before output is written."""
+        self.leaf_door: Shell | None = None
+        """What connections of leaf nodes that came through the WebSocket listener talk to; None where none are let in."""
         self.faults = 0
         self._write_deadline_s = write_deadline_s
         self._wanted = False

@@ -242,7 +242,9 @@ class WebSocketConnection(ClientConnection):
             self._too_early()
             return
         self.transport.write(upgrade.answer)
-        if upgrade.leaf:
+        if upgrade.leaf and self._shell.leaf_door is not None:
+            self._shell = self._shell.leaf_door
+        elif upgrade.leaf:
             self._complain("Not configured to accept leaf node connections")
             self.transport.close()
             return
