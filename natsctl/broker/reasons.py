@@ -37,3 +37,4 @@ class CloseReason(Enum):
     MINIMUM_VERSION_REQUIRED = "Minimum Version Required"
     CLUSTER_NAMES_IDENTICAL = "Cluster Names Identical"
     KICKED = "Kicked"
+    PROXY_REQUIRED = "Proxy Required"

@@ -140,6 +140,8 @@ class Estate:
         self.signing_key = Key("operator")
         self.nats = {"signing_keys": [self.signing_key.public], **nats}
         self.accounts: dict[str, EstateAccount] = {}
+        self.instead: dict[str, str] = {}
+        """JWTs of accounts, by public key, that are preloaded instead of the good ones."""
         self.system = self.account("SYS")
 
     @property
@@ -177,7 +179,7 @@ class Estate:
 
     def preload(self) -> dict[str, str]:
         """Return the JWTs of all accounts, by public key."""
-        return {account.public: account.jwt(self.signer) for account in self.accounts.values()}
+        return {account.public: account.jwt(self.signer) for account in self.accounts.values()} | self.instead
 
     def conf(self, more: str = "") -> str:
         """Return a nats.conf that trusts the operator and knows the accounts."""

@@ -29,6 +29,13 @@ class JwtError(Exception):
     """A JWT that is not accepted; the text is the reference's where it has one, and never holds the JWT."""
 
 
+class ProxyRequired(JwtError):
+    """A user whose connection has to come through a proxy that is trusted; this server trusts none."""
+
+    def __init__(self) -> None:
+        super().__init__("proxy connection required")
+
+
 def decode_base64url(text: str) -> bytes:
     """Return what base 64 for URLs without padding stands for; raises JwtError."""
     wrong = _NOT_URL_BASE64.search(text)

@@ -1,0 +1,397 @@
+"""Users, accounts and operators of JWTs: who is let in, and what the others are told, on both servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, make_jwt
+from natsctl.testing.operated import Visitor, close_reason, login, without_keys
+from natsctl.testing.process import ServerProcess, reference_binary
+
+NOW = int(time.time())
+HOUR = 3600
+VIOLATION = [b"-ERR 'Authorization Violation'"]
+FAILURE = "Authentication Failure"
+
+
+class Town:
+    """An operator's accounts and the users that the cases are about."""
+
+    def __init__(self) -> None:
+        self.estate = estate = Estate()
+        self.system_user = estate.user(estate.system)
+        self.account = estate.account("A")
+        self.other = estate.account("OTHER")
+        stranger = Key("operator")
+        estate.instead[self.other.public] = self.other.jwt(stranger)
+        self.signing, self.scoped = Key("account"), Key("account")
+        template = {
+            "pub": {"allow": ["own.{{name()}}.>", "{{tag(team)}}.>", "{{account-name()}}.x", "{{subject()}}"]},
+            "sub": {"allow": ["_INBOX.>", "in.{{name()}}"], "deny": ["in.{{tag(team)}}"]},
+            "subs": 3,
+            "payload": 20,
+        }
+        self.account.nats["signing_keys"] = [
+            self.signing.public,
+            {"kind": "user_scope", "key": self.scoped.public, "role": "r", "template": template},
+        ]
+        self.no_bearer = estate.account("NO_BEARER", limits={"disallow_bearer": True})
+        self.ended = estate.account("ENDED", {"exp": NOW - HOUR})
+        self.early = estate.account("EARLY", {"nbf": NOW + HOUR})
+        self.unknown = Estate().account("UNKNOWN")
+        self.revoking = estate.account("REVOKING")
+        self.revoked = estate.user(self.revoking)
+        self.revoking.nats["revocations"] = {self.revoked.key.public: NOW + HOUR}
+        self.revoking_all = estate.account("REVOKING_ALL", revocations={"*": NOW + HOUR})
+        self.defaults = estate.account("DEFAULTS", default_permissions={"pub": {"deny": ["no.>"]}})
+        self.narrow = estate.account("NARROW", limits={"conn": 1, "subs": 2, "payload": 10})
+
+    def user(self, claims: dict[str, Any] | None = None, /, **nats: Any) -> UserLogin:
+        return self.estate.user(self.account, claims, **nats)
+
+
+class Place(NamedTuple):
+    """A running server, its operator's accounts, and somebody in the system account."""
+
+    url: str
+    town: Town
+    system: Visitor
+
+
+@pytest.fixture(scope="module", params=["natsctl", "reference"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if request.param == "reference" and reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    town, folder = Town(), tmp_path_factory.mktemp("operated")
+    (folder / "nats.conf").write_text(town.estate.conf())
+    with ServerProcess(folder / "server", request.param, "-c", str(folder / "nats.conf")) as process:
+        system = login(process.url, town.system_user)
+        yield Place(process.url, town, system)
+        system.close()
+
+
+pytestmark = pytest.mark.both
+
+
+# Users that are let in, or not
+
+
+def scoped(town: Town, **nats: Any) -> UserLogin:
+    claims = {"name": "alice"}
+    return town.estate.scoped_user(town.account, town.scoped, claims, **{"tags": ["team:red", "team:blue"], **nats})
+
+
+GOOD: dict[str, Callable[[Town], UserLogin]] = {
+    "signed by the account": lambda t: t.user(),
+    "signed by a signing key": lambda t: t.estate.user(t.account, signer=t.signing),
+    "of a scoped signing key": scoped,
+    "from an allowed network": lambda t: t.user(src=["10.0.0.0/8", "127.0.0.0/8"]),
+    "from networks in one text": lambda t: t.user(src="10.0.0.0/8, 127.0.0.0/8"),
+    "within its hours": lambda t: t.user(times=[{"start": "00:00:00", "end": "23:59:59"}], times_location="UTC"),
+    "of this kind of connection": lambda t: t.user(allowed_connection_types=["standard", "FUTURE"]),
+    "not yet expired": lambda t: t.user({"exp": NOW + HOUR, "nbf": NOW - HOUR}),
+    "not revoked itself": lambda t: t.estate.user(t.revoking),
+    "newer than the revocation of all": lambda t: t.estate.user(t.revoking_all, {"iat": NOW + 2 * HOUR}),
+}
+
+REFUSED: dict[str, Callable[[Town], UserLogin]] = {
+    "expired": lambda t: t.user({"exp": NOW - 1}),
+    "not yet valid": lambda t: t.user({"nbf": NOW + HOUR}),
+    "revoked": lambda t: t.revoked,
+    "revoked with all": lambda t: t.estate.user(t.revoking_all),
+    "signed by somebody else's key": lambda t: t.estate.user(t.account, signer=Key("account")),
+    "of an account nobody knows": lambda t: t.estate.user(t.unknown),
+    "of an account of another operator": lambda t: t.estate.user(t.other),
+    "of an expired account": lambda t: t.estate.user(t.ended),
+    "of an account before its time": lambda t: t.estate.user(t.early),
+    "from another network": lambda t: t.user(src=["10.0.0.0/8"]),
+    "from no network": lambda t: t.user(src=["nowhere"]),
+    "outside its hours": lambda t: t.user(times=[an_hour_elsewhere()], times_location="UTC"),
+    "in no time zone": lambda t: t.user(times=[{"start": "00:00:00", "end": "23:59:59"}], times_location="Nowhere/X"),
+    "with hours that are none": lambda t: t.user(times=[{"start": "25:00:00", "end": "26:00:00"}]),
+    "of another kind of connection": lambda t: t.user(allowed_connection_types=["WEBSOCKET"]),
+    "of unknown kinds of connections": lambda t: t.user(allowed_connection_types=["FUTURE"]),
+    "scoped with rules of its own": lambda t: scoped(t, subs=5),
+    "without a tag that is denied": lambda t: scoped(t, tags=[]),
+    "with a bad subject": lambda t: t.user(pub={"allow": ["a..b"]}),
+    "signed for another account": lambda t: UserLogin(
+        key := Key("user"), make_jwt("user", key.public, t.account.key, issuer_account=t.narrow.public)
+    ),
+}
+
+
+def an_hour_elsewhere() -> dict[str, str]:
+    """Return a range of hours of UTC that is not now."""
+    hour = (time.gmtime().tm_hour + 12) % 23
+    return {"start": f"{hour:02}:00:00", "end": f"{hour:02}:30:00"}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_user_is_let_in(place: Place, case: str) -> None:
+    visitor = login(place.url, GOOD[case](place.town))
+    assert (visitor.said, visitor.open) == ([], True)
+    visitor.close()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_user_is_refused(place: Place, case: str) -> None:
+    visitor = login(place.url, REFUSED[case](place.town))
+    assert (visitor.said, visitor.open) == (VIOLATION, False)
+    assert close_reason(place.system, visitor.cid) == FAILURE
+
+
+def test_user_of_a_proxy_is_refused(place: Place) -> None:
+    visitor = login(place.url, place.town.user(proxy_required=True))
+    assert (visitor.said, visitor.open) == (VIOLATION, False)
+    assert close_reason(place.system, visitor.cid) == "Proxy Required"
+
+
+# Proofs
+
+
+def test_signature_comes_with_padding_or_without(place: Place) -> None:
+    user = place.town.user()
+    visitor = Visitor(place.url)
+    assert visitor.show(**user.connect_options(visitor.info["nonce"], padded=True)) == []
+    visitor.close()
+
+
+PROOFS: dict[str, Callable[[Town], tuple[UserLogin, dict[str, str]]]] = {
+    "none": lambda t: (t.user(), {"sig": ""}),
+    "no base 64": lambda t: (t.user(), {"sig": "!!!"}),
+    "of another nonce": lambda t: (t.user(), t.user().connect_options("another")),
+    "by another key": lambda t: (t.user(), {"sig": UserLogin(Key("user"), "").connect_options("x")["sig"]}),
+    "for no JWT": lambda t: (t.user(), {"jwt": ""}),
+    "for a JWT that is none": lambda t: (t.user(), {"jwt": "eyJ.eyJ.x"}),
+    "for the JWT of an account": lambda t: (t.user(), {"jwt": t.account.jwt(t.estate.key)}),
+    "for a bearer where none may be": lambda t: (t.estate.user(t.no_bearer, bearer_token=True), {"sig": ""}),
+}
+
+
+@pytest.mark.parametrize("case", PROOFS)
+def test_proof_is_refused(place: Place, case: str) -> None:
+    user, options = PROOFS[case](place.town)
+    visitor = login(place.url, user, **options)
+    assert (visitor.said, visitor.open) == (VIOLATION, False)
+    assert close_reason(place.system, visitor.cid) == FAILURE
+
+
+def test_bearer_needs_no_signature(place: Place) -> None:
+    visitor = login(place.url, place.town.user(bearer_token=True), sig="")
+    assert (visitor.said, visitor.open) == ([], True)
+    visitor.close()
+
+
+def test_info_asks_for_a_signature(place: Place) -> None:
+    visitor = Visitor(place.url)
+    assert visitor.info["auth_required"] is True and len(visitor.info["nonce"]) == 15
+    visitor.close()
+
+
+# What a user may do
+
+
+def told(visitor: Visitor, data: bytes) -> list[bytes]:
+    return [without_keys(line) for line in visitor.say(data)]
+
+
+def test_rules_of_a_user(place: Place) -> None:
+    user = place.town.user(pub={"allow": ["a.>"], "deny": ["a.b"]}, sub={"allow": ["s", "q *"], "deny": ["t"]})
+    visitor = login(place.url, user)
+    assert told(visitor, b"PUB a.c 0\r\n\r\n") == []
+    assert told(visitor, b"PUB a.b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"a.b\"'"]
+    assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
+    assert told(visitor, b"SUB s 1\r\n") == []
+    assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"t\"'"]
+    visitor.close()
+
+
+def test_leave_to_answer_takes_the_leave_to_publish(place: Place) -> None:
+    visitor = login(place.url, place.town.user(resp={"max": 1, "ttl": 0}))
+    asker = login(place.url, place.town.user())
+    assert told(visitor, b"PUB a 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"a\"'"]
+    visitor.say(b"SUB ask 1\r\n")
+    asker.say(b"SUB back 1\r\nPUB ask back 0\r\n\r\n")
+    assert visitor.hear(b"MSG") == []
+    visitor.say(b"PUB back 0\r\n\r\n")
+    assert asker.hear(b"MSG back") == []
+    assert b"-ERR 'Permissions Violation for Publish to \"back\"'" in told(visitor, b"PUB back 0\r\n\r\n")
+    visitor.close()
+    asker.close()
+
+
+def test_template_is_filled_with_who_the_user_is(place: Place) -> None:
+    user = scoped(place.town)
+    visitor = login(place.url, user)
+    for subject in (b"own.alice.x", b"red.x", b"blue.x", b"A.x", user.key.public.encode()):
+        assert told(visitor, b"PUB %b 0\r\n\r\n" % subject) == []
+    for subject in (b"own.bob.x", b"green.x", b"x"):
+        text = b"-ERR 'Permissions Violation for Publish to \"%b\"'" % subject
+        assert told(visitor, b"PUB %b 0\r\n\r\n" % subject) == [text]
+    assert told(visitor, b"SUB in.alice 1\r\n") == []
+    assert told(visitor, b"SUB in.red 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"in.red\"'"]
+    visitor.close()
+
+
+def test_default_permissions_are_for_users_without_any(place: Place) -> None:
+    town = place.town
+    plain = login(place.url, town.estate.user(town.defaults))
+    own = login(place.url, town.estate.user(town.defaults, pub={"allow": [">"]}))
+    assert told(plain, b"PUB no.x 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"no.x\"'"]
+    assert told(own, b"PUB no.x 0\r\n\r\n") == []
+    plain.close()
+    own.close()
+
+
+# Limits
+
+
+def test_limits_of_a_user(place: Place) -> None:
+    visitor = login(place.url, place.town.user(subs=1, payload=4))
+    assert told(visitor, b"SUB a 1\r\n") == []
+    assert told(visitor, b"SUB b 2\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
+    assert told(visitor, b"PUB a 5\r\n12345\r\n") == [b"-ERR 'Maximum Payload Violation'"]
+    assert close_reason(place.system, visitor.cid) == "Maximum Message Payload Exceeded"
+
+
+def test_limits_of_a_template(place: Place) -> None:
+    visitor = login(place.url, scoped(place.town))
+    assert told(visitor, b"SUB _INBOX.1 1\r\nSUB _INBOX.2 2\r\nSUB _INBOX.3 3\r\n") == []
+    assert told(visitor, b"SUB _INBOX.4 4\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
+    assert told(visitor, b"PUB red.x 21\r\n%b\r\n" % (b"x" * 21)) == [b"-ERR 'Maximum Payload Violation'"]
+    visitor.close()
+
+
+def test_limits_of_an_account(place: Place) -> None:
+    estate, narrow = place.town.estate, place.town.narrow
+    visitor = login(place.url, estate.user(narrow))
+    second = login(place.url, estate.user(narrow))
+    assert (second.said, second.open) == ([b"-ERR 'maximum account active connections exceeded'"], False)
+    assert close_reason(place.system, second.cid) == "Maximum Account Connections Exceeded"
+    assert told(visitor, b"SUB a 1\r\nSUB b 2\r\n") == []
+    assert told(visitor, b"SUB c 3\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
+    assert told(visitor, b"PUB a 11\r\n%b\r\n" % (b"x" * 11)) == [b"-ERR 'Maximum Payload Violation'"]
+    visitor.close()
+
+
+# What changes while clients are connected
+
+
+class Change(NamedTuple):
+    """A change of an account, and what its clients are told."""
+
+    nats: dict[str, Any]
+    said: list[bytes]
+    reason: str
+
+
+REVOKED = ([b"-ERR 'User Authentication Revoked'"], "Credentials Revoked")
+CHANGES: dict[str, Change] = {
+    "all revoked": Change({"revocations": {"*": NOW + HOUR}}, *REVOKED),
+    "bearers disallowed": Change({"limits": {"disallow_bearer": True}}, VIOLATION, FAILURE),
+    "signing key withdrawn": Change({"signing_keys": []}, [], FAILURE),
+    "no connections": Change(
+        {"limits": {"conn": 0}},
+        [b"-ERR 'maximum account active connections exceeded'"],
+        "Maximum Account Connections Exceeded",
+    ),
+    "fewer subscriptions": Change(
+        {"limits": {"subs": 1}}, [b"-ERR 'maximum subscriptions exceeded'"], "Maximum Subscriptions Exceeded"
+    ),
+}
+
+
+@pytest.fixture
+def changing(place: Place, request: pytest.FixtureRequest) -> Iterator[tuple[EstateAccount, Key]]:
+    """An account of its own for each test, known to the server since its start: OTHER's place in the preload."""
+    signing = Key("account")
+    account = place.town.account
+    before = dict(account.nats)
+    account.nats["signing_keys"] = [*before["signing_keys"], signing.public]
+    push(place, account)
+    yield account, signing
+    account.nats.clear()
+    account.nats.update(before)
+    push(place, account)
+
+
+def push(place: Place, account: EstateAccount) -> Any:
+    answer = place.system.ask(
+        f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.UPDATE", account.jwt(place.town.estate.key).encode()
+    )
+    return answer.get("data") or answer["error"]
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_change_of_an_account_closes_clients(place: Place, changing: tuple[EstateAccount, Key], case: str) -> None:
+    account, signing = changing
+    user = place.town.estate.user(account, signer=signing, bearer_token=True)
+    visitor = login(place.url, user)
+    assert visitor.say(b"SUB a 1\r\n") == []
+    change = CHANGES[case]
+    before = dict(account.nats)
+    for key, value in change.nats.items():
+        account.nats[key] = {**before.get(key, {}), **value} if isinstance(value, dict) else value
+    assert push(place, account) == {"account": account.public, "code": 200, "message": "jwt updated"}
+    assert (visitor.hear(b"PONG"), visitor.open) == (change.said, False)
+    assert close_reason(place.system, visitor.cid) == change.reason
+    account.nats.update(before)
+
+
+def test_default_permissions_change_for_who_is_connected(place: Place, changing: tuple[EstateAccount, Key]) -> None:
+    account, _ = changing
+    visitor = login(place.url, place.town.estate.user(account))
+    assert told(visitor, b"SUB a 1\r\nPUB b 0\r\n\r\n") == []
+    account.nats["default_permissions"] = {"pub": {"deny": ["b"]}, "sub": {"deny": ["a"]}}
+    push(place, account)
+    assert visitor.hear(b"-ERR") == []
+    assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
+    del account.nats["default_permissions"]
+    visitor.close()
+
+
+def test_update_of_somebody_else_is_refused(place: Place) -> None:
+    town = place.town
+    subject = f"$SYS.REQ.ACCOUNT.{town.account.public}.CLAIMS.UPDATE"
+    for token, text in (
+        (b"", "jwt update error - request body is empty"),
+        (b"x", "jwt update resulted in error - expected 3 chunks"),
+        (
+            town.narrow.jwt(town.estate.key).encode(),
+            "jwt update resulted in error - subject does not match jwt content",
+        ),
+        (town.account.jwt(Key("operator")).encode(), "jwt update resulted in error - account validation failed"),
+        (town.user().jwt.encode(), "jwt update resulted in error - not account claim"),
+    ):
+        assert place.system.ask(subject, token)["error"] == {
+            "account": town.account.public, "code": 500, "description": text,
+        }  # fmt: skip
+
+
+def test_update_of_an_account_that_sleeps_is_skipped(place: Place) -> None:
+    account = Estate().account("ASLEEP")
+    assert push(place, account) == {"account": account.public, "code": 200, "message": "jwt update skipped"}
+
+
+def test_user_is_closed_when_its_jwt_expires(place: Place) -> None:
+    visitor = login(place.url, place.town.user({"exp": int(time.time()) + 2}))
+    assert visitor.said == []
+    assert visitor.hear(b"PONG") == [b"-ERR 'User Authentication Expired'"]
+    assert close_reason(place.system, visitor.cid) == "Authentication Expired"
+
+
+def test_clients_are_closed_when_their_account_expires(place: Place, changing: tuple[EstateAccount, Key]) -> None:
+    account, _ = changing
+    visitor = login(place.url, place.town.estate.user(account))
+    account.claims["exp"] = int(time.time()) + 2
+    push(place, account)
+    assert visitor.hear(b"PONG") == [b"-ERR 'Account Authentication Expired'"]
+    assert close_reason(place.system, visitor.cid) == "Authentication Expired"
+    again = login(place.url, place.town.estate.user(account))
+    assert again.said == []  # the resolver's JWT, which has not expired, is in force again
+    again.close()
+    del account.claims["exp"]
