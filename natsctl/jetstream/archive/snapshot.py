@@ -120,7 +120,7 @@ class Snapshot:
     # What happens around it
 
     def _interest_changed(self) -> None:
-        if self._account.has_interest(self._to):
+        if self._account.has_subscriber(self._to):
             if self._content is None:
                 self._engine.ready(self)
         elif self._content is not None and not self._unheard:
@@ -157,7 +157,7 @@ class Snapshot:
         if not self._told:
             self._tell()
         if self._content is None:
-            if not self._unheard and not self._account.has_interest(self._to):
+            if not self._unheard and not self._account.has_subscriber(self._to):
                 return 0
             self._alarm.cancel()
             self._content = self._archive()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api.advisories import ClientInfo
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
+from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.server.system.event import event_head
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ class ConnectionEvents:
 
     def disconnected(self, session: Session) -> None:
         """Tell that a connection has ended, what it had moved, and why."""
-        subject = f"$SYS.ACCOUNT.{session.account.name}.DISCONNECT".encode()
+        subject = f"$SYS.ACCOUNT.{account_of(session).name}.DISCONNECT".encode()
         reason = session.close_reason.value if session.close_reason is not None else ""
         self._tell(self._broker.system_account, subject, session, reason)
 
     def refused(self, session: Session, refusal: Refusal) -> None:
         """Tell the operator, and the owner of the account, that a client was not let in."""
         reason = refusal.reason.value
-        self._tell(session.account, ACCOUNT_AUTH_ERROR, session, reason)
+        self._tell(account_of(session), ACCOUNT_AUTH_ERROR, session, reason)
         self._tell(self._broker.system_account, self._auth_error, session, reason)
 
     def _tell(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
@@ -61,23 +62,28 @@ class ConnectionEvents:
         account.publish(subject, b"", b"", encode(event))
 
 
+def account_of(session: Session) -> Account:
+    """Return the account that events name: the global one until the client has said who it is."""
+    return session.account if session.login.connected else session.broker.accounts[GLOBAL_ACCOUNT]
+
+
 def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
     """Return what events tell of a client; with `stop_ns`, of one that is gone."""
-    grant, config = session.login.grant, session.account.config
+    grant, account = session.login.grant, account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
     options = session.login.credentials.options if session.login.credentials is not None else session
     return ClientInfo(
         start=format_time(session.start_ns),
         host=session.host,
         id=session.cid,
-        acc=session.account.name,
+        acc=account.name,
         user=shown_user(session),
         name=options.name,
         lang=options.lang,
         ver=options.version,
         jwt=grant.jwt,
         issuer_key=grant.issuer,
-        name_tag=config.display_name or session.account.name,
+        name_tag=account.config.display_name or account.name,
         tags=list(grant.tags),
         kind="Client",
         client_type="websocket" if session.connection_type == "WEBSOCKET" else "nats",
@@ -88,7 +94,7 @@ def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
 def shown_user(session: Session) -> str:
     """Return who a client said it was; a token is not told."""
     if session.login.credentials is None:
-        return session.user
+        return session.user if session.login.connected else ""
     options = session.login.credentials.options
     if options.nkey or options.user:
         return options.nkey or options.user

@@ -101,7 +101,7 @@ class System:
 
     def disconnected(self, session: Session) -> None:
         """Tell that a connection has ended."""
-        if session.login.authenticated:
+        if session.login.connected:
             self.accounts.changed(session.account)
         self.connections.disconnected(session)
 

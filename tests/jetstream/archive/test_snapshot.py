@@ -242,3 +242,19 @@ def test_a_snapshot_waits_until_what_it_shows_is_durable(jet: Jet) -> None:
     jet.machine.settle()
     assert jet.heard(inbox)[0].json()["state"]["messages"] == 1
     assert receive(jet, sid)[1].status == b"204"
+
+
+def test_nothing_is_sent_to_a_wildcard_alone_until_the_wait_is_over(jet: Jet) -> None:
+    """The `nats` tool names an inbox under its wildcard, and subscribes to it when it has read the answer."""
+    jet.publish("1")
+    wildcard = jet.listen("backup.*")
+    ok(start(jet))
+    assert not jet.heard(wildcard)
+    sid = jet.listen(TO)
+    archive, end = receive(jet, sid)
+    assert (bool(archive), end.status) == (True, b"204")
+    jet.wire.unsubscribe(sid)
+    jet.heard(wildcard)
+    ok(start(jet))
+    jet.advance(2.1)
+    assert jet.heard(wildcard)[0].payload
