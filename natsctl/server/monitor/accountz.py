@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.times import format_time
+from natsctl.server.monitor.account_config import exports, imports, mappings
 from natsctl.server.monitor.query import Query
 from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.subscription_detail import name_tag
+from natsctl.server.monitor.subsz import subscription_stats
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
@@ -40,7 +43,30 @@ def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]
 
 def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     """Return what is known of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`. Raises Refused."""
-    account = server.broker.accounts.get(name)
+    broker, engine = server.broker, server.engine
+    account = broker.accounts.get(name)
     if account is None:
         raise Refused(f"Account {name} does not exist")
-    return {"account_name": name}
+    served = engine is not None and name in engine.accounts
+    info: dict[str, Any] = {
+        "account_name": name,
+        "update_time": format_time(server.config_load_ns or broker.start_ns),
+    }
+    if account is broker.system_account:
+        info["is_system"] = True
+    info |= {
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": served,
+        "leafnode_connections": sum(1 for peer in broker.leafs.values() if peer.account is account),
+        "client_connections": len(account.sessions),
+        "subscriptions": account.subscriptions,
+    }
+    domain = engine.options.domain if engine is not None and served else ""
+    lists = {
+        "mappings": mappings(account.config, domain),
+        "exports": exports(account.config),
+        "imports": imports(account.config, broker.system_account.name, served),
+    }
+    info |= {key: value for key, value in lists.items() if value}
+    return {**info, "name_tag": name_tag(account), "sublist_stats": subscription_stats([account])}

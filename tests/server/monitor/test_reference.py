@@ -1,0 +1,206 @@
+"""The same configuration and the same clients on both servers: what every endpoint answers, compared key by key."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js.api import ConsumerConfig, StreamSource
+
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+CONFIG = """
+http: 127.0.0.1:-1
+server_name: mon
+server_tags: ["a:b", "c"]
+jetstream { domain: hub, max_mem: 64MB, max_file: 1GB, sync: always, limits { max_ack_pending: 500 } }
+websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }
+accounts {
+  A { users: [{user: a, password: hidden-word}], jetstream: {max_mem: 1MB, max_file: 10MB} }
+  B { users: [{user: b, password: hidden-word}], jetstream: true }
+  SYS { users: [{user: sys, password: hidden-word}] }
+}
+system_account: SYS
+"""
+
+pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+
+Answer = tuple[int, dict[str, str], str]
+
+
+def monitoring_port(process: ServerProcess) -> int:
+    """Return where a server's monitoring listens, as its ports file says."""
+    ports = json.loads((process.store_dir / f"nats-server_{process.pid}.ports").read_text())
+    return int(ports["monitoring"][0].rsplit(":", 1)[1])
+
+
+def ask(port: int, path: str, method: str = "GET") -> Answer:
+    """Return status, headers (without those that differ from moment to moment) and body."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection.request(method, path)
+    response = connection.getresponse()
+    passing = ("date", "content-length", "transfer-encoding", "connection")
+    headers = {name.lower(): value for name, value in response.getheaders() if name.lower() not in passing}
+    body = response.read().decode()
+    connection.close()
+    return response.status, headers, body
+
+
+@asynccontextmanager
+async def clients(url: str) -> AsyncIterator[None]:
+    """Have the same clients on a server while the block runs: three that stay, one that has left."""
+    async with AsyncExitStack() as stack:
+
+        async def client(user: str, name: str) -> Client:
+            connection = await nats.connect(url, user=user, password="hidden-word", name=name)
+            stack.push_async_callback(connection.close)
+            return connection
+
+        alice, bob = await client("a", "alice"), await client("b", "bob")
+        gone = await nats.connect(url, user="b", password="hidden-word", name="gone")
+        await gone.subscribe("zzz")
+        await gone.flush()
+        await gone.close()
+        js = alice.jetstream()
+        await js.add_stream(name="S1", subjects=["s1.>"], max_bytes=100_000)
+        await js.add_stream(name="SRC", sources=[StreamSource(name="S1")])
+        await js.add_stream(name="MIR", mirror=StreamSource(name="S1"))
+        await js.add_consumer("S1", ConsumerConfig(durable_name="D1"))
+        for _ in range(5):
+            await js.publish("s1.x", b"hello")
+        await alice.subscribe("foo.*", queue="q")
+        await (await alice.subscribe("bar")).unsubscribe(10)
+        await bob.subscribe("mine")
+        await bob.publish("mine", b"12345")
+        await asyncio.gather(alice.flush(), bob.flush())
+        await asyncio.sleep(0.5)  # mirrors and sources are other processes' work
+        yield
+
+
+@contextmanager
+def started(kind: Kind, folder: Path) -> Iterator[ServerProcess]:
+    """Run one server on the configuration."""
+    folder.mkdir()
+    config = folder / "nats.conf"
+    config.write_text(CONFIG)
+    with ServerProcess(folder, kind, "-c", str(config)) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Answer]]]:
+    """What both servers answer to every question, by kind and path; asked in the same order."""
+    answers: dict[str, dict[str, Answer]] = {}
+    for kind in ("natsctl", "reference"):
+        folder = tmp_path_factory.mktemp("monitor") / kind
+        with started(kind, folder) as process:  # type: ignore[arg-type]  # a Literal in a loop
+
+            async def talk(process: ServerProcess = process) -> dict[str, Answer]:
+                async with clients(process.url):
+                    port = monitoring_port(process)
+                    return {path: await asyncio.to_thread(ask, port, path) for path in (*SHAPES, *EXACT)}
+
+            answers[kind] = asyncio.run(talk())
+    yield answers
+
+
+SHAPES = (
+    "/varz", "/connz", "/connz?subs=1", "/connz?subs=detail&auth=1", "/connz?state=closed&auth=1&subs=detail",
+    "/connz?state=any&sort=uptime", "/connz?auth=1&state=any", "/connz?acc=A&auth=true", "/connz?user=b", "/connz?acc=nope", "/connz?cid=1000000",
+    "/connz?limit=1&offset=1", "/connz?sort=rtt", "/connz?state=closed&sort=stop", "/connz?state=closed&sort=reason",
+    "/routez", "/routez?subs=detail", "/gatewayz", "/leafz", "/leafz?subs=1", "/subsz", "/subscriptionsz",
+    "/accountz", "/accountz?acc=A", "/accountz?acc=B", "/accstatz", "/accstatz?unused=1",
+    "/jsz", "/jsz?accounts=1", "/jsz?streams=1", "/jsz?consumers=1", "/jsz?consumers=1&config=1&direct-consumers=1",
+    "/jsz?consumers=1&raft=1", "/jsz?acc=A&streams=1", "/jsz?acc=nope", "/jsz?acc=nope&streams=1",
+    "/jsz?accounts=1&limit=1&offset=1", "/jsz?accounts=1&limit=-1", "/jsz?accounts=1&offset=9",
+    "/jsz?leader-only=1&stream-leader-only=1&streams=1", "/ipqueuesz",
+)  # fmt: skip
+"""Pages whose keys, their order and the types of their values are compared."""
+
+EXACT = (
+    "/connz?auth=maybe", "/connz?limit=x", "/connz?cid=-1", "/connz?cid=99999999999999999999", "/connz?state=no",
+    "/connz?limit=99999999999999999999", "/connz?subs=bad", "/connz?sort=bad", "/connz?sort=stop",
+    "/connz?sort=reason&state=any", "/connz?offset=+1", "/connz?offset=%22", "/subsz?test=foo.*&subs=1", "/subsz?subs=x",
+    "/accountz?acc=nope", "/accstatz?unused=x", "/jsz?offset=x", "/jsz?streams=yes", "/leafz?subs=q", "/gatewayz?accs=q",
+    "/routez?subs=q", "/ipqueuesz?all=q", "/raftz", "/nothing", "/varz/", "/VARZ", "//varz", "/a/../varz",
+    "/healthz", "/healthz?details=1", "/healthz?js-enabled-only=1", "/healthz?js-server-only=true", "/healthz?stream=x",
+    "/healthz?consumer=c", "/healthz?account=nope", "/healthz?account=A", "/healthz?account=A&stream=nope",
+    "/healthz?account=A&stream=S1", "/healthz?account=A&stream=S1&consumer=nope",
+    "/healthz?account=A&stream=S1&consumer=D1", "/healthz?details=1&account=nope", "/healthz?details=1&stream=x",
+    "/healthz?details=1&account=A&stream=nope", "/healthz?js-enabled-only=x",
+)  # fmt: skip
+"""Pages that are the same on both to the byte."""
+
+
+def shape(value: Any, key: str = "") -> Any:
+    """Return the keys of a value in their order with the types of what they hold; of a list, each kind of element once."""
+    if isinstance(value, dict):
+        return [(name, shape(item, name)) for name, item in value.items()]
+    if isinstance(value, list):
+        kinds: list[Any] = []
+        for item in value:
+            found = shape(item, key)
+            if found not in kinds:
+                kinds.append(found)
+        return sorted(kinds, key=repr)
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_keys_their_order_and_types_are_those_of_the_reference(path: str, pair: dict[str, dict[str, Answer]]) -> None:
+    ours, theirs = (pair[kind][path] for kind in ("natsctl", "reference"))
+    assert ours[:2] == theirs[:2]
+    assert shape(json.loads(ours[2])) == shape(json.loads(theirs[2]))
+
+
+@pytest.mark.parametrize("path", EXACT)
+def test_errors_and_health_are_the_reference_s_to_the_byte(path: str, pair: dict[str, dict[str, Answer]]) -> None:
+    assert pair["natsctl"][path] == pair["reference"][path]
+
+
+def drop(value: Any, keys: set[str]) -> Any:
+    """Return a value without some keys at any depth."""
+    if isinstance(value, dict):
+        return {name: drop(item, keys) for name, item in value.items() if name not in keys}
+    return [drop(item, keys) for item in value] if isinstance(value, list) else value
+
+
+PASSING = {
+    "server_id", "now", "start", "last_activity", "stop", "rtt", "uptime", "idle", "ip", "port", "cid", "created", "ts",
+    "first_ts", "last_ts", "last_active", "active", "update_time", "sublist_stats", "subscriptions", "num_subscriptions",
+    "store_dir", "go", "mem", "cpu", "config_load_time", "config_digest", "http_req_stats", "subscriptions_list_detail",
+    "out_bytes", "out_client_bytes", "sent", "max_connections", "disk_io_wait_stats", "deliver_subject", "name",
+    "bytes", "in_bytes", "in_client_bytes", "received", "metadata",
+}  # fmt: skip
+"""What differs from run to run, or by what an implementation is."""
+
+
+@pytest.mark.parametrize(
+    "path", ["/varz", "/connz", "/connz?auth=1&state=any", "/routez", "/gatewayz", "/leafz", "/jsz"]
+)
+def test_values_that_do_not_depend_on_the_moment_are_the_same(path: str, pair: dict[str, dict[str, Answer]]) -> None:
+    ours, theirs = (drop(json.loads(pair[kind][path][2]), PASSING) for kind in ("natsctl", "reference"))
+    assert ours == theirs
+
+
+def test_account_details_are_the_same_in_any_order(pair: dict[str, dict[str, Answer]]) -> None:
+    for account in "AB":
+        found = []
+        for kind in ("natsctl", "reference"):
+            detail = drop(json.loads(pair[kind][f"/accountz?acc={account}"][2])["account_detail"], PASSING)
+            lists = {key: sorted(detail.get(key, []), key=json.dumps) for key in ("imports", "exports")}
+            found.append({**detail, **lists})
+        assert found[0] == found[1]
+
+
+def test_no_page_tells_a_password(pair: dict[str, dict[str, Answer]]) -> None:
+    assert not [path for path, (_, _, body) in pair["natsctl"].items() if "hidden-word" in body]
