@@ -53,7 +53,7 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         "go": options.go,
         "host": websocket.host if websocket else options.host,
         "port": websocket.port if websocket else options.port,
-        "headers": True,
+        "headers": options.headers,
     }
     first = session.tls is not None and session.tls.first
     flags = {

@@ -223,3 +223,17 @@ class Login:
             return self._auth.default == self.grant
         credentials = replace(self.credentials, now_ns=self._session.broker.clock.now_ns())
         return self._auth.still_holds(self.grant, credentials)
+
+    def follow_listener(self) -> None:
+        """Ask who knows the users now, from here on."""
+        self._auth = self._session.broker.options.auth_of(self._session.connection_type)
+
+    def asked_again(self) -> Grant | Refusal:
+        """Return what the client would be let in as now."""
+        self.follow_listener()
+        if self._auth is None:
+            return Grant("", GLOBAL_ACCOUNT)
+        if self.credentials is None:
+            return self._auth.default or Refusal()
+        answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
+        return answer.work() if isinstance(answer, Pending) else answer

@@ -56,6 +56,8 @@ class BrokerOptions:
     host: str = "0.0.0.0"
     port: int = 4222
     system_account: str = "$SYS"
+    headers: bool = True
+    """Whether clients may use message headers."""
     jetstream: bool = False
     domain: str = ""
     tls_required: bool = False

@@ -343,7 +343,7 @@ class Session:
         self.max_subscriptions = min((limit for limit in most if limit >= 0), default=UNLIMITED)
         sizes = (grant.max_payload, limits.max_payload, options.limits.max_payload)
         self.max_payload = min(limit for limit in sizes if limit >= 0)
-        self._parser.limit(replace(self._parser.limits, max_payload=self.max_payload))
+        self._parser.limit(replace(options.limits, max_payload=self.max_payload))
 
     def review_subscriptions(self) -> None:
         """End what may no longer be subscribed to, after a reload has changed the permissions."""
@@ -359,7 +359,7 @@ class Session:
         self.verbose = options.verbose
         self.pedantic = options.pedantic
         self.echo = options.echo
-        self.headers = options.headers
+        self.headers = options.headers and self.broker.options.headers
         self.no_responders = options.no_responders
 
     def move(self, account: Account) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from natsctl.api.account import AccountLimits
-from natsctl.broker.account import SYSTEM_ACCOUNT
+from natsctl.api.errors import UsageError
+from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.grant import Authenticator
 from natsctl.broker.options import BrokerOptions, WebSocketListener
 from natsctl.server.authenticators import authenticator, websocket_authenticator
@@ -15,30 +17,68 @@ from natsctl.server.options import AUTH_TIMEOUT_S, ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits
 
+UNBOUNDED_BYTES: Final = (1 << 31) - 1
+"""What a limit of none is: sizes in the protocol have fewer digits."""
+
 
 def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerOptions:
     """Return the broker's options; `port` is where clients connect."""
     main = authenticator(options)
+    advertised = advertised_address(options, port)
     return BrokerOptions(
         server_id=server_id,
         server_name=options.server_name,
         version=PROTOCOL_VERSION,
         tags=list(options.server_tags),
-        host=options.host,
-        port=port,
+        host=advertised[0],
+        port=advertised[1],
         system_account=system_account(options),
         jetstream=options.jetstream,
         domain=options.domain if options.jetstream else "",
         tls_required=options.tls is not None and not options.allow_non_tls,
         tls_available=options.tls is not None and options.allow_non_tls,
         tls_verify=options.tls is not None and options.tls.verify,
-        limits=Limits(max_payload=options.max_payload),
+        headers=not options.no_header_support,
+        limits=limits(options),
         auth=main,
         auth_timeout_ns=auth_timeout_ns(options),
         max_pending=options.max_pending,
-        max_connections=descriptor_shares().clients,
+        max_connections=max_connections(options),
+        max_subscriptions=options.max_subscriptions,
+        max_subscription_tokens=options.max_subscription_tokens,
+        max_closed_clients=options.max_closed_clients,
+        ping_interval_ns=round(options.ping_interval_s * 1e9),
+        ping_max=options.ping_max,
         **_websocket(options, main),
     )
+
+
+def limits(options: ServerOptions) -> Limits:
+    """Return what one operation of a client may be; below 0 the options mean no limit."""
+    return Limits(
+        max_control_line=options.max_control_line if options.max_control_line > 0 else UNBOUNDED_BYTES,
+        max_payload=options.max_payload if options.max_payload >= 0 else UNBOUNDED_BYTES,
+    )
+
+
+def max_connections(options: ServerOptions) -> int:
+    """Return how many clients may be in: what is configured, and never more than there are descriptors for."""
+    room = descriptor_shares().clients
+    return min(options.max_connections, room) if options.max_connections > 0 else room
+
+
+def advertised_address(options: ServerOptions, port: int) -> tuple[str, int]:
+    """Return where INFO says that clients connect. Raises UsageError where `client_advertise` is no address."""
+    if not options.client_advertise:
+        return options.host, port
+    try:
+        parts = urlsplit(f"//{options.client_advertise}")
+        host, named = parts.hostname, parts.port
+    except ValueError:
+        host, named = None, None
+    if not host:
+        raise UsageError(f"invalid client_advertise: {options.client_advertise!r} is no host and port")
+    return host, named or port
 
 
 def auth_timeout_ns(options: ServerOptions) -> int:
@@ -72,6 +112,7 @@ def system_account(options: ServerOptions) -> str:
 
 def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | None:
     """Return the limits of the accounts that have JetStream, None where accounts are not configured."""
-    if all(account.name == SYSTEM_ACCOUNT for account in options.accounts):
+    system = system_account(options)
+    if all(account.name in (system, GLOBAL_ACCOUNT) and account.jetstream is None for account in options.accounts):
         return None
     return {account.name: account.jetstream for account in options.accounts if account.jetstream is not None}

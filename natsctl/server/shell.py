@@ -84,7 +84,7 @@ class Shell:
         self.leaf_door: Shell | None = None
         """What connections of leaf nodes that came through the WebSocket listener talk to; None where none are let in."""
         self.faults = 0
-        self._write_deadline_s = write_deadline_s
+        self.write_deadline_s = write_deadline_s
         self._wanted = False
         self._read_bytes = 0
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
@@ -237,7 +237,7 @@ class Shell:
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
         self.broker.tick()
-        late = self.loop.time() - self._write_deadline_s
+        late = self.loop.time() - self.write_deadline_s
         for session, connection in tuple(self.connections.items()):
             if 0 < connection.blocked_since < late:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
