@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.server.monitor.ages import SECOND_NS
 from natsctl.server.monitor.document import go_number
-from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S
+from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
+    from natsctl.server.leaf_options import LeafRemoteOptions
+    from natsctl.server.leaf_options import LeafRemoteOptions
 
 
 def websocket_block(server: ServerInstance) -> dict[str, Any]:
@@ -38,4 +40,30 @@ def websocket_block(server: ServerInstance) -> dict[str, Any]:
 
 def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
     """Return the listener and the remotes of leaf nodes; empty where there are none."""
-    return {}
+    options = server.options.leafnodes
+    if options is None:
+        return {}
+    tls = options.tls
+    listener = {
+        "host": options.host,
+        "port": server.port_of("leafnodes"),
+        "auth_timeout": go_number(options.auth_timeout_s),
+        "tls_timeout": go_number(tls.timeout_s if tls is not None else TLS_TIMEOUT_S),
+        "tls_required": tls is not None,
+        "tls_verify": tls is not None and tls.verify,
+    }
+    shown: dict[str, Any] = {key: value for key, value in listener.items() if value} if options.port else {}
+    if options.remotes:
+        shown["remotes"] = [_remote(remote) for remote in options.remotes]
+    return shown
+
+
+def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
+    """Return a hub without the credentials of its urls."""
+    shown: dict[str, Any] = {"local_account": remote.account}
+    if remote.tls is not None:
+        shown["tls_timeout"] = go_number(remote.tls.timeout_s)
+    shown["urls"] = [url.address for url in remote.urls]
+    rules = {"exports": remote.deny_exports, "imports": remote.deny_imports}
+    deny = {key: list(subjects) for key, subjects in rules.items() if subjects}
+    return {**shown, "deny": deny} if deny else shown

@@ -67,13 +67,14 @@ class Monitor:
         endpoint = self._paths.get(path)
         if endpoint is None:
             return _elsewhere(target, path)
+        if not endpoint.strict:
+            self._count(endpoint)
         try:
             page = endpoint.answer(self._server, Query(query))
         except Refused as refusal:
-            if not endpoint.strict:
-                self._count(endpoint)
             return Page(400, str(refusal).encode(), TEXT)
-        self._count(endpoint)
+        if endpoint.strict:
+            self._count(endpoint)
         return page
 
     def _count(self, endpoint: Endpoint) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.times import format_time
 from natsctl.broker.info import FEATURE_FLAGS
@@ -12,15 +12,13 @@ from natsctl.server.monitor.document import go_number
 from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
 from natsctl.server.monitor.listeners_facts import leafnodes_block, websocket_block
 from natsctl.server.monitor.process_usage import process_usage
+from natsctl.server.options import TLS_TIMEOUT_S
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.server.instance import ServerInstance
 
 __all__ = ["uptime", "varz"]
-
-TLS_TIMEOUT_S: Final = 2
-"""What is shown where no TLS is configured. Source: reference, TLS_TIMEOUT."""
 
 
 def varz(server: ServerInstance) -> dict[str, Any]:
@@ -97,7 +95,7 @@ def _timing(server: ServerInstance) -> dict[str, Any]:
     broker, given = server.broker, server.options
     now_ns = broker.clock.now_ns()
     return {
-        "tls_timeout": go_number(given.tls.timeout_s) if given.tls is not None else TLS_TIMEOUT_S,
+        "tls_timeout": go_number(given.tls.timeout_s if given.tls is not None else TLS_TIMEOUT_S),
         "write_deadline": round(given.write_deadline_s * SECOND_NS),
         "start": format_time(broker.start_ns),
         "now": format_time(now_ns),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -115,7 +114,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
 
 SHAPES = (
     "/varz", "/connz", "/connz?subs=1", "/connz?subs=detail&auth=1", "/connz?state=closed&auth=1&subs=detail",
-    "/connz?state=any&sort=uptime", "/connz?auth=1&state=any", "/connz?acc=A&auth=true", "/connz?user=b", "/connz?acc=nope", "/connz?cid=1000000",
+    "/connz?state=any&sort=uptime",
+    "/connz?auth=1&state=any", "/connz?acc=A&auth=true", "/connz?user=b", "/connz?acc=nope", "/connz?cid=1000000",
     "/connz?limit=1&offset=1", "/connz?sort=rtt", "/connz?state=closed&sort=stop", "/connz?state=closed&sort=reason",
     "/routez", "/routez?subs=detail", "/gatewayz", "/leafz", "/leafz?subs=1", "/subsz", "/subscriptionsz",
     "/accountz", "/accountz?acc=A", "/accountz?acc=B", "/accstatz", "/accstatz?unused=1",
@@ -129,11 +129,11 @@ SHAPES = (
 EXACT = (
     "/connz?auth=maybe", "/connz?limit=x", "/connz?cid=-1", "/connz?cid=99999999999999999999", "/connz?state=no",
     "/connz?limit=99999999999999999999", "/connz?subs=bad", "/connz?sort=bad", "/connz?sort=stop",
-    "/connz?sort=reason&state=any", "/connz?offset=+1", "/connz?offset=%22", "/subsz?test=foo.*&subs=1", "/subsz?subs=x",
-    "/accountz?acc=nope", "/accstatz?unused=x", "/jsz?offset=x", "/jsz?streams=yes", "/leafz?subs=q", "/gatewayz?accs=q",
-    "/routez?subs=q", "/ipqueuesz?all=q", "/raftz", "/nothing", "/varz/", "/VARZ", "//varz", "/a/../varz",
-    "/healthz", "/healthz?details=1", "/healthz?js-enabled-only=1", "/healthz?js-server-only=true", "/healthz?stream=x",
-    "/healthz?consumer=c", "/healthz?account=nope", "/healthz?account=A", "/healthz?account=A&stream=nope",
+    "/connz?sort=reason&state=any", "/connz?offset=+1", "/connz?offset=%22", "/subsz?test=foo.*&subs=1",
+    "/subsz?subs=x", "/accountz?acc=nope", "/accstatz?unused=x", "/jsz?offset=x", "/jsz?streams=yes", "/leafz?subs=q",
+    "/gatewayz?accs=q", "/routez?subs=q", "/ipqueuesz?all=q", "/raftz", "/nothing", "/varz/", "/VARZ", "//varz", "/a/../varz",
+    "/healthz", "/healthz?details=1", "/healthz?js-enabled-only=1", "/healthz?js-server-only=true",
+    "/healthz?stream=x", "/healthz?consumer=c", "/healthz?account=nope", "/healthz?account=A", "/healthz?account=A&stream=nope",
     "/healthz?account=A&stream=S1", "/healthz?account=A&stream=S1&consumer=nope",
     "/healthz?account=A&stream=S1&consumer=D1", "/healthz?details=1&account=nope", "/healthz?details=1&stream=x",
     "/healthz?details=1&account=A&stream=nope", "/healthz?js-enabled-only=x",
@@ -142,7 +142,7 @@ EXACT = (
 
 
 def shape(value: Any, key: str = "") -> Any:
-    """Return the keys of a value in their order with the types of what they hold; of a list, each kind of element once."""
+    """Return keys in their order with the types of what they hold; of a list, each kind of element once."""
     if isinstance(value, dict):
         return [(name, shape(item, name)) for name, item in value.items()]
     if isinstance(value, list):
@@ -176,7 +176,8 @@ def drop(value: Any, keys: set[str]) -> Any:
 
 PASSING = {
     "server_id", "now", "start", "last_activity", "stop", "rtt", "uptime", "idle", "ip", "port", "cid", "created", "ts",
-    "first_ts", "last_ts", "last_active", "active", "update_time", "sublist_stats", "subscriptions", "num_subscriptions",
+    "first_ts", "last_ts", "last_active", "active", "update_time", "sublist_stats", "subscriptions",
+    "num_subscriptions",
     "store_dir", "go", "mem", "cpu", "config_load_time", "config_digest", "http_req_stats", "subscriptions_list_detail",
     "out_bytes", "out_client_bytes", "sent", "max_connections", "disk_io_wait_stats", "deliver_subject", "name",
     "bytes", "in_bytes", "in_client_bytes", "received", "metadata",
