@@ -77,7 +77,8 @@ class LeafNodesOptions:
     """Who may connect; empty: the users of the server."""
     account: str = ""
     """Where who needs no credentials is bound."""
-    auth_timeout_s: float = AUTH_TIMEOUT_S
+    auth_timeout_s: float = 0.0
+    """How long a server has for its CONNECT; 0: as `login_timeout_s` says."""
     advertise: str = ""
     no_advertise: bool = False
     min_version: str = ""
@@ -87,3 +88,10 @@ class LeafNodesOptions:
     reconnect_s: float = RECONNECT_S
     dial_timeout_s: float = DIAL_TIMEOUT_S
     remotes: tuple[LeafRemoteOptions, ...] = ()
+
+    @property
+    def login_timeout_s(self) -> float:
+        """How long a server has for its CONNECT, its handshake included."""
+        if self.auth_timeout_s > 0:
+            return self.auth_timeout_s
+        return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S

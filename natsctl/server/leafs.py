@@ -98,7 +98,7 @@ class LeafNodes:
             tls_verify=options.tls is not None and options.tls.verify,
             auth=self._authenticator(),
             account=options.account,
-            auth_timeout_ns=round(options.auth_timeout_s * SECOND_NS),
+            auth_timeout_ns=round(options.login_timeout_s * SECOND_NS),
             min_version=options.min_version,
             isolate=options.isolate,
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from natsctl.broker.jwt.nkey import is_public
 from natsctl.server import options as defaults
 from natsctl.server.conf.operator_checks import operator_complaints
 from natsctl.server.conf.values import format_seconds
@@ -56,6 +57,28 @@ def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield from _about_no_auth_user(options, "websocket", options.websocket.no_auth_user)
     yield from (("websocket", text) for text in websocket_complaints(options))
     yield from operator_complaints(options)
+    yield from _about_leafnodes(options)
+
+
+def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    leafnodes = options.leafnodes
+    if leafnodes is None:
+        return
+    if options.operator is not None:
+        if leafnodes.users:
+            yield "leafnodes", "operator mode does not allow specifying users in leafnode config"
+        if any(not is_public(remote.account, "account") for remote in leafnodes.remotes):
+            yield "leafnodes", (
+                "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
+                "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
+                "key, starting with the letter 'A'"
+            )
+        return
+    known = {account.name for account in options.accounts} | {"", "$G", options.system_account or "$SYS"}
+    bound = [("authorization", leafnodes.account), *(("authorization", user.account) for user in leafnodes.users)]
+    for where, account in (*bound, *(("remote", remote.account) for remote in leafnodes.remotes)):
+        if account not in known:
+            yield "leafnodes", f'cannot find local account "{account}" specified in leafnode {where}'
 
 
 def _about_no_auth_user(options: ServerOptions, about: str, name: str) -> Iterator[tuple[str, str]]:
