@@ -1,0 +1,116 @@
+"""Certificates for tests: an authority, and servers and clients that it vouches for, as files.
+
+authority = Authority(folder)
+server = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
+client = authority.issue("client", emails=["derek@nats.io"])
+TlsOptions(server.cert, server.key, authority.cert, verify=True)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Issued:
+    """Where a certificate and its key are."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """An authority with a folder for everything it makes; its own certificate is `cert`."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = subject(("CN", name))
+        self.cert = folder / f"{name}.pem"
+        self._write(self.cert, self._builder(self._name, self._key.public_key(), 2), authority=True)
+
+    def issue(
+        self,
+        name: str,
+        *,
+        attributes: Sequence[tuple[str, str]] = (),
+        dns: Sequence[str] = (),
+        addresses: Sequence[str] = (),
+        emails: Sequence[str] = (),
+        uris: Sequence[str] = (),
+        days: int = 2,
+    ) -> Issued:
+        """Return a new certificate; `attributes` are its subject (short names, in order), else CN=`name`.
+
+        `days` below 0: it has expired.
+        """
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        names: list[x509.GeneralName] = [*map(x509.DNSName, dns), *map(x509.RFC822Name, emails)]
+        names += [x509.UniformResourceIdentifier(uri) for uri in uris]
+        names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        builder = self._builder(subject(*(attributes or [("CN", name)])), key.public_key(), days)
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        issued = Issued(self._folder / f"{name}.pem", self._folder / f"{name}-key.pem")
+        self._write(issued.cert, builder, authority=False)
+        issued.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return issued
+
+    def _builder(self, name: x509.Name, key: CertificatePublicKeyTypes, days: int) -> x509.CertificateBuilder:
+        from cryptography import x509
+
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - 5 * DAY)
+            .not_valid_after(now + days * DAY)
+        )
+
+    def _write(self, path: Path, builder: x509.CertificateBuilder, *, authority: bool) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        path.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+
+
+def subject(*attributes: tuple[str, str]) -> x509.Name:
+    """Return a subject of attributes by their short names, in their order."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    oids = {
+        "CN": NameOID.COMMON_NAME,
+        "O": NameOID.ORGANIZATION_NAME,
+        "OU": NameOID.ORGANIZATIONAL_UNIT_NAME,
+        "C": NameOID.COUNTRY_NAME,
+        "L": NameOID.LOCALITY_NAME,
+        "ST": NameOID.STATE_OR_PROVINCE_NAME,
+        "DC": NameOID.DOMAIN_COMPONENT,
+        "UID": NameOID.USER_ID,
+        "SERIALNUMBER": NameOID.SERIAL_NUMBER,
+    }
+    return x509.Name([x509.NameAttribute(oids[short], value) for short, value in attributes])

@@ -1,0 +1,124 @@
+"""Programs in JavaScript on both servers: nats.js and nats.ws, by TCP, TLS and WebSocket, with each kind of login.
+
+`npm install` in this folder brings the clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.certificates import Authority
+from natsctl.testing.jwts import Estate, Key
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+HERE = Path(__file__).parent
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH"),
+    pytest.mark.skipif(not (HERE / "node_modules").is_dir(), reason="npm install was not run in tests/js"),
+]
+
+KINDS = [
+    "natsctl",
+    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server not on PATH")),
+]
+
+EXPECTED = {
+    "publishAndSubscribe": True,
+    "queueGroups": {"all": 200, "shared": True},
+    "requests": {"hello": "hello", "big": True, "nobody": True},
+    "jetStream": {"sequences": True, "duplicate": True, "ordered": True, "acked": 20, "messages": 20},
+    "keyValue": {"value": "2", "revision": 2, "conflict": True, "keys": ["a.b"], "gone": "DEL"},
+    "objectStore": {"size": 400000, "chunks": 4, "same": True},
+}
+
+
+class Logins:
+    """The configuration of one kind of login, what its client is told, and what a stranger is."""
+
+    def __init__(self, conf: str, right: dict[str, str], wrong: dict[str, str]) -> None:
+        self.conf = conf
+        self.right = right
+        self.wrong = wrong
+
+
+def logins(kind: str) -> Logins:
+    match kind:
+        case "token":
+            return Logins("authorization { token: s3cret }", {"token": "s3cret"}, {"token": "other"})
+        case "user":
+            conf = "authorization { users: [ { user: ann, password: pw } ] }"
+            return Logins(conf, {"user": "ann", "pass": "pw"}, {"user": "ann", "pass": "wp"})
+        case "nkey":
+            key, other = Key("user"), Key("user")
+            conf = f"authorization {{ users: [ {{ nkey: {key.public} }} ] }}"
+            return Logins(conf, {"seed": key.seed.decode()}, {"seed": other.seed.decode()})
+    estate, foreign = Estate(), Estate()
+    limits = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
+    user = estate.user(estate.account("A", limits=limits))
+    stranger = foreign.user(foreign.account("A", limits=limits))
+    return Logins(estate.conf(), {"creds": user.creds}, {"creds": stranger.creds})
+
+
+async def run(program: dict[str, Any], authority: Path) -> dict[str, Any]:
+    """Return what a program says of its run."""
+    process = await asyncio.create_subprocess_exec(
+        "node", "program.mjs", json.dumps(program),
+        cwd=HERE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "NODE_EXTRA_CA_CERTS": str(authority)},
+    )  # fmt: skip
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert out.strip(), err.decode()
+    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return answer
+
+
+def urls(server: ServerProcess) -> tuple[str, str]:
+    """Return where clients and WebSocket clients connect, without schemes."""
+    ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
+    client, websocket = (ports[kind][0].rpartition(":")[2] for kind in ("nats", "websocket"))
+    return f"localhost:{client}", f"localhost:{websocket}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("login", ["token", "user", "nkey", "creds"])
+@pytest.mark.parametrize("secure", [True, False], ids=["tls", "clear"])
+async def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    files = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
+    tls = f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}" }}'
+    who = logins(login)
+    conf = tmp_path / "nats.conf"
+    conf.write_text(
+        f"{who.conf}\n{tls if secure else ''}\n"
+        f'websocket {{ listen: "127.0.0.1:-1", compression: true, {tls if secure else "no_tls: true"} }}\n'
+    )
+    with ServerProcess(tmp_path / "server", kind, "-c", str(conf)) as server:
+        client, websocket = urls(server)
+        tcp = {"url": f"{'tls' if secure else 'nats'}://{client}", **({"ca": str(authority.cert)} if secure else {})}
+        ws = {"url": f"{'wss' if secure else 'ws'}://{websocket}"}
+        libraries = {"transport-node": tcp, "nats-core": ws} if secure else {"nats": tcp, "nats.ws": ws}
+        for library, where in libraries.items():
+            stranger = await run({"library": library, **where, **who.wrong}, authority.cert)
+            assert "uthorization" in stranger["error"], (library, stranger)
+            assert await run({"library": library, **where, **who.right}, authority.cert) == EXPECTED, library
+
+
+async def test_a_handshake_before_info(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    files = authority.issue("server", addresses=["127.0.0.1"])
+    conf = tmp_path / "nats.conf"
+    conf.write_text(f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}", handshake_first: true }}')
+    with ServerProcess(tmp_path / "server", "natsctl", "-c", str(conf)) as server:
+        where = {"url": server.url, "ca": str(authority.cert), "handshakeFirst": True}
+        steps = ["publishAndSubscribe", "requests"]
+        answer = await run({"library": "transport-node", **where, "steps": steps}, authority.cert)
+        assert answer == {step: EXPECTED[step] for step in steps}
