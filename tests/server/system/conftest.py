@@ -1,0 +1,88 @@
+"""The system account of a server in memory: its requests and events on a clock that the test turns."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from natsctl.broker.grant import Grant
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.system.system import System
+from natsctl.testing.machine import Machine, Message, Wire
+
+SECOND = 1_000_000_000
+
+
+class Net:
+    """A machine whose system account answers and tells."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.broker = self.machine.broker
+        self.reloads = 0
+        self.reload_fault = ""
+        server: Any = SimpleNamespace(broker=self.broker, engine=None)
+        self.system = System(server, lambda: None, self._reload)
+        self.system.start()
+        self.operator = self.client("operator", account="$SYS", user="s")
+
+    def _reload(self) -> None:
+        if self.reload_fault:
+            raise Refused(self.reload_fault)
+        self.reloads += 1
+
+    def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:
+        """Return a client of an account, let in when it says CONNECT."""
+        onlooker, self.broker.onlooker = self.broker.onlooker, Later()
+        wire = self.machine.connect(name, **options)
+        self.broker.onlooker = onlooker
+        wire.session.login.admit(Grant(user, account))
+        self.broker.onlooker.connected(wire.session)
+        self.machine.settle()
+        return wire
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; everybody looks at the clock at its end."""
+        self.machine.advance(int(seconds * SECOND))
+        self.broker.tick()
+        self.machine.settle()
+
+    def ask(self, subject: str, body: object = b"", header: bytes = b"", asker: Wire | None = None) -> Message | None:
+        """Send a request and return its answer, None where there is none."""
+        wire = asker or self.operator
+        sid = wire.subscribe("_INBOX.ask")
+        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        wire.publish(subject, payload, "_INBOX.ask", header)
+        self.system.requests.run()
+        self.machine.settle()
+        wire.unsubscribe(sid)
+        answers = wire.take(sid)
+        assert len(answers) <= 1
+        return answers[0] if answers else None
+
+    def answer(self, subject: str, body: object = b"", asker: Wire | None = None) -> Any:
+        """Return the JSON that a request is answered."""
+        message = self.ask(subject, body, asker=asker)
+        assert message is not None, f"no answer to {subject}"
+        return message.json()
+
+
+class Later:
+    """An onlooker for clients that are not where they belong yet."""
+
+    def connected(self, session: object) -> None:
+        """Wait."""
+
+    def refused(self, session: object, refusal: object) -> None:
+        """Wait."""
+
+    def disconnected(self, session: object) -> None:
+        """Wait."""
+
+
+@pytest.fixture
+def net() -> Net:
+    return Net()

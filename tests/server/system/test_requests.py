@@ -1,0 +1,151 @@
+"""Requests: who is answered, when, where, and what operators have the server do."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.broker.account_config import AccountConfig
+from natsctl.server.system.requests import MAX_RUN, MAX_WAITING
+
+from .conftest import Net
+
+OWN = ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.STATZ")
+
+
+def test_who_is_not_in_the_system_account_finds_nobody(net: Net) -> None:
+    stranger = net.client("stranger", "A")
+    for subject in ("SERVER.PING", "SERVER.PING.VARZ", "SERVER.PING.IDZ", "ACCOUNT.A.CONNZ", "ACCOUNT.A.INFO"):
+        message = net.ask(f"$SYS.REQ.{subject}", asker=stranger)
+        assert message is not None
+        assert message.status == b"503"
+
+
+@pytest.mark.parametrize("subject", OWN)
+def test_an_account_may_ask_about_itself_alone(net: Net, subject: str) -> None:
+    net.client("other", "B")
+    asker = net.client("asker", "A", "me")
+    data = net.answer(subject, {"acc": "B", "accounts": ["B"], "auth": True}, asker)["data"]
+    if "connections" in data:
+        assert [(one["name"], one["account"]) for one in data["connections"]] == [("asker", "A")]
+    else:
+        assert [one["acc"] for one in data["account_statz"]] == ["A"]
+
+
+def test_accounts_that_are_made_later_may_ask_too(net: Net) -> None:
+    net.broker.configure([AccountConfig("LATE")])
+    assert net.answer(OWN[2], asker=net.client("late", "LATE"))["data"]["account_statz"][0]["acc"] == "LATE"
+
+
+def test_requests_wait_for_the_turn_and_a_turn_answers_a_bounded_number(net: Net) -> None:
+    sid = net.operator.subscribe("in.box")
+    for _ in range(MAX_RUN + 1):
+        net.operator.publish("$SYS.REQ.SERVER.PING.IDZ", b"", "in.box")
+    assert net.operator.take(sid) == []
+    net.system.requests.run()
+    net.machine.settle()
+    assert len(net.operator.take(sid)) == MAX_RUN
+    net.system.requests.run()
+    net.machine.settle()
+    assert len(net.operator.take(sid)) == 1
+
+
+def test_more_requests_than_may_wait_are_dropped(net: Net) -> None:
+    net.operator.session.receive(b"PUB $SYS.REQ.SERVER.PING.IDZ in.box 0\r\n\r\n" * (MAX_WAITING + 100))
+    sid = net.operator.subscribe("in.box")
+    for _ in range(MAX_WAITING // MAX_RUN + 10):
+        net.system.requests.run()
+    net.machine.settle()
+    assert len(net.operator.take(sid)) == MAX_WAITING
+
+
+def test_who_left_before_the_answer_is_no_harm(net: Net) -> None:
+    asker = net.client("asker", "A")
+    asker.publish(OWN[0], b"", "in.box")
+    asker.close()
+    net.system.requests.run()
+
+
+def test_statsz_without_a_reply_is_told_to_everybody(net: Net) -> None:
+    sid = net.operator.subscribe("$SYS.SERVER.*.STATSZ")
+    net.operator.publish("$SYS.REQ.SERVER.PING")
+    net.system.requests.run()
+    net.machine.settle()
+    (message,) = net.operator.take(sid)
+    assert list(message.json()) == ["server", "statsz"]
+
+
+def test_a_kicked_client_is_closed(net: Net) -> None:
+    client = net.client("victim", "A")
+    answer = net.answer(f"$SYS.REQ.SERVER.{net.broker.server_id}.KICK", {"cid": client.session.cid})
+    assert list(answer) == ["server"]
+    assert client.session.close_reason is not None
+    assert client.session.close_reason.value == "Kicked"
+
+
+def test_lame_duck_mode_is_told_to_one_client(net: Net) -> None:
+    duck, other = net.client("duck", "A"), net.client("other", "A")
+    subject = f"$SYS.REQ.SERVER.{net.broker.server_id}.LDM"
+    early = net.answer(subject, {"cid": duck.session.cid})
+    assert early["error"]["description"].startswith("client does not support Lame Duck Mode or is not ready")
+    for wire in (duck, other):
+        wire.session.receive(b"PING\r\n")
+        wire.session.take_output()
+    assert list(net.answer(subject, {"cid": duck.session.cid})) == ["server"]
+    assert duck.session.close_reason is None
+
+
+@pytest.mark.parametrize(
+    ("operation", "text"), [("KICK", "no such client or leafnode id"), ("LDM", "no such client id")]
+)
+def test_an_unknown_client_is_told(net: Net, operation: str, text: str) -> None:
+    subject = f"$SYS.REQ.SERVER.{net.broker.server_id}.{operation}"
+    assert net.answer(subject, {"cid": 99})["error"] == {"code": 500, "description": text}
+    assert "data" not in net.answer(subject, {"cid": 99})
+    for body in (b"", b"{", b'{"cid": -1}', b'{"cid": "x"}'):
+        assert net.ask(subject, body) is None
+
+
+def test_a_reload_is_asked_for_and_its_fault_is_told(net: Net) -> None:
+    subject = f"$SYS.REQ.SERVER.{net.broker.server_id}.RELOAD"
+    assert list(net.answer(subject)) == ["server"]
+    assert net.reloads == 1
+    net.reload_fault = "no good"
+    assert net.answer(subject)["error"] == {"code": 500, "description": "no good"}
+    net.operator.publish(subject)
+    net.system.requests.run()
+    assert net.reloads == 1
+
+
+def test_subscribers_are_counted_where_clients_are(net: Net) -> None:
+    one, two = net.client("one", "A"), net.client("two", "A")
+    one.subscribe("foo.a")
+    two.subscribe("foo.*")
+    two.subscribe("foo.a", "group")
+    counts = [
+        ({"acc": "A", "subject": "foo.a"}, 3),
+        ({"acc": "A", "subject": "foo.b"}, 1),
+        ({"acc": "A", "subject": "foo.*"}, 3),
+        ({"acc": "A", "subject": ">"}, 3),
+        ({"acc": "A", "subject": "bar"}, 0),
+    ]
+    for body, number in counts:
+        assert net.answer("$SYS.REQ.ACCOUNT.NSUBS", body) == number
+    assert net.ask("$SYS.REQ.ACCOUNT.NSUBS") is None
+    net.operator.subscribe("debug.x", "q")
+    assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x q") == 1
+    assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x") == 1
+    assert net.answer("$SYS.DEBUG.SUBSCRIBERS", b"debug.x other") == 0
+
+
+def test_the_end_is_told_once_and_nothing_after_it(net: Net) -> None:
+    sid = net.operator.subscribe("$SYS.SERVER.*.*")
+    others = net.operator.subscribe("$SYS.ACCOUNT.>")
+    net.system.lame_duck()
+    net.system.shut_down()
+    net.system.shut_down()
+    net.client("late", "A")
+    net.wait(60)
+    messages = net.operator.take(sid)
+    assert [m.subject.rpartition(b".")[2] for m in messages] == [b"LAMEDUCK", b"SHUTDOWN"]
+    assert list(messages[0].json())[:3] == ["name", "host", "id"]
+    assert net.operator.take(others) == []
