@@ -112,10 +112,16 @@ class SubList:
         return found + level, decided, 0
 
     def __iter__(self) -> Iterator[Subscription]:
+        """Yield the subscriptions; the set may change meanwhile, and what came or went may be told or not."""
         waiting = [self._root]
         while waiting:
             node = waiting.pop()
             waiting += node.children.values()
-            yield from node.plain
-            for members in node.queues.values():
-                yield from members
+            yield from tuple(node.plain)
+            for members in tuple(node.queues.values()):
+                yield from tuple(members)
+
+    def taking(self, subject: bytes) -> list[Subscription]:
+        """Return the subscriptions that a message on a literal subject reaches."""
+        nodes, _, _ = self.match(subject.split(b"."))
+        return [sub for node in nodes for members in (node.plain, *node.queues.values()) for sub in members]

@@ -11,7 +11,6 @@ from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
     from natsctl.server.leaf_options import LeafRemoteOptions
-    from natsctl.server.leaf_options import LeafRemoteOptions
 
 
 def websocket_block(server: ServerInstance) -> dict[str, Any]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_ACCOUNTS: Final = 1000
 MAX_STREAMS: Final = 2000
-MAX_CONSUMERS: Final = 5000
+MAX_CONSUMERS: Final = 2000
 """How many of each have samples of their own."""
 
 _VARZ_COUNTERS: Final = (
@@ -175,7 +175,7 @@ def _assets(streams: list[Stream], mine: dict[str, str]) -> Iterator[bytes]:
         of_streams.append(Row(labels(named), _stream_values(stream)))
         yield b""
         for consumer in islice(stream.consumer_set.visible(), MAX_CONSUMERS - len(of_consumers)):
-            own = {"consumer_name": consumer.name, "consumer_leader": mine["server_name"], "is_consumer_leader": "true"}
+            own = {"consumer_name": consumer.name, "is_consumer_leader": "true"}
             of_consumers.append(Row(labels({**named, **own}), _consumer_values(consumer)))
             yield b""
     yield from _families("jetstream_stream", _STREAM, of_streams)
@@ -203,7 +203,6 @@ def _stream_labels(stream: Stream, mine: dict[str, str]) -> dict[str, str]:
         "account": account.config.display_name or account.name,
         "account_id": account.name,
         "stream_name": stream.name,
-        "stream_leader": mine["server_name"],
         "is_stream_leader": "true",
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from natsctl.api.subjects import is_literal, is_valid_subject, matches
+from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.server.monitor.document import go_number, whole
 from natsctl.server.monitor.query import Query
@@ -61,33 +61,30 @@ def subsz_in_pieces(server: ServerInstance, options: SubszOptions) -> dict[str, 
     broker = server.broker
     accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
-    total, page = _page(accounts, options.test.encode(), offset, limit) if options.subscriptions else (0, [])
     answer = {
         "server_id": broker.server_id,
         "now": format_time(broker.clock.now_ns()),
         **subscription_stats(accounts),
-        "total": total,
+        "total": 0,
         "offset": offset,
         "limit": limit,
     }
-    if page:
-        answer["subscriptions_list"] = _details(page)
+    if options.subscriptions:
+        total, found = _found(accounts, options.test.encode())
+        answer["total"] = total
+        if offset < total:
+            page = islice(found, offset, offset + limit)
+            answer["subscriptions_list"] = (subscription_detail(sub, account) for account, sub in page)
     return answer
 
 
-def _details(page: list[tuple[Account, Subscription]]) -> Iterator[dict[str, Any]]:
-    return (subscription_detail(sub, account) for account, sub in page)
-
-
-def _page(
-    accounts: list[Account], test: bytes, offset: int, limit: int
-) -> tuple[int, list[tuple[Account, Subscription]]]:
-    """Return how many subscriptions there are, and a page of them; a subject in `test` is one they must take."""
-    if not test:
-        every = ((account, sub) for account in accounts for sub in account.routes.subs)
-        return sum(account.subscriptions for account in accounts), list(islice(every, offset, offset + limit))
-    fitting = [(account, sub) for account in accounts for sub in account.routes.subs if matches(sub.subject, test)]
-    return len(fitting), fitting[offset : offset + limit]
+def _found(accounts: list[Account], test: bytes) -> tuple[int, Iterator[tuple[Account, Subscription]]]:
+    """Return how many subscriptions there are, and all of them; a subject in `test` is one they must take."""
+    if test:
+        taking = [(account, sub) for account in accounts for sub in account.routes.subs.taking(test)]
+        return len(taking), iter(taking)
+    every = ((account, sub) for account in accounts for sub in account.routes.subs)
+    return sum(account.subscriptions for account in accounts), every
 
 
 def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:

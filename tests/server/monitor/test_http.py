@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from unittest.mock import patch
+
+import pytest
+
+from natsctl.server import http
+from natsctl.server.http import HttpServer, Page, Request
+
+
+def answer(request: Request) -> Page:
+    """Answer some paths in some way."""
+    if request.target == "/raise":
+        raise RuntimeError("no page")
+    if request.target == "/break":
+        return Page(200, broken())
+    if request.target == "/long":
+        return Page(200, (b"x" * 1000 for _ in range(1000)))
+    if request.target == "/short":
+        return Page(200, iter((b"a", b"", b"b")))
+    return Page(200, f"{request.method} {request.target}".encode(), "text/plain")
+
+
+def broken() -> Iterator[bytes]:
+    """Yield more than a chunk, and fail."""
+    yield b"x" * http.CHUNK_BYTES
+    raise RuntimeError("half a page")
+
+
+@asynccontextmanager
+async def serving(faults: list[str] | None = None) -> AsyncIterator[int]:
+    """Run a server and yield its port."""
+    told = faults if faults is not None else []
+    server = HttpServer("127.0.0.1", -1, answer, lambda where, error: told.append(f"{where}: {error}"))
+    await server.start()
+    try:
+        yield server.port
+    finally:
+        await server.stop()
+
+
+async def talk(port: int, data: bytes, most_s: float = 5.0) -> bytes:
+    """Return all that a connection gets which sends `data` and nothing more."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), most_s)
+    finally:
+        writer.close()
+
+
+def get(path: str, *more: str, method: str = "GET") -> bytes:
+    """Return a request."""
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: here", *more, "", ""]).encode()
+
+
+LAST = "Connection: close"
+
+
+async def test_requests_sent_ahead_are_answered_in_order() -> None:
+    async with serving() as port:
+        text = await talk(port, b"".join(get(f"/{number}") for number in range(20)) + get("/last", LAST))
+    assert text.count(b"HTTP/1.1 200 OK") == 21
+    assert [text.index(b"GET /%d" % number) for number in range(20)] == sorted(
+        text.index(b"GET /%d" % number) for number in range(20)
+    )
+
+
+async def test_a_short_body_made_of_pieces_has_a_length_and_a_long_one_is_chunked() -> None:
+    async with serving() as port:
+        short, long = await talk(port, get("/short", LAST)), await talk(port, get("/long", LAST))
+    assert b"Content-Length: 2\r\n" in short
+    assert short.endswith(b"\r\n\r\nab")
+    assert b"transfer-encoding: chunked" in long.lower()
+    assert long.count(b"x") == 1_000_000
+
+
+async def test_http_1_0_gets_a_long_body_until_the_connection_closes() -> None:
+    async with serving() as port:
+        text = await talk(port, b"GET /long HTTP/1.0\r\n\r\n")
+    head, _, body = text.partition(b"\r\n\r\n")
+    assert b"chunked" not in head.lower()
+    assert body == b"x" * 1_000_000
+
+
+async def test_head_has_no_body() -> None:
+    async with serving() as port:
+        for path in ("/page", "/long", "/short"):
+            text = await talk(port, get(path, LAST, method="HEAD"))
+            assert text.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert text.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"GET /\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 80_000, b"431 Request Header Fields Too Large"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", b"501 Not Implemented"),
+    ],
+)
+async def test_what_is_no_request_is_told_so_and_cut_off(data: bytes, status: bytes) -> None:
+    async with serving() as port:
+        assert (await talk(port, data)).startswith(b"HTTP/1.1 %b\r\n" % status)
+
+
+async def test_a_body_that_nobody_reads_does_not_end_the_connection_unless_it_is_large() -> None:
+    async with serving() as port:
+        small = get("/one", "Content-Length: 5", method="POST") + b"12345" + get("/two", LAST)
+        assert (await talk(port, small)).count(b"HTTP/1.1 200 OK") == 2
+        large = get("/one", "Content-Length: 9999999", method="POST") + b"x" * 200_000 + get("/two", LAST)
+        assert (await talk(port, large)).count(b"HTTP/1.1 200 OK") == 1
+
+
+async def test_a_page_that_fails_is_told_to_the_log_and_costs_its_connection_alone() -> None:
+    faults: list[str] = []
+    async with serving(faults) as port:
+        assert (await talk(port, get("/raise", LAST))).startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+        assert b"\r\n0\r\n\r\n" not in await _until_cut(port)
+        assert (await talk(port, get("/still-here", LAST))).endswith(b"GET /still-here")
+    assert faults == ["the answer to GET /raise: no page", "the answer to GET /break: half a page"]
+
+
+async def _until_cut(port: int) -> bytes:
+    try:
+        return await talk(port, get("/break"))
+    except ConnectionError:
+        return b""
+
+
+async def test_who_is_slow_with_a_request_is_cut_off() -> None:
+    with patch.object(http, "HEAD_S", 0.05):
+        async with serving() as port:
+            assert await talk(port, b"GET / HT") == b""
+            assert await talk(port, b"") == b""
+
+
+async def test_who_does_not_read_holds_a_chunk_and_is_cut_off() -> None:
+    made = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal made
+        while True:
+            made += 1
+            yield b"x" * http.CHUNK_BYTES
+
+    server = HttpServer("127.0.0.1", -1, lambda request: Page(200, endless()))
+    await server.start()
+    with patch.object(http, "WRITE_S", 0.2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(get("/"))
+        await asyncio.sleep(0.1)
+        before = made
+        await asyncio.sleep(0.3)
+        assert before == made
+        await asyncio.wait_for(_drained(reader), 5)
+        writer.close()
+    await server.stop()
+
+
+async def _drained(reader: asyncio.StreamReader) -> None:
+    try:
+        while await reader.read(1 << 20):
+            pass
+    except ConnectionError:
+        pass
+
+
+async def test_a_full_listener_closes_who_is_idle_for_longest_or_refuses_the_newest() -> None:
+    with patch.object(http, "MAX_CONNECTIONS", 2):
+        async with serving() as port:
+            first = await asyncio.open_connection("127.0.0.1", port)
+            first[1].write(get("/a"))
+            await first[0].readuntil(b"/a")
+            second = await asyncio.open_connection("127.0.0.1", port)
+            second[1].write(get("/b"))
+            await second[0].readuntil(b"/b")
+            assert (await talk(port, get("/c", LAST))).endswith(b"GET /c")
+            assert await asyncio.wait_for(first[0].read(), 5) == b""
+            for _, writer in (first, second):
+                writer.close()
+
+
+async def test_stopping_ends_idle_connections() -> None:
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(get("/a"))
+        await reader.readuntil(b"/a")
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+
+
+async def test_plain_requests_do_not_hurt_a_listener_with_tls(tmp_path_factory: pytest.TempPathFactory) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server = HttpServer("127.0.0.1", -1, answer, context=context)
+    await server.start()
+    try:
+        assert not (await _refused(server.port)).startswith(b"HTTP/1.1 200")
+    finally:
+        await server.stop()
+
+
+async def _refused(port: int) -> bytes:
+    try:
+        return await talk(port, get("/a", LAST))
+    except ConnectionError:
+        return b""
