@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from natsctl.broker.connect_options import ConnectOptions
@@ -57,7 +57,7 @@ class Grant:
     nkey: str = ""
     issuer: str = ""
     """The account's key that signed the user's JWT."""
-    jwt: str = ""
+    jwt: str = field(default="", repr=False)
     name_tag: str = ""
     tags: tuple[str, ...] = ()
 

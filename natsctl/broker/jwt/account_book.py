@@ -179,7 +179,9 @@ class AccountBook:
         return fresh
 
     def _fetched(self, name: str, now_s: int) -> HeldAccount:
-        token = self.resolver.fetch(name) if is_public(name, "account") else None
+        if not is_public(name, "account"):
+            raise JwtError("will only fetch valid account keys")
+        token = self.resolver.fetch(name)
         if token is None:
             raise JwtError("account missing")
         return self._checked(name, token, now_s)

@@ -29,6 +29,8 @@ def operator_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield "accounts", "operators do not allow Accounts to be configured directly"
     if options.users:
         yield "authorization", "operators do not allow users to be configured directly"
+    if options.no_auth_user:
+        yield "no_auth_user", "no_auth_user not compatible with Trusted Operator"
     if operator.trusted_keys:
         yield "trusted_keys", "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
     yield from _about_system_account(options, operator)

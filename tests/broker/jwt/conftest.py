@@ -1,0 +1,92 @@
+"""A broker in operator mode under a clock that the test turns."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from natsctl.broker.broker import Broker
+from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.jwt.claims import OperatorClaims, decode
+from natsctl.broker.jwt.keeper import BrokerKeeper
+from natsctl.broker.jwt.resolver import MemoryResolver
+from natsctl.broker.jwt.trust import trust_of
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.session import Session
+from natsctl.testing.jwts import Estate, EstateAccount, UserLogin
+
+SECOND = 1_000_000_000
+START_S = 1_700_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = START_S * SECOND
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def monotonic_ns(self) -> int:
+        return self.ns - 1_600_000_000 * SECOND
+
+
+class Guest:
+    """One connection that has shown a user's JWT."""
+
+    def __init__(self, session: Session, user: UserLogin) -> None:
+        self.session = session
+        info = json.loads(self.heard().removeprefix(b"INFO "))
+        shown = {"verbose": False, "pedantic": False, "protocol": 1, "headers": True}
+        self.said = self.say(
+            b"CONNECT " + json.dumps({**shown, **user.connect_options(info["nonce"])}).encode() + b"\r\n"
+        )
+
+    def heard(self) -> bytes:
+        return b"".join(self.session.take_output())
+
+    def say(self, data: bytes) -> bytes:
+        self.session.receive(data)
+        return self.heard()
+
+    @property
+    def reason(self) -> str:
+        return self.session.close_reason.value if self.session.close_reason is not None else ""
+
+
+class Operated:
+    """A broker that trusts the operator of an estate."""
+
+    def __init__(self, estate: Estate, preload: Mapping[str, str] | None = None, **trust: Any) -> None:
+        self.estate = estate
+        self.clock = Clock()
+        self.resolver = MemoryResolver(estate.preload() if preload is None else preload)
+        claims = decode(estate.jwt(), OperatorClaims)
+        self.auth = JwtAuthenticator(trust_of([claims], system_account=estate.system.public, **trust), self.resolver)
+        options = BrokerOptions(auth=self.auth, system_account=estate.system.public)
+        self.broker = Broker(self.clock, random.Random(7), options)
+        BrokerKeeper(self.broker, self.auth)
+
+    def guest(self, user: UserLogin, host: str = "127.0.0.1") -> Guest:
+        return Guest(self.broker.connect(host, 5555), user)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.ns += int(seconds * SECOND)
+        self.broker.tick()
+
+    def push(self, account: EstateAccount) -> None:
+        token = account.jwt(self.estate.signer)
+        self.auth.book.update(account.public, token, self.clock.now_ns())
+
+
+@pytest.fixture
+def estate() -> Estate:
+    return Estate()
+
+
+@pytest.fixture
+def operate() -> Callable[..., Operated]:
+    return Operated
