@@ -64,7 +64,7 @@ class _Messages(Extension):
         self._may_compress = compressed
         self._limit = limit
         self._open = False
-        """The frame before did not end its message."""
+        """The last frame that came whole did not end its message."""
         self._control = False
         self._inflater: zlib._Decompress | None = None
         self._size = 0
@@ -90,8 +90,7 @@ class _Messages(Extension):
                 raise FrameFault("invalid continuation frame")
         elif self._open:
             raise FrameFault("new message started before final frame for previous message was received")
-        else:
-            self._open = True
+        else:  # wsproto asks again where the header has not come whole, so that the message opens with its first frame
             self._size = 0
             self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if rsv.rsv1 else None
         return rsv
@@ -102,9 +101,11 @@ class _Messages(Extension):
 
     def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | None:
         """Return what the end of a compressed message brings; raises FrameFault."""
-        if self._control or not fin:
+        if self._control:
             return None
-        self._open = False
+        self._open = not fin
+        if self._open:
+            return None
         rest = self._inflate(SYNC_MARK) if self._inflater is not None else None
         self._inflater = None
         return rest

@@ -299,19 +299,22 @@ async def test_messages_larger_than_a_record_go_through_both_ways(files: Files) 
 
 
 async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files) -> None:
-    async with serving(tls=files.tls(), max_pending=4 << 20) as server:
-        async with talking(server.port) as slow, talking(server.port) as fast:
-            for talk in (slow, fast):
-                await talk.line()
-                await talk.secure(files.client())
-                await talk.ask()
-            assert await slow.ask(b"SUB a 1\r\nPING\r\n") == b"PONG\r\n"
-            slow.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport
-            block = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
-            for _ in range(60):
-                fast.writer.write(block)
-                assert await fast.ask(b"PING\r\n") == b"PONG\r\n"
-            await until(lambda: server.broker.slow_consumers == 1)
+    async with (
+        serving(tls=files.tls(), max_pending=4 << 20) as server,
+        talking(server.port) as slow,
+        talking(server.port) as fast,
+    ):
+        for talk in (slow, fast):
+            await talk.line()
+            await talk.secure(files.client())
+            await talk.ask()
+        assert await slow.ask(b"SUB a 1\r\nPING\r\n") == b"PONG\r\n"
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport
+        block = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
+        for _ in range(60):
+            fast.writer.write(block)
+            assert await fast.ask(b"PING\r\n") == b"PONG\r\n"
+        await until(lambda: server.broker.slow_consumers == 1)
 
 
 @pytest.mark.parametrize(
