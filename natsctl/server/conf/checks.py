@@ -52,11 +52,11 @@ def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield "server_name", "server name cannot contain spaces"
     if options.http_port and options.https_port:
         yield "https_port", "can't specify both HTTP and HTTPs ports"
+    yield from operator_complaints(options)
     yield from _about_no_auth_user(options, "no_auth_user", options.no_auth_user)
     if options.websocket is not None:
         yield from _about_no_auth_user(options, "websocket", options.websocket.no_auth_user)
     yield from (("websocket", text) for text in websocket_complaints(options))
-    yield from operator_complaints(options)
     yield from _about_leafnodes(options)
 
 
