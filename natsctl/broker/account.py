@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import matches
-from natsctl.broker.account_config import AccountConfig
-from natsctl.broker.mappings import Mapping, Mappings
+from natsctl.broker.account_config import AccountConfig, SubjectMap
+from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, answer_client, header_tail, plain_tail, send_all_to
+from natsctl.broker.exchange import Exchange
+from natsctl.broker.interest import Watch, Watches
+from natsctl.broker.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import AllHandler, Handler, InterestListener, RunHandler, Subscription, not_mine
 from natsctl.broker.traffic import Traffic
@@ -26,41 +28,16 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
-SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
-"""Ends of message heads that are looked up instead of formatted."""
-Answer: TypeAlias = tuple[bytes, bytes]
-"""Subject and payload of a message without reply and headers."""
-Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""(subject, reply, header, payload)"""
-COPY_LIMIT: Final = 4096
-"""Bytes of payload above which head and body are written as two pieces, to save the copy."""
-
-
-class Watch:
-    """A standing question about the interest in one literal subject."""
-
-    __slots__ = ("_watches", "callback", "subject")
-
-    def __init__(self, watches: dict[bytes, list[Watch]], subject: bytes, callback: Callable[[], None]) -> None:
-        self._watches = watches
-        self.subject = subject
-        self.callback = callback
-
-    def cancel(self) -> None:
-        """End the watch; harmless when it has ended."""
-        watches = self._watches.get(self.subject, [])
-        if self in watches:
-            watches.remove(self)
-            if not watches:
-                del self._watches[self.subject]
+RESPONSE: Final = b"_R_."
+"""How the replies of requests from other accounts begin."""
 
 
 class Account:
     """One account of the broker."""
 
     __slots__ = (
-        "_bound", "_broker", "_exact", "_mappings", "_rng", "_watches", "config", "gone", "listeners", "name",
-        "publish_from", "routes", "sessions", "slow_consumers",
+        "_bound", "_exact", "_mappings", "_rng", "_watches", "broker", "config", "exchange", "gone", "listeners",
+        "name", "publish_from", "routes", "sessions", "slow_consumers",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, name: str) -> None:
@@ -71,25 +48,39 @@ class Account:
         self.gone = Traffic()
         """What connections that have ended had moved."""
         self.slow_consumers = 0
-        self._broker = broker
+        self.broker = broker
         self._rng = broker.rng
         self._exact = self.routes.exact
-        self._watches: dict[bytes, list[Watch]] = {}
+        self._watches = Watches()
         self.listeners: list[InterestListener] = []
         self._mappings: Mappings | None = None
+        self.exchange = Exchange(self)
         self._bound = (b"", b"")
         self.publish_from = self.publish
         """What clients publish with: `publish`, after the account's mappings where it has some."""
 
     def map_subject(self, mapping: Mapping) -> None:
-        """Send what clients publish on a mapping's source to its destination."""
+        """Send what clients publish on a mapping's source to its destination, unless the configuration maps it."""
         self._mappings = self._mappings or Mappings()
         self._mappings.add(mapping)
         self.publish_from = self._publish_mapped
 
+    def configure_mappings(self, configured: Sequence[SubjectMap]) -> None:
+        """Map what the configuration says, before what `map_subject` was told."""
+        if configured or self._mappings is not None:
+            self._mappings = self._mappings or Mappings()
+            self._mappings.configure(compile_mapping(each, self._rng) for each in configured)
+        if self._mappings is not None and not self._mappings.sources():
+            self._mappings = None
+        self.publish_from = self._publish_mapped if self._mappings is not None else self.publish
+
     def mapped(self, subject: bytes) -> bytes:
         """Return where what a client publishes on `subject` goes."""
         return self._mappings.apply(subject) if self._mappings is not None else subject
+
+    def went_to(self, subject: bytes) -> bytes:
+        """Return where the message went that a client has published last, on this very `subject` object."""
+        return self._mappings.went_to(subject) if self._mappings is not None else subject
 
     def mapping_sources(self) -> list[bytes]:
         """Return the subjects that are mapped: whoever may publish on them finds a taker here."""
@@ -128,17 +119,24 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            self._interest_changed(sub.subject)
+            if self._watches:
+                self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
-        for stand_in in sub.stand_ins:
-            stand_in.account.unsubscribe(stand_in)
-        sub.stand_ins = ()
+            if sub.stand_ins or self.exchange.awaited:
+                self.exchange.went(sub)
 
     def insert(self, sub: Subscription) -> None:
         """Add a subscription made elsewhere; its subject is a valid pattern."""
+        self.place(sub)
+        if self.exchange.streams is not None:
+            self.exchange.streams.follow(sub)
+
+    def place(self, sub: Subscription) -> None:
+        """Add a subscription that takes nothing of what the account imports."""
         self.routes.insert(sub.guard or sub)
-        self._interest_changed(sub.subject)
+        if self._watches:
+            self._watches.changed(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)
 
@@ -157,7 +155,7 @@ class Account:
 
     def run_taker(self, subject: bytes, origin: Session) -> RunHandler | None:
         """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only taker."""
-        if self._mappings is not None and self._mappings.apply(subject) != subject:
+        if self._mappings is not None and self._mappings.moves(subject):
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queues or len(clients) + len(handlers) != 1:
@@ -182,7 +180,7 @@ class Account:
         return self.routes.shared_size(subject, self._exact.get(subject) or self.routes.find(subject)), False
 
     def _send_run(self, session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
-        self._send_all_to(session, sub, [op[1:] for op in run])
+        send_all_to(session, sub, [op[1:] for op in run])
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
@@ -198,7 +196,7 @@ class Account:
         reply: bytes,
         header: bytes,
         payload: bytes,
-        origin: Session,
+        origin: Session | None,
         queues: Sequence[bytes] | None,
     ) -> int:
         """Deliver what another server sent to the plain takers of `to` and to one of each group that it chose.
@@ -243,7 +241,7 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None:
-                return self._send_all_to(session, sub, messages)
+                return send_all_to(session, sub, messages)
         if len(handlers) == 1 and not (clients or queues) and handlers[0].take_all is not None:
             handlers[0].take_all(messages)
             return len(messages)
@@ -273,57 +271,10 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None and session.close_reason is None and answers:
-                self._answer_client(session, sub, answers)
+                answer_client(session, sub, answers)
                 return
         for subject, payload in answers:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
-
-    def _answer_client(self, session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
-        sid = sub.sid_field
-        frames = [b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers]
-        if not session.out:
-            self._broker.dirty.append(session)
-        session.out.extend(frames)
-        session.pending_bytes += sum(map(len, frames))
-        session.out_bytes += sum([len(body) for _, body in answers])
-        session.out_msgs += len(answers)
-        sub.delivered += len(answers)
-        if session.pending_bytes > session.max_pending:
-            session.cut_slow_consumer()
-
-    def _send_all_to(self, session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
-        out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0
-        if not out and messages:
-            self._broker.dirty.append(session)
-        before, body, most, headers = pending, 0, session.max_pending, session.headers
-        for subject, reply, header, payload in messages:
-            size = len(payload)
-            if header and headers:
-                frame = b"HMSG %b%b" % (subject, sid) + _header_tail(reply, header, payload)
-                body += len(header)
-            elif size <= COPY_LIMIT:
-                if reply:
-                    frame = b"MSG %b%b%b %d\r\n%b\r\n" % (subject, sid, reply, size, payload)
-                else:
-                    frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, size, payload)
-            else:
-                frame = b"MSG %b%b%b%d\r\n" % (subject, sid, reply and reply + b" ", size)
-                out.append(frame)
-                pending += len(frame)
-                frame = payload + b"\r\n"
-            out.append(frame)
-            body += size
-            pending += len(frame)
-            done += 1
-            if pending > most:
-                break
-        session.pending_bytes += pending - before
-        session.out_bytes += body
-        session.out_msgs += done
-        sub.delivered += done
-        if pending > most:
-            session.cut_slow_consumer()
-        return done
 
     def unwritten_bytes(self, subject: bytes) -> int:
         """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
@@ -345,7 +296,14 @@ class Account:
         self._deliver((((sub.session, sub, b""),), (), ()), subject, reply, header, payload, None)
 
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
-        """True where a message on `subject` has a taker; with `queue`, where that group has a member."""
+        """True where a message on `subject` has a taker; with `queue`, where that group has a member.
+
+        A reply that a request from another account has here has the interest that its own one has there.
+        """
+        if subject.startswith(RESPONSE):
+            away = self.exchange.requester_of(subject)
+            if away is not None:
+                return away[0].has_interest(away[1])
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queue is None:
             return bool(clients or queues or handlers)
@@ -360,20 +318,7 @@ class Account:
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""
-        watch = Watch(self._watches, subject, callback)
-        self._watches.setdefault(subject, []).append(watch)
-        return watch
-
-    def _interest_changed(self, pattern: bytes) -> None:
-        if not self._watches:
-            return
-        if pattern in self._watches:
-            touched = [pattern]
-        else:
-            touched = [subject for subject in self._watches if matches(pattern, subject)]
-        for subject in touched:
-            for watch in tuple(self._watches.get(subject, ())):
-                watch.callback()
+        return self._watches.add(subject, callback)
 
     def _deliver(
         self,
@@ -393,8 +338,8 @@ class Account:
             clients = clients + chosen
         if clients:
             size = len(payload)
-            with_header = _header_tail(reply, header, payload) if header else b""
-            plain = b"" if header else _plain_tail(reply, payload)
+            with_header = header_tail(reply, header, payload) if header else b""
+            plain = b"" if header else plain_tail(reply, payload)
             for session, sub, head in clients:
                 assert session is not None
                 if session is origin and not session.echo:
@@ -407,11 +352,11 @@ class Account:
                     tail = with_header
                     session.out_bytes += size + len(header)
                 else:
-                    tail = plain = plain or _plain_tail(reply, payload)
+                    tail = plain = plain or plain_tail(reply, payload)
                     session.out_bytes += size
                 out = session.out
                 if not out:
-                    self._broker.dirty.append(session)
+                    self.broker.dirty.append(session)
                 if size <= COPY_LIMIT:
                     out.append(head + tail)
                 else:
@@ -457,15 +402,3 @@ class Account:
                     chosen.append(taker)
                 break
         return tuple(chosen), served
-
-
-def _plain_tail(reply: bytes, payload: bytes) -> bytes:
-    size = len(payload)
-    tail = (SIZE_LINES[size] if size < 8192 else b"%d\r\n" % size) + payload + b"\r\n"
-    return reply + b" " + tail if reply else tail
-
-
-def _header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
-    size = len(header)
-    tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
-    return reply + b" " + tail if reply else tail

@@ -15,6 +15,8 @@ from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
 from natsctl.broker.account_config import AccountConfig
+from natsctl.broker.hops import Hops
+from natsctl.broker.import_plan import ImportPlan, Problem
 from natsctl.broker.info import make_server_id, user_info_json
 from natsctl.broker.leaf_peer import LeafPeer
 from natsctl.broker.onlooker import Nobody, Onlooker
@@ -32,31 +34,10 @@ class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_event_seq",
-        "_greeters",
-        "_last_cid",
-        "accounts",
-        "clock",
-        "closed",
-        "dirty",
-        "gone_in_bytes",
-        "gone_in_msgs",
-        "gone_out_bytes",
-        "gone_out_msgs",
-        "leafs",
-        "notice",
-        "on_tick",
-        "onlooker",
-        "options",
-        "rng",
-        "server_id",
-        "server_name",
-        "sessions",
-        "slow_consumers",
-        "stale_connections",
-        "start_ns",
-        "system_account",
-        "total_connections",
+        "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "accounts", "clock",
+        "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
+        "import_problems", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id", "server_name",
+        "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
         "undecided",
     )  # fmt: skip
 
@@ -85,10 +66,17 @@ class Broker:
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
         self._greeters: list[Callable[[Account], None]] = []
-        self.account(GLOBAL_ACCOUNT)
-        self.system_account = self.account(self.options.system_account)
+        self._followers: list[Callable[[Account], None]] = []
+        self._configured: set[str] = set()
+        self._changed: dict[Account, None] = {}
+        self.hops = Hops()
+        """Messages on their way over imported services."""
+        self.import_problems: list[Problem] = []
+        """Exports and imports that are not in effect, and why."""
         self.on_tick: list[Callable[[], None]] = []
         """What else looks at the clock each time that the sessions do."""
+        self.account(GLOBAL_ACCOUNT)
+        self.system_account = self.account(self.options.system_account)
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""
@@ -100,14 +88,72 @@ class Broker:
                 greet(account)
         return account
 
-    def configure(self, configs: Sequence[AccountConfig]) -> None:
-        """Make the accounts as configuration says; called again at a reload with what it says then."""
+    def configure(self, configs: Sequence[AccountConfig]) -> list[Account]:
+        """Make the accounts as configuration says, all of them; called again at a reload with what it says then.
+
+        Returns the accounts that it does not name any more, which are gone: the caller closes their sessions.
+        """
+        names = {config.name for config in configs}
+        gone = [name for name in self._configured if name not in names]
+        self._configured = names
         for config in configs:
-            self.configure_account(config)
+            self._set_config(config)
+        removed = [account for name in gone if (account := self._remove(name)) is not None]
+        self.resolve_imports()
+        self._tell_followers()
+        return removed
 
     def configure_account(self, config: AccountConfig) -> None:
         """Make or change one account; operators' JWTs bring them one by one."""
-        self.account(config.name).config = config
+        before = self.accounts[config.name].config if config.name in self.accounts else AccountConfig(config.name)
+        self._set_config(config)
+        if before.imports or before.exports or config.imports or config.exports:
+            self.resolve_imports()
+        self._tell_followers()
+
+    def remove_account(self, name: str) -> Account | None:
+        """Forget an account and return it, for the caller to close its sessions; None for one that has to be."""
+        account = self._remove(name)
+        self.resolve_imports()
+        return account
+
+    def _set_config(self, config: AccountConfig) -> None:
+        account = self.account(config.name)
+        if account.config != config:
+            account.config = config
+            account.configure_mappings(config.mappings)
+            self._changed[account] = None
+
+    def _remove(self, name: str) -> Account | None:
+        """Take an account out; the global one and the system's stay, with nothing."""
+        account = self.accounts.get(name)
+        if account is None:
+            return None
+        if account.name == GLOBAL_ACCOUNT or account is self.system_account:
+            self._set_config(AccountConfig(name))
+            return None
+        account.exchange.apply([], [])
+        account.config = AccountConfig(name)
+        del self.accounts[name]
+        self._changed[account] = None
+        return account
+
+    def resolve_imports(self) -> None:
+        """Work out which imports are in effect; what is wrong with the others is in `import_problems`."""
+        plan = ImportPlan(account.config for account in self.accounts.values())
+        self.import_problems = plan.problems
+        for account in self.accounts.values():
+            account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, []))
+
+    def follow_accounts(self, follow: Callable[[Account], None]) -> None:
+        """Call `follow` with every account whose configuration has changed, those that are gone included."""
+        self._followers.append(follow)
+
+    def _tell_followers(self) -> None:
+        changed, self._changed = self._changed, {}
+        for account in changed:
+            for follow in self._followers:
+                follow(account)
 
     def greet_accounts(self, greet: Callable[[Account], None]) -> None:
         """Call `greet` with every account that there is, and with each new one when it is made."""

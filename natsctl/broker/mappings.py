@@ -6,7 +6,16 @@ those are asked whose first token is the message's own, or a wildcard; an accoun
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
+from natsctl.api.subjects import has_wildcard, is_valid_subject, matches
+from natsctl.broker.import_subjects import destination_of
+
+if TYPE_CHECKING:
+    from natsctl.broker.account_config import SubjectMap
+    from natsctl.broker.options import Rng
 
 _WILDCARDS = (b"*", b">")
 
@@ -43,20 +52,86 @@ class SpaceMapping:
         return self._dest + subject[len(self._src) :]
 
 
+class WeightedMapping:
+    """A source with several destinations, of which each message goes to one; what no weight covers goes nowhere."""
+
+    __slots__ = ("_pattern", "_rng", "_shares", "src")
+
+    def __init__(self, src: str, shares: Sequence[tuple[int, SubjectMapping]], rng: Rng) -> None:
+        """Take destinations with their weights in percent, lightest first."""
+        self.src = src
+        self._pattern = src.encode()
+        self._rng = rng
+        self._shares: list[tuple[int, SubjectMapping]] = []
+        limit = 0
+        for weight, mapping in shares:
+            limit += weight
+            self._shares.append((limit, mapping))
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message goes, b"" for nowhere."""
+        if not matches(self._pattern, subject):
+            return None
+        drawn = self._rng.random() * 100
+        for limit, mapping in self._shares:
+            if drawn < limit:
+                return mapping.apply(subject)
+        return b""
+
+
+def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
+    """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
+
+    Raises BadTransform with the reference's text.
+    """
+    src, total = config.source, 0
+    if not is_valid_subject(src):
+        raise BadTransform("source", "invalid subject")
+    shares: dict[str, tuple[int, SubjectMapping]] = {}
+    for to in config.destinations:
+        if to.subject in shares:
+            raise BadTransform("destination", f'duplicate entry for "{to.subject}"')
+        if to.weight > 100:
+            raise BadTransform("destination", "individual weights need to be <= 100")
+        total += to.weight
+        if total > 100:
+            raise BadTransform("destination", "total weight needs to be <= 100")
+        check_mapping(src, to.subject)
+        shares[to.subject] = (to.weight, SubjectMapping.compile(src, to.subject, draw=rng.getrandbits))
+    if total != 100 and src not in shares:
+        rest = destination_of(src) if has_wildcard(src) else src
+        shares[src] = (100 - total, SubjectMapping.compile(src, rest))
+    if len(shares) == 1 and total in (0, 100):
+        return next(iter(shares.values()))[1]
+    return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
+
+
 class Mappings:
     """The mappings of one account."""
 
-    __slots__ = ("_any", "_by_head", "_mappings")
+    __slots__ = ("_any", "_by_head", "_configured", "_last", "_mappings", "_served")
 
     def __init__(self) -> None:
+        self._configured: list[Mapping] = []
+        self._served: list[Mapping] = []
         self._mappings: list[Mapping] = []
         self._by_head: dict[bytes, list[Mapping]] = {}
         self._any: list[Mapping] = []
+        self._last = (b"", b"")
 
     def add(self, mapping: Mapping) -> None:
-        """Take one more mapping, to be asked last; one with the same source is replaced."""
-        kept = [known for known in self._mappings if known.src != mapping.src]
-        self._mappings = [*kept, mapping]
+        """Take one more mapping of the server's own, to be asked last; one with the same source is replaced."""
+        self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
+        self._arrange()
+
+    def configure(self, mappings: Iterable[Mapping]) -> None:
+        """Take those of the configuration, instead of the ones before."""
+        self._configured = list({mapping.src: mapping for mapping in mappings}.values())
+        self._arrange()
+
+    def _arrange(self) -> None:
+        sources = {mapping.src for mapping in self._configured}
+        self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
         heads = [(_head(known), known) for known in self._mappings]
         self._any = [known for head, known in heads if head in _WILDCARDS]
         self._by_head = {
@@ -74,8 +149,22 @@ class Mappings:
         for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
             mapped = mapping.apply(subject)
             if mapped is not None:
+                self._last = (subject, mapped)
                 return mapped
         return subject
+
+    def went_to(self, subject: bytes) -> bytes:
+        """Return where a message went whose subject is this very object and was mapped last, else where it would go."""
+        of, mapped = self._last
+        return mapped if of is subject else self.apply(subject)
+
+    def moves(self, subject: bytes) -> bool:
+        """Return whether a message on `subject` goes anywhere else, or may."""
+        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                return mapped != subject or isinstance(mapping, WeightedMapping)
+        return False
 
 
 def _head(mapping: Mapping) -> bytes:

@@ -73,7 +73,7 @@ def review(session: Session) -> None:
 def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:
     """Tell a publisher, on its own reply subscription, that nobody took its request."""
     account = session.account
-    subject = account.mapped(subject)
+    subject = account.went_to(subject)
     clients, _, handlers = account.routes.exact.get(reply) or account.routes.find(reply)
     for sub in (*(taker[1] for taker in clients), *(sub.client for sub in handlers if sub.client is not None)):
         if sub.session is session:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Account, Delivery
+    from natsctl.broker.account import Account
+    from natsctl.broker.delivery import Delivery
     from natsctl.broker.session import Session
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
@@ -46,6 +47,7 @@ class Subscription:
         "account",
         "client",
         "delivered",
+        "foreign",
         "guard",
         "handler",
         "max",
@@ -87,5 +89,7 @@ class Subscription:
         """The client's subscription that this handler is the guard of."""
         self.guard: Subscription | None = None
         """The handler that stands in the routing table instead of this one (guard.py)."""
+        self.foreign = False
+        """Whether it serves other accounts, so that it takes nothing of what they export."""
         self.stand_ins: tuple[Subscription, ...] = ()
-        """Handlers that take messages for this one, here or in accounts that are imported from; they end with it."""
+        """Handlers that take messages for this one in accounts that are imported from; they end with it."""

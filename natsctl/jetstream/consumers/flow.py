@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.headers import MSG_SIZE, append
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Delivery
+    from natsctl.broker.delivery import Delivery
 
 FLOW_WINDOW_START: Final = 2 << 20
 FLOW_WINDOW_MAX: Final = 32 << 20

@@ -22,7 +22,7 @@ from natsctl.jetstream.consumers.pull_request import OpenRequest, Refused
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PullRequest
-    from natsctl.broker.account import Delivery
+    from natsctl.broker.delivery import Delivery
     from natsctl.jetstream.consumers.consumer import Consumer
 
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"

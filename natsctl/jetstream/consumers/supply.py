@@ -14,7 +14,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.flow import Replay, headers_only
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Delivery
+    from natsctl.broker.delivery import Delivery
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.store.message import StoredMessage
 

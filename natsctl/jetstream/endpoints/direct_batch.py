@@ -17,7 +17,7 @@ from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.api.requests import DirectGetRequest
-    from natsctl.broker.account import Delivery
+    from natsctl.broker.delivery import Delivery
     from natsctl.jetstream.stream import Stream
     from natsctl.store.message import StoredMessage
 

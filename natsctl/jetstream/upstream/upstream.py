@@ -32,7 +32,7 @@ from natsctl.jetstream.upstream.upstream_request import STALLED_NS
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.broker.account import Delivery
+    from natsctl.broker.delivery import Delivery
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.stream import Stream
 
