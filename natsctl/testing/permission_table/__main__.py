@@ -1,0 +1,7 @@
+"""Write the page."""
+
+import sys
+
+from natsctl.testing.permission_table.document import document
+
+sys.stdout.write(document())
