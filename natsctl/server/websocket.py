@@ -253,9 +253,9 @@ class WebSocketConnection(ClientConnection):
     def _refuse(self, request: h11.Request, error: NotUpgraded) -> None:
         self._complain(f"{self._peer} - websocket handshake error: {error}")
         old = request.http_version < b"1.1"
-        answer = refusal(error.status, formatdate(usegmt=True), old=old, head=request.method == b"HEAD")
-        self.transport.write(answer)
         closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)
+        head, now = request.method == b"HEAD", formatdate(usegmt=True)
+        self.transport.write(refusal(error.status, now, old=old, head=head, closing=closing))
         if old or closing:
             self.transport.close()
             return

@@ -244,8 +244,11 @@ def allowed_origin(text: str) -> Origin:
     return origin
 
 
-def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool) -> bytes:
-    """Return the answer to a request that is not upgraded; `old` speaks HTTP/1.0, `head` wants no body."""
+def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool, closing: bool) -> bytes:
+    """Return the answer to a request that is not upgraded.
+
+    `old` speaks HTTP/1.0, `head` wants no body, `closing` has asked for the end of the connection.
+    """
     body = f"{status.phrase}\n"
     lines = [
         f"HTTP/1.{0 if old else 1} {status.value} {status.phrase}",
@@ -254,6 +257,7 @@ def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool) -> bytes:
         "X-Content-Type-Options: nosniff",
         f"Date: {date}",
         f"Content-Length: {len(body)}",
+        *(["Connection: close"] if closing else []),
         "",
         "" if head else body,
     ]

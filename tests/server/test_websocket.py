@@ -113,13 +113,3 @@ async def test_a_client_that_says_goodbye_leaves_no_session() -> None:
         async with asyncio.timeout(5):
             while server.broker.sessions:
                 await asyncio.sleep(0.01)
-
-
-async def test_what_is_no_websocket_request_is_cut_off() -> None:
-    async with ServerInstance(OPTIONS) as server:
-        for nonsense in (b'CONNECT {"verbose":false}\r\n\r\n', b"GET / HTTP/1.1\r\nA: " + b"x" * 40_000):
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("websocket"))
-            writer.write(nonsense)
-            assert b"INFO" not in await asyncio.wait_for(reader.read(), 5)
-            writer.close()
-        assert not server.broker.sessions
