@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from natsctl.api.units import parse_duration
+from natsctl.server.conf.checks import complaints
 from natsctl.server.conf.config import read_config
 from natsctl.server.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
@@ -29,11 +30,20 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("pid_file", "text", ("P", "pid")),
     ("ports_file_dir", "text", ("ports_file_dir",)),
     ("http_port", "int", ("m", "http_port")),
+    ("https_port", "int", ("ms", "https_port")),
+    ("client_advertise", "text", ("client_advertise",)),
+    ("signal", "text", ("sl", "signal")),
     ("config", "text", ("c", "config")),
     ("check", "bool", ("t",)),
     ("domain", "text", ("js_domain",)),
     ("log_file", "text", ("l", "log")),
     ("log_time", "bool", ("T", "logtime")),
+    ("log_utc", "bool", ("logtime_utc",)),
+    ("log_size_limit", "int", ("log_size_limit",)),
+    ("max_traced_bytes", "int", ("max_traced_msg_len",)),
+    ("unheeded", "text", ("cluster_name", "cluster_advertise")),
+    ("unheeded", "int", ("connect_retries",)),
+    ("unheeded", "bool", ("no_advertise",)),
     ("debug", "bool", ("D", "debug")),
     ("trace", "bool", ("V", "trace")),
     ("trace_verbose", "bool", ("VV",)),
@@ -44,19 +54,12 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
 )
 
 _NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
-    ("the monitoring port", "int", ("ms", "https_port")),
     ("profiling", "int", ("profile",)),
     ("logging to syslog", "bool", ("s", "syslog")),
     ("logging to a remote syslog", "text", ("r", "remote_syslog")),
-    ("a log size limit", "int", ("log_size_limit",)),
-    ("signalling another server (use `kill`)", "text", ("sl", "signal")),
 )
 
-_CLUSTER: Final[tuple[tuple[Kind, tuple[str, ...]], ...]] = (
-    ("text", ("cluster", "cluster_listen", "cluster_name", "cluster_advertise", "routes", "client_advertise")),
-    ("bool", ("no_advertise",)),
-    ("int", ("connect_retries",)),
-)
+_CLUSTER: Final[tuple[tuple[Kind, tuple[str, ...]], ...]] = (("text", ("cluster", "cluster_listen", "routes")),)
 
 _REFUSED: Final = {
     **{name: text for text, _, names in _NOT_HERE for name in names},
@@ -69,61 +72,16 @@ _SPECS: Final = {
     **{name: FlagSpec(f"refused {name}", kind) for kind, names in _CLUSTER for name in names},
 }
 
-USAGE: Final = """\
-Usage: natsctl server run [options]
-
-Server Options:
-    -a, --addr, --net <host>         Bind to host address (default: 0.0.0.0)
-    -p, --port <port>                Use port for clients (default: 4222; -1: any free port)
-    -n, --name, --server_name <name> Server name (default: the server id)
-    -m, --http_port <port>           Use port for http monitoring
-    -c, --config <file>              Configuration file; flags win over it
-    -t                               Test the configuration and exit
-    -P, --pid <file>                 File to store the process id
-        --ports_file_dir <dir>       Create nats-server_<pid>.ports with the listen addresses in this folder
-    -h, --help                       Show this message
-    -v, --version                    Show version
-
-JetStream Options:
-    -js, --jetstream                 Enable JetStream
-    -sd, --store_dir <dir>           Set the storage folder (the store lives in <dir>/jetstream)
-        --js_domain <domain>         Serve the API under $JS.<domain>.API too
-        --sync <policy>              When messages are synced to disk: always (before every ack; default),
-                                     a duration such as 1s, or never
-        --archive_version <1|2>      Format of stream snapshots: 1, which every nats-server restores (default),
-                                     or 2, which those from 2.15 on do; both are understood always
-
-Logging Options:
-    -l, --log <file>                 File to redirect log output
-    -T, --logtime                    Timestamp log entries (default: true)
-    -D, --debug                      Enable debugging output
-    -V, --trace                      Trace what connections send and receive
-    -DV                              Debug and trace
-
-Authorization Options:
-        --user <user>                User required for connections
-        --pass <password>            Password required for connections
-        --auth <token>               Authorization token required for connections
-
-TLS Options:
-        --tls                        Enable TLS, do not verify clients
-        --tlscert <file>             Server certificate file
-        --tlskey <file>              Private key for the server certificate
-        --tlsverify                  Enable TLS, verify client certificates
-        --tlscacert <file>           Client certificate CA for verification
-
-Flags have one or two dashes; values follow a blank or `=`. Clusters are the reference nats-server's job: natsctl's
-commands work with it.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What a command line asks for: to run with `options`, to check `config`, or to print the version or the help."""
+    """What a command line asks for: a server with `options`, a look at `config`, version or help, or a signal."""
 
-    action: Literal["run", "check", "version", "help"]
+    action: Literal["run", "check", "version", "help", "signal"]
     options: ServerOptions
     config: Path | None = None
+    signal: str = ""
+    """The signal and the process that it is for."""
 
 
 def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
@@ -139,10 +97,14 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
     if given.rest:
         raise FlagError(f"unrecognized command: {given.rest[0]!r}")
     _refuse(given)
-    config, base = _path(given, "config"), ServerOptions()
+    if given.text("signal"):
+        return CommandLine("signal", ServerOptions(), signal=given.text("signal"))
+    config, base = _path(given, "config"), ServerOptions(store_dir=_path(given, "store_dir"))
     if config is not None:
         base = read_config(config, base, environment or {})
     options = _options(given, base)
+    for _, text in complaints(options):
+        raise FlagError(text)
     return CommandLine("check" if given.flag("check") and config is not None else "run", options, config)
 
 
@@ -248,6 +210,8 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "host": lambda given, setting: given.text(setting) or DEFAULT_HOST,
     "port": _port,
     "http_port": _port,
+    "https_port": _port,
+    "client_advertise": Given.text,
     "server_name": _server_name,
     "jetstream": Given.flag,
     "store_dir": _path,
@@ -259,6 +223,9 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "token": Given.text,
     "log_file": _path,
     "log_time": Given.flag,
+    "log_utc": Given.flag,
+    "log_size_limit": lambda given, setting: given.number(setting, 0),
+    "max_traced_bytes": lambda given, setting: given.number(setting, 0),
     "debug": Given.flag,
     "trace": Given.flag,
     "pid_file": _path,

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.leafs import LeafNodes
     from natsctl.server.committer import Committer
+    from natsctl.server.leafs import LeafNodes
     from natsctl.server.system.system import System
     from natsctl.server.ws_upgrade import WebSocketDoor
     from natsctl.store.store import RecoveryReport, Store
@@ -104,6 +104,21 @@ class ServerInstance:
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host
         scheme = "tls" if self.options.tls else "nats"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+
+    def urls(self) -> dict[str, list[str]]:
+        """Return where programs on this machine reach each listener, by kind."""
+        options = self.options
+        secured = options.websocket is not None and options.websocket.tls is not None
+        schemes = {
+            "monitoring": "https" if options.https_port else "http",
+            "websocket": "wss" if secured else "ws",
+            "leafnodes": "nats",
+        }
+        found = {"nats": [self.url]}
+        for kind, scheme in schemes.items():
+            if port := self.port_of(kind):
+                found[kind] = [f"{scheme}://127.0.0.1:{port}"]
+        return found
 
     @property
     def _running(self) -> Shell:
@@ -268,6 +283,14 @@ class ServerInstance:
                 self.system.lame_duck()
             self.broker.enter_lame_duck()
             self._shell.turn()
+
+    def set_write_deadline(self, seconds: float) -> None:
+        """Give clients so long to take what they are sent, from now on."""
+        self._running.write_deadline_s = seconds
+
+    def wake(self) -> None:
+        """Ask for a turn: something was changed from outside."""
+        self._running.wake()
 
     async def stop(self) -> None:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""

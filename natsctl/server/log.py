@@ -1,11 +1,21 @@
-"""Log lines in the reference server's form: `[pid] 2026/11/21 07:00:00.000001 [INF] text`."""
+"""Log lines in the reference server's form: `[pid] 2026/11/21 07:00:00.000001 [INF] text`.
+
+A file that has grown to its limit is put aside under its name and the time, and the next one begins; of those files
+only the newest are kept where a number is given. `reopen` is for programs that move the file themselves.
+"""
+
+from __future__ import annotations
 
 import os
 import sys
 import time
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from natsctl.server.options import ServerOptions
 
 
 class Log:
@@ -16,7 +26,10 @@ class Log:
     `quiet` drops everything (embedded servers: stdout and stderr belong to the command).
     """
 
-    __slots__ = ("_file", "_path", "_prefix", "_with_time", "debugging", "lost", "quiet", "tracing")
+    __slots__ = (
+        "_file", "_max_files", "_path", "_prefix", "_size_limit", "_utc", "_with_time", "debugging", "lost", "quiet",
+        "tracing",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -26,16 +39,51 @@ class Log:
         debug: bool = False,
         trace: bool = False,
         quiet: bool = False,
+        utc: bool = False,
+        size_limit: int = 0,
+        max_files: int = 0,
     ) -> None:
-        """Open `path` for appending, or use stderr; raises OSError when the file cannot be opened."""
+        """Open `path` for appending, or use stderr; raises OSError when the file cannot be opened.
+
+        A file of `size_limit` bytes is put aside; `max_files` are kept, with the one in use. 0: no limit.
+        """
         self._path = path
         self._file: TextIO | None = path.open("a", encoding="utf-8") if path else None
         self._prefix = f"[{os.getpid()}] "
         self._with_time = with_time
+        self._utc = utc
+        self._size_limit = size_limit
+        self._max_files = max_files
         self.debugging = debug
         self.tracing = trace
         self.quiet = quiet
         self.lost = 0
+
+    @classmethod
+    def of(cls, options: ServerOptions) -> Log:
+        """Return the log that options ask for; raises OSError when its file cannot be opened."""
+        return cls(
+            options.log_file,
+            with_time=options.log_time,
+            debug=options.debug,
+            trace=options.trace,
+            utc=options.log_utc,
+            size_limit=options.log_size_limit,
+            max_files=options.log_max_files,
+        )
+
+    def configure(self, options: ServerOptions) -> None:
+        """Go on as options ask; a file that cannot be opened is told, and the old one stays."""
+        self.debugging, self.tracing = options.debug, options.trace
+        self._with_time, self._utc = options.log_time, options.log_utc
+        if options.log_file != self._path:
+            try:
+                file = options.log_file.open("a", encoding="utf-8") if options.log_file else None
+            except OSError as error:
+                self.error(f"error opening log file: {error}")
+                return
+            self.close()
+            self._path, self._file = options.log_file, file
 
     def info(self, text: str) -> None:
         """Write an [INF] line."""
@@ -65,12 +113,35 @@ class Log:
 
     def reopen(self) -> None:
         """Open the log file anew, after a log rotation moved it away; where that fails, go on with stderr."""
-        if self._path is not None:
-            self.close()
-            try:
-                self._file = self._path.open("a", encoding="utf-8")
-            except OSError as error:
-                self.error(f"error opening log file: {error}")
+        if self._path is None:
+            self.info("File log re-open ignored, not a file logger")
+        elif self._open_anew(self._path):
+            self.info("File log re-opened")
+
+    def _open_anew(self, path: Path) -> bool:
+        self.close()
+        try:
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            self.error(f"error opening log file: {error}")
+        return self._file is not None
+
+    def _rotate(self, path: Path) -> None:
+        """Put the full file aside, begin the next one, and delete those that are too many."""
+        aside = path.with_name(f"{path.name}.{aside_name(time.time_ns())}")
+        try:
+            path.rename(aside)
+        except OSError as error:
+            self._size_limit = 0  # or every line would try again
+            self.error(f"Unable to rotate the log file: {error}")
+            return
+        if self._open_anew(path):
+            self.info(f'Rotated log, backup saved as "{aside}"')
+        if self._max_files > 0:
+            kept = sorted(path.parent.glob(f"{escape(path.name)}.[0-9]*"))
+            for old in kept[: max(len(kept) - (self._max_files - 1), 0)]:
+                with suppress(OSError):
+                    old.unlink()
 
     def close(self) -> None:
         """Close the log file; later lines go to stderr."""
@@ -82,16 +153,32 @@ class Log:
     def _write(self, level: str, text: str) -> None:
         if self.quiet:
             return
-        stamp = timestamp(time.time_ns()) + " " if self._with_time else ""
+        stamp = timestamp(time.time_ns(), utc=self._utc) + " " if self._with_time else ""
         target = self._file if self._file is not None else sys.stderr
         try:
             target.write(f"{self._prefix}{stamp}[{level}] {text}\n")
             target.flush()
         except (OSError, ValueError):  # a full disk, a pipe that nobody reads, a closed stderr: the server goes on
             self.lost += 1
+            return
+        if self._size_limit > 0 and self._file is not None and self._path is not None and self._full():
+            self._rotate(self._path)
+
+    def _full(self) -> bool:
+        assert self._file is not None
+        with suppress(OSError):
+            return os.fstat(self._file.fileno()).st_size > self._size_limit
+        return False
 
 
-def timestamp(now_ns: int) -> str:
-    """Return local time as `YYYY/MM/DD hh:mm:ss.uuuuuu`."""
+def timestamp(now_ns: int, *, utc: bool = False) -> str:
+    """Return the time as `YYYY/MM/DD hh:mm:ss.uuuuuu`, that of the place unless `utc`."""
     seconds, nanoseconds = divmod(now_ns, 1_000_000_000)
-    return time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(seconds)) + f".{nanoseconds // 1000:06d}"
+    parts = time.gmtime(seconds) if utc else time.localtime(seconds)
+    return time.strftime("%Y/%m/%d %H:%M:%S", parts) + f".{nanoseconds // 1000:06d}"
+
+
+def aside_name(now_ns: int) -> str:
+    """Return how a file that is put aside is called after its name: by the time, so that names sort by age."""
+    seconds, nanoseconds = divmod(now_ns, 1_000_000_000)
+    return time.strftime("%Y.%m.%d.%H.%M.%S", time.localtime(seconds)) + f".{nanoseconds:09d}"

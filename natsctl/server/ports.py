@@ -1,7 +1,10 @@
 """Files that tell other programs about a running server: the pid file and the ports file."""
 
+from __future__ import annotations
+
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -10,15 +13,11 @@ def ports_path(folder: Path, pid: int) -> Path:
     return folder / f"nats-server_{pid}.ports"
 
 
-def write_ports_file(folder: Path, nats_urls: list[str], http_port: int = 0, websocket_port: int = 0) -> Path:
-    """Write the ports file whole or not at all, and return its path; raises OSError."""
+def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
+    """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError."""
     path = ports_path(folder, os.getpid())
-    ports = {"nats": nats_urls}
-    if http_port:
-        ports["monitoring"] = [f"http://127.0.0.1:{http_port}"]
-    if websocket_port:
-        ports["websocket"] = [f"ws://127.0.0.1:{websocket_port}"]
-    write_atomically(path, json.dumps(ports).encode(), mode=0o644)
+    content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
+    write_atomically(path, content.encode(), mode=0o644)
     return path
 
 

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.flags import USAGE, parse_command_line
+from natsctl.server.flags import parse_command_line
 from natsctl.server.goflags import FlagError
 from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.usage import USAGE
 
 
 def options(*argv: str) -> ServerOptions:
@@ -58,12 +59,12 @@ def test_tls_files() -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["-ms", "8222"], "-ms: the monitoring port is not available"),
+        (["--profile", "8222"], "--profile: profiling is not available"),
+        (["-m", "8222", "-ms", "8223"], "can't specify both HTTP and HTTPs ports"),
         (["-m", "70000"], "-m: invalid port 70000"),
         (["--archive_version", "3"], "--archive_version: expected 1 or 2, got 3"),
         (["--cluster", "nats://0.0.0.0:6222"], "run a cluster with nats-server"),
         (["-routes=nats://h:6222"], "run a cluster with nats-server"),
-        (["--cluster_name", "C"], "run a cluster with nats-server"),
         (["--nonsense"], "flag provided but not defined: -nonsense"),
         (["start"], "unrecognized command"),
         (["-p", "70000"], "invalid port 70000"),

@@ -74,7 +74,7 @@ def test_help_goes_to_stdout() -> None:
     assert "--store_dir" in done.stdout
 
 
-@pytest.mark.parametrize("flags", [["--nonsense"], ["-ms", "8222"], ["--cluster", "nats://x:1"], ["-p"]])
+@pytest.mark.parametrize("flags", [["--nonsense"], ["--profile", "8222"], ["--cluster", "nats://x:1"], ["-p"]])
 def test_a_wrong_command_line_is_a_usage_error(flags: list[str]) -> None:
     done = run(*flags)
     assert done.returncode == 2
@@ -87,7 +87,7 @@ def test_ready_lines_and_a_clean_stop(tmp_path: Path, running: list[Running], nu
     server = Running(tmp_path)
     running.append(server)
     server.wait_for(r"^\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready$")
-    server.wait_for(r"\[INF\] Server id is N[A-Z2-7]{55}$")
+    server.wait_for(r"\[INF\]   ID:       N[A-Z2-7]{55}$")
     assert server.log.startswith(f"[{server.process.pid}] ")
     with socket.create_connection(("127.0.0.1", server.port)) as sock:
         assert sock.recv(5) == b"INFO "
@@ -144,8 +144,31 @@ def test_hup_does_not_end_the_server(tmp_path: Path, running: list[Running]) -> 
     running.append(server)
     server.wait_for("Server is ready")
     os.kill(server.process.pid, signal.SIGHUP)
-    server.wait_for("without a configuration file")
+    server.wait_for("Failed to reload server configuration: can only reload config when a file is provided")
     assert server.end(signal.SIGTERM) == 0
+
+
+def test_a_reload_takes_a_good_file_and_leaves_everything_at_a_bad_one(tmp_path: Path, running: list[Running]) -> None:
+    config = tmp_path / "x.conf"
+    config.write_text("listen: 127.0.0.1:-1\nhttp: 127.0.0.1:-1\nwebsocket { port: -1, no_tls: true }\n")
+    with (tmp_path / "stderr").open("wb") as log:
+        process = subprocess.Popen([*COMMAND, "-c", str(config), "--ports_file_dir", str(tmp_path)], stderr=log)
+    server = Running.__new__(Running)
+    server.log_path, server.process = tmp_path / "stderr", process
+    running.append(server)
+    server.wait_for("Server is ready")
+    ports = json.loads((tmp_path / f"nats-server_{process.pid}.ports").read_text())
+    assert list(ports) == ["nats", "monitoring", "websocket"]
+    config.write_text(config.read_text() + "max_payload: 99\nprot: 1\n")
+    process.send_signal(signal.SIGHUP)
+    server.wait_for(rf'\[ERR\] Failed to reload server configuration: {config}:5: unknown field "prot"$')
+    config.write_text(config.read_text().replace("prot: 1\n", ""))
+    done = run("--signal", f"reload={process.pid}")
+    assert (done.returncode, done.stderr) == (0, "")
+    server.wait_for(r"\[INF\] Reloaded: max_payload = 99$")
+    server.wait_for(r"\[INF\] Reloaded server configuration \(sha256:[0-9a-f]{64}\)$")
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        assert b'"max_payload":99,' in sock.recv(4096)
 
 
 def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path, running: list[Running]) -> None:
@@ -168,7 +191,20 @@ def test_lame_duck_mode_tells_clients_and_accepts_nobody(tmp_path: Path, running
         client.write(b"PING\r\n")
         client.flush()
         assert client.readline() == b"PONG\r\n", "those who stay are served on"
-    assert server.end(signal.SIGTERM) == 0
+        server.process.send_signal(signal.SIGTERM)  # it stops by itself when everybody has gone
+        server.wait_for('Trapped "terminated" signal')
+        client.write(b"PING\r\n")
+        client.flush()
+        assert client.readline() == b"PONG\r\n"
+    assert server.end(signal.SIGINT) == 0
+
+
+def test_lame_duck_mode_without_clients_ends_at_once(tmp_path: Path, running: list[Running]) -> None:
+    server = Running(tmp_path)
+    running.append(server)
+    server.wait_for("Server is ready")
+    assert server.end(signal.SIGUSR2) == 0
+    assert "Entering lame duck mode, stop accepting new clients" in server.log
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -> None:
