@@ -24,6 +24,8 @@ from natsctl.broker.jwt.trust import Trust
 from natsctl.broker.jwt.validation import account_faults, time_faults
 
 SECOND_NS: Final = 1_000_000_000
+NEVER_S: Final = 1 << 62
+"""A time that does not come."""
 ASK_AGAIN_S: Final = 1
 """How long an expired account waits before its resolver is asked again. Source: reference, updateAccount."""
 
@@ -52,6 +54,12 @@ class HeldAccount:
         """The account's public key."""
         return self.claims.sub
 
+    @property
+    def due_s(self) -> int:
+        """When something of it expires next, in seconds since the epoch."""
+        ends = (0 if self.expired else self.claims.exp, self.imports_end_s)
+        return min((end for end in ends if end > 0), default=NEVER_S)
+
 
 class Keeper(Protocol):
     """Who makes true what accounts claim."""
@@ -77,6 +85,9 @@ class AccountBook:
         self.resolver = resolver
         self.keeper: Keeper | None = None
         self._held: dict[str, HeldAccount] = {}
+        self._importers: dict[str, set[str]] = {}
+        """Who imports from an account, alive or not."""
+        self._due_s = NEVER_S
 
     def get(self, name: str) -> HeldAccount | None:
         """Return an account that is alive."""
@@ -88,7 +99,7 @@ class AccountBook:
         Raises JwtError.
         """
         now_s = now_ns // SECOND_NS
-        self._expire(now_s)
+        self.tick(now_ns)
         held = self._held.get(name)
         if held is None:
             return self._wake(name, now_s)
@@ -101,7 +112,8 @@ class AccountBook:
 
     def provide(self, claims: AccountClaims, now_ns: int) -> None:
         """Bring an account to life without a JWT, until there is one."""
-        held = self._held[claims.sub] = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        held = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
+        self._hold(held)
         self._configure([held])
 
     def update(self, name: str, token: str, now_ns: int) -> None:
@@ -110,11 +122,13 @@ class AccountBook:
         if before.token == token:
             return
         held = self._checked(name, token, now_s)
-        self._held[name] = held
-        self._awaken_exporters([held], now_s)
+        self._drop(before)
+        self._hold(held)
+        fresh = self._awaken_exporters([held], now_s)
+        self._configure(fresh)
         held.config = before.config
-        self._refresh([held], now_s)
-        self._refresh(self._importers_of({name}), now_s)
+        self._refresh([held, *fresh], now_s)
+        self._refresh(self._importers_of([held, *fresh]), now_s)
         if self.keeper is not None:
             self.keeper.account_changed(held, before)
 
@@ -135,31 +149,50 @@ class AccountBook:
 
     def forget(self, name: str) -> None:
         """Let an account be unknown: its clients are closed."""
-        held = self._held.pop(name, None)
-        if held is not None and self.keeper is not None:
+        held = self._held.get(name)
+        if held is None:
+            return
+        self._drop(held)
+        if self.keeper is not None:
             self.keeper.account_gone(held)
 
     def tick(self, now_ns: int) -> None:
         """Do what is due: accounts and activation tokens that expire."""
         now_s = now_ns // SECOND_NS
-        self._expire(now_s)
-        self._refresh([held for held in self._held.values() if 0 < held.imports_end_s <= now_s], now_s)
+        if now_s < self._due_s:
+            return
+        accounts = tuple(self._held.values())
+        for held in accounts:
+            if not held.expired and 0 < held.claims.exp <= now_s:
+                held.expired = True
+                if self.keeper is not None:
+                    self.keeper.account_expired(held)
+        self._refresh([held for held in accounts if 0 < held.imports_end_s <= now_s], now_s)
+        self._due_s = min((held.due_s for held in accounts), default=NEVER_S)
 
-    def _expire(self, now_s: int) -> None:
-        due = [held for held in self._held.values() if not held.expired and 0 < held.claims.exp <= now_s]
-        for held in due:
-            held.expired = True
-            if self.keeper is not None:
-                self.keeper.account_expired(held)
+    def _hold(self, held: HeldAccount) -> None:
+        self._held[held.name] = held
+        for item in held.claims.nats.imports:
+            self._importers.setdefault(item.account, set()).add(held.name)
+        self._due_s = min(self._due_s, held.due_s)
+
+    def _drop(self, held: HeldAccount) -> None:
+        del self._held[held.name]
+        for item in held.claims.nats.imports:
+            importers = self._importers.get(item.account, set())
+            importers.discard(held.name)
+            if not importers:
+                self._importers.pop(item.account, None)
 
     # From text to an account that is alive
 
     def _wake(self, name: str, now_s: int) -> HeldAccount:
-        held = self._held[name] = self._fetched(name, now_s)
+        held = self._fetched(name, now_s)
+        self._hold(held)
         fresh = [held, *self._awaken_exporters([held], now_s)]
         self._configure(fresh)
         self._refresh(fresh, now_s)
-        self._refresh(self._importers_of({one.name for one in fresh}), now_s)
+        self._refresh(self._importers_of(fresh), now_s)
         return held
 
     def _awaken_exporters(self, accounts: list[HeldAccount], now_s: int) -> list[HeldAccount]:
@@ -171,9 +204,10 @@ class AccountBook:
             if name in self._held:
                 continue
             try:
-                held = self._held[name] = self._fetched(name, now_s)
+                held = self._fetched(name, now_s)
             except JwtError:
                 continue  # what is imported from it comes into effect when it is there
+            self._hold(held)
             fresh.append(held)
             wanted += [item.account for item in held.claims.nats.imports]
         return fresh
@@ -205,17 +239,16 @@ class AccountBook:
         """Look again at the imports of accounts, and tell the broker what has changed."""
         for held in accounts:
             imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
+            self._due_s = min(self._due_s, held.due_s)
             config = account_config(held.claims, imports)
             if config != held.config:
                 held.config = config
                 self._configure([held])
 
-    def _importers_of(self, names: set[str]) -> list[HeldAccount]:
-        return [
-            held
-            for held in self._held.values()
-            if held.name not in names and any(item.account in names for item in held.claims.nats.imports)
-        ]
+    def _importers_of(self, exporters: list[HeldAccount]) -> list[HeldAccount]:
+        """Return the other accounts that import from some."""
+        names = {name for held in exporters for name in self._importers.get(held.name, ())}
+        return [self._held[name] for name in sorted(names - {held.name for held in exporters})]
 
     def _claims_of(self, name: str) -> AccountClaims | None:
         held = self._held.get(name)
