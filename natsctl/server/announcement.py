@@ -69,7 +69,11 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
         log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
     log.info(f"Listening for client connections on {_address(server.host, server.port)}")
     if options.tls is not None:
-        log.info(f"TLS {'available' if options.allow_non_tls else 'required'} for client connections")
+        only_first = options.tls.handshake_first and not options.tls.fallback_s
+        available = options.allow_non_tls and not only_first
+        log.info(f"TLS {'available' if available else 'required'} for client connections")
+        if only_first:
+            log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
     log.info("Server is ready")
 
 

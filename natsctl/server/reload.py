@@ -62,6 +62,8 @@ class Reloader:
             if tls is not None:
                 server_context(tls)
         options = broker_options(new, server.server_id, server.port)
+        if options.websocket is not None:
+            options.websocket.port = server.port_of("websocket")
         if new.operator is not None:  # the JWTs that are known are kept; those of the file are taken over in `_apply`
             now = server.broker.options
             options.auth, options.listener_auth = now.auth, now.listener_auth
