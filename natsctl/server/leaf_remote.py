@@ -84,6 +84,8 @@ class LeafRemote:
             first = False
             self._connection = connection
             await connection.lost
+            if connection.link is not None:
+                self._take_offers(connection.link)
             await asyncio.sleep(self._pause_s(connection.link))
             self._connection = None
 
@@ -148,15 +150,14 @@ class LeafRemote:
         )
 
     def _next_url(self) -> LeafUrl:
-        """Return the next url, of those that are configured and those that the hub has offered since."""
-        self._take_offers()
+        """Return the next url, of those that are configured and those that the hub has offered."""
         url = self._urls.pop(0)
         self._urls.append(url)
         return url
 
-    def _take_offers(self) -> None:
-        link = self.link
-        if link is None or self.options.ignore_discovered_servers:
+    def _take_offers(self, link: SolicitedLink) -> None:
+        """Put where the hub says that it may be reached before what is configured."""
+        if self.options.ignore_discovered_servers:
             return
         websocket = self.options.urls[0].is_websocket
         scheme = self.options.urls[0].scheme if websocket else "nats-leaf"
@@ -167,7 +168,8 @@ class LeafRemote:
             for host, _, port in [text.rpartition(":")]
             if host and port.isdecimal() and text not in known
         ]
-        self._urls = [*offered, *(url for url in self._urls if url in self.options.urls)]
+        if offered:
+            self._urls = [*offered, *(url for url in self._urls if url in self.options.urls)]
 
 
 def _is_ip(host: str) -> bool:

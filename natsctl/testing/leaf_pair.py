@@ -93,7 +93,8 @@ class Cable:
                 moved = True
                 self.carried.append((mark, data))
                 sink.link.receive(data)
-        if any(end.link.close_reason is not None for end in (self.near, self.far)) and not self.cut_off:
+        closed = any(end.link.close_reason is not None for end in (self.near, self.far))
+        if closed and not moved and not self.cut_off:  # after its last words
             self.cut()
             moved = True
         return moved

@@ -36,6 +36,8 @@ class Outward:
         """Tell of everything that there is, and of `subjects` beside it."""
         counts = self._counts
         for sub in subs:
+            if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
+                continue  # also what finds loops: it comes later where there is one
             if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
                 key = (sub.subject, sub.queue)
                 counts[key] = counts.get(key, 0) + _weight(sub)

@@ -1,0 +1,22 @@
+"""Servers in memory, joined by cables."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.testing.leaf_pair import Server, Servers
+
+
+@pytest.fixture
+def servers() -> Servers:
+    return Servers()
+
+
+@pytest.fixture
+def hub(servers: Servers) -> Server:
+    return servers.start("HUB", "hub")
+
+
+@pytest.fixture
+def spoke(servers: Servers) -> Server:
+    return servers.start("SPOKE", "leaf")

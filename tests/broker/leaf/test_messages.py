@@ -1,0 +1,227 @@
+"""What crosses a link: each message once, to the groups that were chosen, and never back."""
+
+from __future__ import annotations
+
+from natsctl.broker.account_config import AccountConfig, ConnectionLimits
+from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
+from natsctl.broker.options import SECOND_NS
+from natsctl.broker.reasons import CloseReason
+from natsctl.testing.leaf_pair import Cable, Server, Servers
+from natsctl.wire.leaf_parser import LeafParser
+
+HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
+
+
+def lines(cable: Cable, mark: str) -> list[bytes]:
+    """Return the lines that one side has said since the last call."""
+    said = b"".join(data for side, data in cable.carried if side == mark)
+    cable.carried[:] = [entry for entry in cable.carried if entry[0] != mark]
+    return said.split(b"\r\n")[:-1]
+
+
+def test_interest_is_told_of_once_and_groups_with_their_weight(servers: Servers, hub: Server, spoke: Server) -> None:
+    cable = servers.join(spoke, hub)
+    one, two = spoke.machine.connect(), spoke.machine.connect()
+    lines(cable, ">")
+    sids = [client.subscribe("foo") for client in (one, two)]
+    groups = [client.subscribe("foo", "g") for client in (one, two)]
+    servers.settle()
+    assert lines(cable, ">") == [b"LS+ foo", b"LS+ foo g 1", b"LS+ foo g 2"]
+    one.unsubscribe(sids[0])
+    one.unsubscribe(groups[0])
+    two.unsubscribe(sids[1])
+    two.unsubscribe(groups[1])
+    servers.settle()
+    assert lines(cable, ">") == [b"LS+ foo g 1", b"LS- foo", b"LS- foo g"]
+
+
+def test_a_message_crosses_once_and_names_the_groups_that_were_chosen(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    cable = servers.join(spoke, hub)
+    far, near = spoke.machine.connect(), hub.machine.connect()
+    for pattern, queue in (("foo.*", ""), ("foo.>", ""), ("foo.a", "g"), ("*.a", "h")):
+        far.subscribe(pattern, queue)
+    servers.settle()
+    lines(cable, "<")
+    near.publish("foo.a", b"1", "reply", HEADER)
+    near.publish("foo.b", b"2")
+    servers.settle()
+    said = lines(cable, "<")
+    assert said[0] in (b"HMSG foo.a + reply g h 18 19", b"HMSG foo.a + reply h g 18 19")
+    assert said[-2:] == [b"LMSG foo.b 1", b"2"]
+    assert len(far.take()) == 6
+
+
+def test_only_groups_are_named_where_nothing_else_wants_a_message(servers: Servers, hub: Server, spoke: Server) -> None:
+    cable = servers.join(spoke, hub)
+    far, near = spoke.machine.connect(), hub.machine.connect()
+    far.subscribe("jobs", "g")
+    servers.settle()
+    lines(cable, "<")
+    near.publish("jobs", b"1")
+    servers.settle()
+    assert lines(cable, "<") == [b"LMSG jobs | g 1", b"1"]
+    assert [message.payload for message in far.take()] == [b"1"]
+
+
+def test_members_near_by_come_first_and_far_ones_share_by_weight(servers: Servers, hub: Server) -> None:
+    light, heavy = servers.start("LIGHT"), servers.start("HEAVY")
+    for spoke in (light, heavy):
+        servers.join(spoke, hub)
+    near, few = hub.machine.connect(), light.machine.connect()
+    few.subscribe("jobs", "g")
+    many = [heavy.machine.connect() for _ in range(9)]
+    for client in many:
+        client.subscribe("jobs", "g")
+    servers.settle()
+    for _ in range(500):
+        near.publish("jobs")
+    servers.settle()
+    shares = len(few.take()), sum(len(client.take()) for client in many)
+    assert sum(shares) == 500 and 20 < shares[0] < 90
+    mine = near.subscribe("jobs", "g")
+    near.publish("jobs")
+    servers.settle()
+    assert len(near.take(mine)) == 1 and not few.take()
+
+
+def test_a_hub_carries_between_its_spokes_and_nothing_goes_back(servers: Servers, hub: Server) -> None:
+    left, right = servers.start("LEFT"), servers.start("RIGHT")
+    cables = [servers.join(spoke, hub) for spoke in (left, right)]
+    here, there = left.machine.connect(), right.machine.connect()
+    sids = [client.subscribe("talk") for client in (here, there)]
+    servers.settle()
+    for cable in cables:
+        lines(cable, "<")
+    here.publish("talk", b"hi")
+    servers.settle()
+    assert [len(here.take(sids[0])), len(there.take(sids[1]))] == [1, 1]
+    assert lines(cables[0], "<") == [] and lines(cables[1], "<") == [b"LMSG talk 2", b"hi"]
+
+
+def test_isolated_leaf_nodes_hear_of_the_hub_alone(servers: Servers) -> None:
+    hub = servers.start("HUB", leaf=LeafOptions(isolate=True))
+    left, right = servers.start("LEFT"), servers.start("RIGHT")
+    for spoke in (left, right):
+        servers.join(spoke, hub)
+    here, there, middle = left.machine.connect(), right.machine.connect(), hub.machine.connect()
+    middle.subscribe("news")
+    there.subscribe("talk")
+    servers.settle()
+    here.publish("talk", b"hi")
+    here.publish("news", b"hi")
+    servers.settle()
+    assert (len(middle.take()), len(there.take())) == (1, 0)
+
+
+def test_requests_cross_and_a_vanished_service_has_no_responders(servers: Servers, hub: Server, spoke: Server) -> None:
+    servers.join(spoke, hub)
+    asker, service = hub.machine.connect(), spoke.machine.connect()
+    sid = service.subscribe("svc")
+    servers.settle()
+    inbox = asker.subscribe("_INBOX.1")
+    asker.publish("svc", b"q", "_INBOX.1")
+    servers.settle()
+    (request,) = service.take(sid)
+    service.publish(request.reply.decode(), b"a")
+    servers.settle()
+    assert [message.payload for message in asker.take(inbox)] == [b"a"]
+    service.unsubscribe(sid)
+    servers.settle()
+    asker.publish("svc", b"q", "_INBOX.1")
+    assert [message.status for message in asker.take(inbox)] == [b"503"]
+
+
+def test_headers_are_left_out_for_a_server_without_them(servers: Servers, hub: Server, spoke: Server) -> None:
+    cable = servers.join(spoke, hub)
+    spoke.machine.connect().subscribe("foo")
+    servers.settle()
+    cable.far.link.headers = False
+    lines(cable, "<")
+    hub.machine.connect().publish("foo", b"x", "", HEADER)
+    servers.settle()
+    assert lines(cable, "<") == [b"LMSG foo 1", b"x"]
+
+
+def test_a_cut_ends_the_interest_of_both_sides_and_a_new_link_brings_it_back(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    cable = servers.join(spoke, hub)
+    before = hub.machine.broker.subscriptions
+    far, near = spoke.machine.connect(), hub.machine.connect()
+    far.subscribe("alive")
+    servers.settle()
+    cable.cut()
+    assert hub.machine.broker.subscriptions < before
+    assert not hub.machine.broker.leafs and not spoke.machine.broker.leafs
+    assert not hub.machine.broker.accounts["$G"].listeners
+    near.publish("alive")
+    servers.join(spoke, hub)
+    near.publish("alive", b"again")
+    servers.settle()
+    assert [message.payload for message in far.take()] == [b"again"]
+
+
+def test_denied_subjects_cross_neither_as_interest_nor_as_messages(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    cable = servers.join(spoke, hub, RemoteOptions(deny_imports=("in.no",), deny_exports=("out.no",)))
+    far, near = hub.machine.connect(), spoke.machine.connect()
+    lines(cable, ">")
+    near.subscribe("in.no")
+    far.subscribe("out.no")
+    servers.settle()
+    assert lines(cable, ">") == []
+    near.subscribe("in.*")
+    far.subscribe("out.*")
+    servers.settle()
+    for client, first in ((far, "in"), (near, "out")):
+        client.publish(f"{first}.no")
+        client.publish(f"{first}.yes")
+    servers.settle()
+    assert [message.subject for message in near.take()] == [b"in.yes"]
+    assert [message.subject for message in far.take()] == [b"out.yes"]
+
+
+def test_who_does_not_read_is_cut_off_and_costs_bounded_memory(servers: Servers, hub: Server, spoke: Server) -> None:
+    cable = servers.join(spoke, hub)
+    spoke.machine.connect().subscribe("flood")
+    servers.settle()
+    link = cable.far.link
+    link.max_pending = 1 << 20
+    client = hub.machine.broker.connect("127.0.0.1", 1)
+    client.receive(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
+    client.receive(
+        b"PUB flood 65536\r\n" + b"x" * 65536 + b"\r\n" + b"PUB flood 1000000\r\n" + b"x" * 1000000 + b"\r\n"
+    )
+    assert link.close_reason is CloseReason.SLOW_CONSUMER_PENDING_BYTES
+    assert link.pending_bytes < 100
+
+
+def test_a_silent_peer_is_pinged_measured_and_given_up(servers: Servers, hub: Server, spoke: Server) -> None:
+    cable = servers.join(spoke, hub)
+    servers.advance(2)
+    assert cable.near.link.rtt_ns > 0 and cable.far.link.rtt_ns > 0
+    cable.cut_off = True  # both ends stay open, nothing is carried
+    options = hub.machine.broker.options
+    servers.clock.advance(options.ping_interval_ns)
+    for _ in range(options.ping_max + 1):
+        hub.machine.broker.tick()
+        servers.clock.advance(options.ping_interval_ns + SECOND_NS)
+    assert cable.far.link.close_reason is CloseReason.STALE_CONNECTION
+
+
+def test_account_limits_bound_the_number_of_leaf_nodes(servers: Servers, hub: Server) -> None:
+    hub.machine.broker.configure([AccountConfig("$G", limits=ConnectionLimits(max_leafnodes=1))])
+    first = servers.join(servers.start("ONE"), hub)
+    second = servers.join(servers.start("TWO"), hub)
+    assert first.far.link.registered and not second.far.link.registered
+    assert b"-ERR 'maximum account active connections exceeded'" in b"".join(data for _, data in second.carried)
+
+
+def test_the_parser_of_links_is_not_that_of_clients(servers: Servers, hub: Server) -> None:
+    link = hub.leafs.accept("127.0.0.1", 1)
+    link.receive(b"PUB foo 0\r\n\r\n")
+    assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert LeafParser.VERBS

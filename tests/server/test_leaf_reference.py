@@ -1,0 +1,253 @@
+"""Leaf nodes between processes: natsctl as hub and as spoke, with itself and with the reference server."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js.api import ExternalStream, StreamSource
+
+from natsctl.testing.leaf_process import Cable, eventually, joined, leaf_port, linked, server
+from natsctl.testing.process import Kind, ServerProcess
+
+Pair = tuple[ServerProcess, ServerProcess, Cable]
+
+ABSENT = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not on PATH")
+PAIRS = [
+    pytest.param(("natsctl", "natsctl"), id="both"),
+    pytest.param(("reference", "natsctl"), id="spoke", marks=ABSENT),
+    pytest.param(("natsctl", "reference"), id="hub", marks=ABSENT),
+]
+"""Kinds of hub and spoke; the id says what natsctl is."""
+ACCOUNT = "accounts { A { jetstream: enabled, users: [{user: a, password: a}] } }\n"
+HUB = 'leafnodes { listen: "127.0.0.1:-1", no_advertise: true }\njetstream { domain: hub }\n' + ACCOUNT
+SPOKE = (
+    'leafnodes { reconnect: "100ms", remotes: [ { url: "nats-leaf://a:a@127.0.0.1:%PORT%", account: A } ] }\n'
+    "jetstream { domain: leaf }\n" + ACCOUNT
+)
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A hub and a spoke with a JetStream domain each."""
+    hub, spoke = request.param
+    with joined(tmp_path_factory.mktemp("leaf"), hub, spoke, HUB, SPOKE) as found:
+        yield found
+
+
+@asynccontextmanager
+async def clients(pair: Pair) -> AsyncIterator[tuple[Client, Client]]:
+    """A client of the hub and one of the spoke."""
+    async with await connected(pair[0]) as hub, await connected(pair[1]) as spoke:
+        yield hub, spoke
+
+
+async def connected(process: ServerProcess, user: str = "a", password: str = "a") -> Client:
+    return await nats.connect(process.url, user=user, password=password, allow_reconnect=False)
+
+
+async def told(*parties: Client) -> None:
+    """Let interest get across."""
+    for party in parties:
+        await party.flush()
+    await asyncio.sleep(0.15)
+
+
+async def test_messages_cross_once_with_headers_however_many_want_them(pair: Pair) -> None:
+    async with clients(pair) as both:
+        for here, there in (both, both[::-1]):
+            exact, wide = await there.subscribe("news.eu"), await there.subscribe("news.>")
+            await told(there)
+            await here.publish("news.eu", b"1", headers={"Lang": "de"})
+            for sub in (exact, wide):
+                message = await sub.next_msg(2)
+                assert (message.subject, message.data, message.headers) == ("news.eu", b"1", {"Lang": "de"})
+            await told(here)
+            assert exact.pending_msgs == wide.pending_msgs == 0
+            await exact.unsubscribe()
+            await wide.unsubscribe()
+
+
+async def test_requests_are_answered_across_and_nobody_is_told_of_at_once(pair: Pair) -> None:
+    async with clients(pair) as both:
+        for here, there in (both, both[::-1]):
+
+            async def answer(message: Any) -> None:
+                await message.respond(b"re: " + message.data)
+
+            sub = await there.subscribe("service", "workers", cb=answer)
+            await told(there)
+            assert (await here.request("service", b"q", timeout=2)).data == b"re: q"
+            await sub.unsubscribe()
+            await told(there)
+            with pytest.raises(nats.errors.NoRespondersError):
+                await here.request("service", b"q", timeout=2)
+
+
+async def test_one_member_of_a_group_gets_each_message_and_members_near_by_come_first(pair: Pair) -> None:
+    async with clients(pair) as both:
+        for here, there in (both, both[::-1]):
+            far = [await there.subscribe("jobs", "g") for _ in range(2)]
+            other = await there.subscribe("jobs", "h")
+            await told(there)
+            for _ in range(20):
+                await here.publish("jobs", b"")
+            await told(here, there)
+            assert sum(sub.pending_msgs for sub in far) == other.pending_msgs == 20
+            near = await here.subscribe("jobs", "g")
+            await told(here)
+            for _ in range(10):
+                await here.publish("jobs", b"")
+            await told(here, there)
+            assert (near.pending_msgs, sum(sub.pending_msgs for sub in far), other.pending_msgs) == (10, 20, 30)
+            for sub in (*far, other, near):
+                await sub.unsubscribe()
+            await told(here, there)
+
+
+async def test_jetstream_is_reached_by_the_name_of_its_domain_and_stays_local_without(pair: Pair) -> None:
+    async with clients(pair) as (hub, spoke):
+        for here, domain, host in ((spoke, "hub", hub), (hub, "leaf", spoke)):
+            far, name = here.jetstream(domain=domain), f"FAR_{domain}"
+            await far.add_stream(name=name, subjects=[f"far.{domain}.>"])
+            assert (await far.publish(f"far.{domain}.1", b"x")).domain == domain
+            push = await far.subscribe(f"far.{domain}.>", durable="push")
+            message = await push.next_msg(2)
+            assert (message.subject, message.data) == (f"far.{domain}.1", b"x")
+            await message.ack()
+            pull = await far.pull_subscribe(f"far.{domain}.>", "pull")
+            (message,) = await pull.fetch(1, timeout=2)
+            assert message.subject == f"far.{domain}.1"
+            await message.ack_sync()
+            assert (await far.consumer_info(name, "push")).num_ack_pending == 0
+            assert [info.config.name for info in await far.streams_info() if info.config.name == name] == [name]
+            assert name not in [info.config.name for info in await here.jetstream().streams_info()]
+            assert name in [info.config.name for info in await host.jetstream().streams_info()]
+
+
+async def test_mirrors_and_sources_follow_streams_of_the_other_domain_through_a_cut(pair: Pair) -> None:
+    hub_process, spoke_process, cable = pair
+    async with clients(pair) as (hub, spoke):
+        near, far = spoke.jetstream(), hub.jetstream()
+        await far.add_stream(name="ORIGIN", subjects=["origin.>"])
+        await far.publish("origin.1", b"1")
+        await near.add_stream(name="COPY", mirror=source("ORIGIN", "hub"))
+        await near.add_stream(name="OWN", subjects=["own.>"])
+        await near.publish("own.1", b"1")
+        await far.add_stream(name="GATHER", sources=[source("OWN", "leaf")])
+        assert await grown(near, "COPY", 1) == await grown(far, "GATHER", 1) == 1
+        before = spoke_process.log().count("JetStream using domains")
+        cable.cut()
+        await far.publish("origin.2", b"2")
+        await near.publish("own.2", b"2")
+        cable.heal()
+        linked(spoke_process, before + 1)
+        linked(hub_process, before + 1)
+        assert await grown(near, "COPY", 2) == await grown(far, "GATHER", 2) == 2
+        for stream, js in (("COPY", near), ("OWN", near), ("GATHER", far), ("ORIGIN", far)):
+            await js.delete_stream(stream)
+
+
+def source(name: str, domain: str) -> StreamSource:
+    return StreamSource(name=name, external=ExternalStream(api=f"$JS.{domain}.API", deliver=""))
+
+
+async def grown(js: Any, stream: str, count: int) -> int:
+    """Return how many messages a stream has when it has `count`, or after a bounded wait."""
+    have = 0
+    for _ in range(300):
+        have = (await js.stream_info(stream)).state.messages
+        if have >= count:
+            break
+        await asyncio.sleep(0.05)
+    return have
+
+
+async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> None:
+    _, spoke_process, cable = pair
+    async with clients(pair) as (hub, spoke):
+        sub = await spoke.subscribe("alive")
+        await told(spoke)
+        await hub.publish("alive", b"before")
+        assert (await sub.next_msg(2)).data == b"before"
+        before = spoke_process.log().count("JetStream using domains")
+        cable.cut()
+        await asyncio.sleep(0.2)
+        with pytest.raises(nats.errors.NoRespondersError):
+            await hub.request("alive", b"during", timeout=1)
+        cable.heal()
+        linked(spoke_process, before + 1)
+        await told(spoke)
+        await hub.publish("alive", b"after")
+        assert (await sub.next_msg(2)).data == b"after"
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_a_wrong_password_is_logged_on_both_sides_and_tried_again(
+    kinds: tuple[Kind, Kind], tmp_path: Path
+) -> None:
+    hub = 'leafnodes { listen: "127.0.0.1:-1", authorization { user: u, password: g00d } }\n'
+    spoke = 'leafnodes { reconnect: "100ms", remotes: [ { url: "nats-leaf://u:b4d@127.0.0.1:%PORT%" } ] }\n'
+    with joined(tmp_path, *kinds, hub, spoke, wait=False) as (hub_process, spoke_process, _):
+        eventually(lambda: hub_process.log().count('authentication error - User "u"') >= 2, "no second attempt")
+        eventually(lambda: "Leafnode Error 'Authorization Violation'" in spoke_process.log(), "the spoke says nothing")
+        assert "Leafnode connection closed: Authentication Failure" in hub_process.log()
+        for log in (hub_process.log(), spoke_process.log()):
+            assert "b4d" not in log and "g00d" not in log
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_users_of_the_block_decide_the_account_and_denied_subjects_do_not_cross(
+    kinds: tuple[Kind, Kind], tmp_path: Path
+) -> None:
+    hub = (
+        'leafnodes { listen: "127.0.0.1:-1", authorization { users: [{user: u, password: p, account: B}] } }\n'
+        "jetstream { domain: hub }\n"
+        "accounts { A { users: [{user: a, password: a}] }, B { users: [{user: b, password: b}] } }\n"
+    )
+    spoke = (
+        'leafnodes { remotes: [ { url: "nats-leaf://u:p@127.0.0.1:%PORT%", account: A, '
+        'deny_imports: ["in.secret"], deny_exports: ["out.secret"] } ] }\n'
+        "accounts { A { users: [{user: a, password: a}] } }\n"
+    )
+    with joined(tmp_path, *kinds, hub, spoke) as (hub_process, spoke_process, _):
+        async with (
+            await connected(hub_process, "b", "b") as far,
+            await connected(hub_process) as stranger,
+            await connected(spoke_process) as near,
+        ):
+            arrived, left = await near.subscribe("in.>"), await far.subscribe("out.>")
+            alien = await stranger.subscribe("out.>")
+            await told(near, far, stranger)
+            for word in ("secret", "open"):
+                await far.publish(f"in.{word}", b"")
+                await near.publish(f"out.{word}", b"")
+            await told(near, far, stranger)
+            assert [(await arrived.next_msg(1)).subject, arrived.pending_msgs] == ["in.open", 0]
+            assert [(await left.next_msg(1)).subject, left.pending_msgs] == ["out.open", 0]
+            assert alien.pending_msgs == 0
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_a_ring_of_three_is_found_and_broken(kinds: tuple[Kind, Kind], tmp_path: Path) -> None:
+    first, other = kinds
+    listen = 'leafnodes { reconnect: "100ms", listen: "127.0.0.1:%d"%s }\n'
+    remote = ', remotes: [ { url: "nats-leaf://127.0.0.1:%d" } ]'
+    with server(tmp_path / "A", first, "A", listen % (-1, "")) as probe:
+        port = leaf_port(probe)  # free again when the probe has ended: the ring closes there
+    with (
+        server(tmp_path / "C", other, "C", listen % (-1, remote % port)) as last,
+        server(tmp_path / "B", first, "B", listen % (-1, remote % leaf_port(last))) as middle,
+        server(tmp_path / "A", other, "A", listen % (port, remote % leaf_port(middle))) as start,
+    ):
+        logs = (last, middle, start)
+        eventually(lambda: any("Loop detected for leafnode account" in one.log() for one in logs), "no loop was found")
+        found = next(one.log() for one in logs if "Loop detected for leafnode account" in one.log())
+        assert 'account="$G". Delaying attempt to reconnect for 30s' in found
