@@ -169,6 +169,8 @@ class Login:
         first, self.connected = not self.connected, True
         session.apply(options)
         if first:
+            # The greeting went out and came back as CONNECT: a first guess until a ping tells.
+            session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
             session.broker.onlooker.connected(session)
         if session.verbose:
             session.write(OK_LINE)

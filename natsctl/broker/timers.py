@@ -17,11 +17,12 @@ NEVER_NS: Final = 1 << 62
 class Timers:
     """The timers of one session; `tick` is called often and costs a comparison until something is due."""
 
-    __slots__ = ("_expires_ns", "_next_ns", "_ping_sent_ns", "_session", "pings_out")
+    __slots__ = ("_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "pings_out")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._expires_ns = self._next_ns = NEVER_NS
+        self._measured = False
         self._ping_sent_ns = 0
         self.pings_out = 0
         """Pings since the client was last heard."""
@@ -54,6 +55,7 @@ class Timers:
             session = self._session
             session.rtt_ns = max(session.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
             self._ping_sent_ns = 0
+            self._measured = True
 
     def tick(self) -> None:
         """Do what is due."""
@@ -73,7 +75,7 @@ class Timers:
     def _ping(self, session: Session, now: int) -> None:
         options = session.broker.options
         interval = options.ping_interval_of(session.connection_type)
-        if session.rtt_ns and session.last_active_ns + interval > now:
+        if self._measured and session.last_active_ns + interval > now:
             self._sleep_until(session.last_active_ns + interval)
             return
         if self.pings_out >= options.ping_max:

@@ -43,7 +43,7 @@ def varz(server: ServerInstance) -> dict[str, Any]:
 def _identity(server: ServerInstance) -> dict[str, Any]:
     options, broker = server.broker.options, server.broker
     flags = {
-        "auth_required": options.auth is not None and options.auth.required,
+        "auth_required": options.auth is not None,
         "tls_required": options.tls_required,
         "tls_verify": options.tls_verify,
     }

@@ -11,7 +11,7 @@ from natsctl.server.monitor.jsz import jetstream_config, jetstream_limits, jetst
 from natsctl.server.monitor.process_usage import process_usage
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker import Broker
+    from natsctl.broker.account import Account
     from natsctl.server.instance import ServerInstance
 
 
@@ -23,7 +23,7 @@ def statsz(server: ServerInstance) -> dict[str, Any]:
         "mem": usage.mem,
         "cores": cores,
         "cpu": usage.cpu,
-        **_traffic(broker),
+        **_traffic(server),
         "active_servers": 1,
     }
     if server.engine is not None:
@@ -33,14 +33,15 @@ def statsz(server: ServerInstance) -> dict[str, Any]:
     return {"server": server_info(broker), "statsz": stats}
 
 
-def _traffic(broker: Broker) -> dict[str, Any]:
+def _traffic(server: ServerInstance) -> dict[str, Any]:
     """Return the connections, and what they have moved."""
+    broker = server.broker
     sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
     received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
     traffic: dict[str, Any] = {
         "connections": len(broker.sessions),
         "total_connections": broker.total_connections,
-        "active_accounts": sum(1 for account in broker.accounts.values() if account.sessions),
+        "active_accounts": sum(_is_active(server, account) for account in broker.accounts.values()),
         "subscriptions": broker.subscriptions,
         "sent": sent,
         "sent_to_clients": sent,
@@ -54,6 +55,14 @@ def _traffic(broker: Broker) -> dict[str, Any]:
         traffic["stale_connections"] = broker.stale_connections
         traffic["stale_connection_stats"] = _of_clients(broker.stale_connections)
     return traffic
+
+
+def _is_active(server: ServerInstance, account: Account) -> bool:
+    """Return whether somebody is in the account; the server itself is in its own, and where there are streams."""
+    if account.sessions or account is server.broker.system_account:
+        return True
+    js = server.engine.accounts.get(account.name) if server.engine is not None else None
+    return js is not None and bool(js.streams)
 
 
 def _of_clients(count: int) -> dict[str, int]:
