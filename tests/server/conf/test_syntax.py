@@ -125,5 +125,5 @@ def test_variables_of_the_environment_end_in_a_circle_as_an_error() -> None:
 
 def test_a_file_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_bytes(b"a: 1\nb: \xff\n")
-    with pytest.raises(ConfError, match="x.conf:2: Parse error: the file is not UTF-8 text"):
+    with pytest.raises(ConfError, match=r"x\.conf:2: Parse error: the file is not UTF-8 text"):
         load_file(tmp_path / "x.conf", {})
