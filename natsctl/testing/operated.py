@@ -74,6 +74,13 @@ class Visitor:
         self.said += heard
         return heard
 
+    def hear_message(self) -> bytes:
+        """Return the head of the next message."""
+        while not (line := self._line()).startswith((b"MSG", b"HMSG")) and self.open:
+            pass
+        self._line()
+        return line
+
     def request(self, subject: str, body: bytes = b"") -> bytes:
         """Return the answer to a request, without its headers; status lines begin with NATS/1.0."""
         inbox = b"_INBOX.%d" % time.monotonic_ns()

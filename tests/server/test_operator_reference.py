@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, make_jwt
+from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, activation, make_jwt
 from natsctl.testing.operated import Visitor, close_reason, login, without_keys
 from natsctl.testing.process import ServerProcess, reference_binary
 
@@ -49,6 +49,29 @@ class Town:
         self.revoking_all = estate.account("REVOKING_ALL", revocations={"*": NOW + HOUR})
         self.defaults = estate.account("DEFAULTS", default_permissions={"pub": {"deny": ["no.>"]}})
         self.narrow = estate.account("NARROW", limits={"conn": 1, "subs": 2, "payload": 10})
+        self._trade()
+
+    def _trade(self) -> None:
+        """Make a seller and a buyer of its exports, private ones with a good token, a bad one, and none."""
+        private = {"type": "stream", "token_req": True}
+        exports = [
+            {"name": "open", "subject": "open.>", "type": "stream"},
+            {"name": "ask", "subject": "ask.*", "type": "service"},
+            *({"name": name, "subject": f"{name}.>", **private} for name in ("token", "ended", "other", "none")),
+        ]
+        self.seller = seller = self.estate.account("SELLER", exports=exports)
+        self.buyer = buyer = self.estate.account("BUYER")
+        tokens = {
+            "token": activation(seller.key, buyer.public, "token.>", "stream"),
+            "ended": activation(seller.key, buyer.public, "ended.>", "stream", exp=NOW - HOUR),
+        }
+        it = {"account": seller.public, "type": "stream"}
+        buyer.nats["imports"] = [
+            {"name": "open", "subject": "open.>", "local_subject": "bought.>", **it},
+            {"name": "ask", "subject": "ask.*", "local_subject": "please.*", **it, "type": "service"},
+            *({"name": name, "subject": f"{name}.>", "token": token, **it} for name, token in tokens.items()),
+            {"name": "none", "subject": "none.>", **it},
+        ]
 
     def user(self, claims: dict[str, Any] | None = None, /, **nats: Any) -> UserLogin:
         return self.estate.user(self.account, claims, **nats)
@@ -276,6 +299,35 @@ def test_limits_of_an_account(place: Place) -> None:
     assert told(visitor, b"SUB c 3\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
     assert told(visitor, b"PUB a 11\r\n%b\r\n" % (b"x" * 11)) == [b"-ERR 'Maximum Payload Violation'"]
     visitor.close()
+
+
+# Accounts that import from each other
+
+
+def test_imports_of_streams(place: Place) -> None:
+    estate, town = place.town.estate, place.town
+    buyer, seller = login(place.url, estate.user(town.buyer)), login(place.url, estate.user(town.seller))
+    assert told(buyer, b"SUB bought.> 1\r\nSUB token.> 2\r\nSUB ended.> 3\r\nSUB none.> 4\r\nSUB end 9\r\n") == []
+    for subject in (b"none.x", b"ended.x", b"open.x", b"token.x"):
+        seller.say(b"PUB %b 0\r\n\r\n" % subject)
+    buyer.say(b"PUB end 0\r\n\r\n")
+    heard = [line for line in buyer.said if line.startswith(b"MSG")]
+    assert sorted(heard) == [b"MSG bought.x 1 0", b"MSG end 9 0", b"MSG token.x 2 0"]
+    buyer.close()
+    seller.close()
+
+
+def test_import_of_a_service(place: Place) -> None:
+    estate, town = place.town.estate, place.town
+    buyer, seller = login(place.url, estate.user(town.buyer)), login(place.url, estate.user(town.seller))
+    seller.say(b"SUB ask.* 1\r\n")
+    buyer.say(b"SUB back 1\r\nPUB please.x back 2\r\nhi\r\n")
+    line = seller.hear_message()
+    assert line.startswith(b"HMSG ask.x 1 _R_.")  # with who asks
+    seller.say(b"PUB %b 2\r\nyo\r\n" % line.split(b" ")[3])
+    assert buyer.hear_message() == b"MSG back 1 2"
+    buyer.close()
+    seller.close()
 
 
 # What changes while clients are connected
