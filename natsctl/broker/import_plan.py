@@ -22,7 +22,7 @@ MAX_SEARCH_DEPTH: Final = 1024
 """Accounts on one path that a search for cycles follows. Source: reference, MaxAccountCycleSearchDepth."""
 CYCLE: Final = "import forms a cycle"
 _TOO_DEEP: Final = "search cycle depth exhausted"
-_INVALID: Final = "invalid subject"
+_INVALID: Final = "sublist: invalid subject"
 
 
 @dataclass(frozen=True, slots=True)

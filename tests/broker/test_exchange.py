@@ -372,7 +372,7 @@ REFUSED: dict[str, Case] = {
     'Error adding service latency sampling for "q.>" on subject "l": bad service response type': services(
         ServiceImport("A", "q.1"), ServiceExport("q.>", latency=Latency("l"), response="chunked")
     ),
-    'Error adding stream export "s.x": invalid subject': (
+    'Error adding stream export "s.x": sublist: invalid subject': (
         AccountConfig("A", exports=(StreamExport("s.x", account_token_position=2),)),
     ),
     '"X" account not defined for stream export': (AccountConfig("A", exports=(StreamExport("s", ("X",)),)),),

@@ -21,6 +21,7 @@ from natsctl.server.conf.jetstream import jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
 from natsctl.server.conf.limits import LIMITS
 from natsctl.server.conf.logging import LOGGING
+from natsctl.server.conf.mappings import mappings_block
 from natsctl.server.conf.operator import OPERATOR_KEYS
 from natsctl.server.conf.setter import Setter, set_option
 from natsctl.server.conf.syntax import Block, ConfError, Item, load_file
@@ -30,7 +31,7 @@ from natsctl.server.conf.websocket import websocket_block
 from natsctl.server.options import ServerOptions
 
 _ELSEWHERE: Final = frozenset({
-    "mqtt", "mappings", "maps", "default_js_domain", "proxies",
+    "mqtt", "default_js_domain", "proxies",
 })  # fmt: skip
 """Keys of the reference that no code here serves: saying so is better than running without them."""
 
@@ -155,6 +156,8 @@ _TOP: Final[dict[str, Setter]] = {
     "allow_non_tls": set_option("allow_non_tls", flag_of),
     "authorization": authorization_block,
     "accounts": accounts_block,
+    "mappings": mappings_block,
+    "maps": mappings_block,
     "system_account": set_option("system_account", text_of),
     "system": set_option("system_account", text_of),
     "no_auth_user": set_option("no_auth_user", text_of),
