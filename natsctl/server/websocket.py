@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from email.utils import formatdate
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import h11
 from wsproto.frame_protocol import CloseReason as Status
@@ -75,8 +75,6 @@ class WebSocketConnection(ClientConnection):
         "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
         "_writer", "raw",
     )  # fmt: skip
-
-    mark: ClassVar = "wid"
 
     def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
         super().__init__(shell)
@@ -292,10 +290,11 @@ class WebSocketConnection(ClientConnection):
     @property
     def name(self) -> str:
         """How log lines call this connection; a proxy's client comes before the proxy."""
-        before = self._upgrade.forwarded_for if self._upgrade is not None else ""
-        if ":" in before:
-            before = f"[{before}]"
-        return f"{before}/{super().name}" if before else super().name
+        session, upgrade = self.session, self._upgrade
+        before = upgrade.forwarded_for if upgrade is not None else ""
+        proxied = f"[{before}]/" if ":" in before else f"{before}/" if before else ""
+        mark = "lid_ws" if upgrade is not None and upgrade.leaf else "wid"
+        return f"{proxied}{joined(session.host, session.port)} - {mark}:{session.cid}"
 
     # Bytes out
 
