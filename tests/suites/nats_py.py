@@ -33,21 +33,19 @@ PYTHONS: Final = ("python3.13", "python3.14")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tests that need the same packages: `packages` of the sources are installed, `paths` run from `folder`."""
+    """Tests that need the same packages: `packages` of the sources are installed, each of `folders` has its `tests`."""
 
     name: str
-    folder: str
     packages: tuple[str, ...]
-    paths: tuple[str, ...]
+    folders: tuple[str, ...]
 
 
 GROUPS: Final = (
-    Group("classic", "nats", ("./nats[nkeys,aiohttp]",), ("tests/test_js.py",)),
+    Group("classic", ("./nats[nkeys,aiohttp]",), ("nats",)),
     Group(
         "core",
-        ".",
         ("./nats-server", "./nats-core[nkeys,websocket]", "./nats-jetstream", "./nats-key-value"),
-        ("nats-jetstream/tests", "nats-key-value/tests"),
+        ("nats-core", "nats-server", "nats-jetstream", "nats-key-value"),
     ),
 )
 """The two clients share the namespace `nats` and can not be installed together."""
@@ -97,11 +95,14 @@ def run_group(group: Group, sources: Path, work: Path, binaries: Path) -> Result
     if python is None:
         print(f"{group.name}: needs one of {', '.join(PYTHONS)}, not run", file=sys.stderr)
         return {}
-    results = run_tests(group, sources, work, binaries, python, group.paths, "first")
-    failed = [name for name, outcome in results.items() if outcome == "failed"]
-    if failed:
-        again = run_tests(group, sources, work, binaries, python, node_ids(group, sources, failed), "again")
-        results.update({name: outcome for name, outcome in again.items() if name in results})
+    results: Results = {}
+    for folder in group.folders:
+        found = run_tests(sources / folder, work, binaries, python, ("tests",), "first")
+        failed = [name for name, outcome in found.items() if outcome == "failed"]
+        if failed:
+            again = run_tests(sources / folder, work, binaries, python, node_ids(sources / folder, failed), "again")
+            found.update({name: outcome for name, outcome in again.items() if name in found})
+        results |= found
     return results
 
 
@@ -134,19 +135,17 @@ def newer_python() -> str | None:
     return None
 
 
-def run_tests(
-    group: Group, sources: Path, work: Path, binaries: Path, python: Path, paths: tuple[str, ...], run: str
-) -> Results:
+def run_tests(folder: Path, work: Path, binaries: Path, python: Path, paths: tuple[str, ...], run: str) -> Results:
     """Return what one pytest run says, by the names of the baseline."""
-    report, log = work / f"{group.name}-{run}.xml", work / f"{group.name}-{run}.log"
+    report, log = work / f"{folder.name}-{run}.xml", work / f"{folder.name}-{run}.log"
     command = [
         *own_network(), str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib",
         "-o", "asyncio_mode=auto", f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", *paths,
     ]  # fmt: skip
     environ = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "PYTHONPATH": ""}
     with log.open("wb") as out:
-        subprocess.run(command, cwd=sources / group.folder, env=environ, stdout=out, stderr=out, check=False)
-    return {f"{group.name} {case.get('classname')}::{case.get('name')}": outcome(case) for case in cases(report)}
+        subprocess.run(command, cwd=folder, env=environ, stdout=out, stderr=out, check=False)
+    return {f"{folder.name} {case.get('classname')}::{case.get('name')}": outcome(case) for case in cases(report)}
 
 
 def own_network() -> list[str]:
@@ -174,16 +173,15 @@ def outcome(case: ET.Element) -> Outcome:
     return "skipped" if case.find("skipped") is not None else "passed"
 
 
-def node_ids(group: Group, sources: Path, names: list[str]) -> tuple[str, ...]:
-    """Return what pytest calls the tests of these names."""
+def node_ids(folder: Path, names: list[str]) -> tuple[str, ...]:
+    """Return what pytest, run in `folder`, calls the tests of these names."""
     found = []
     for name in names:
         dotted, _, test = name.partition(" ")[2].partition("::")
-        parts = dotted.split(".")
+        parts = dotted.removeprefix(f"{folder.name}.").split(".")
         for cut in range(len(parts), 0, -1):
             path = Path(*parts[:cut]).with_suffix(".py")
-            path = path.relative_to(group.folder) if path.is_relative_to(group.folder) else path
-            if (sources / group.folder / path).is_file():
+            if (folder / path).is_file():
                 found.append("::".join([str(path), *parts[cut:], test]))
                 break
     return tuple(found)
