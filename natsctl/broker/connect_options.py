@@ -26,6 +26,10 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     account: str = ""
     new_account: bool = False
 
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"ConnectOptions(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"
+
 
 def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectOptions | None:
     """Return the options of a CONNECT body; None where it is not what the protocol asks for.
