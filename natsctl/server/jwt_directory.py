@@ -62,10 +62,11 @@ class JwtDirectory:
             self._used[account] = time.time()
             if self.fetch(account) == token:
                 return False
-        elif 0 < self._options.limit <= len(self._used):
-            self._make_room()
+        elif self.full and 0 < self._options.limit <= len(self._used):
+            raise StoreRefused("jwt store is full")
         self._write(self._path(account), token)
         self._used[account] = time.time()
+        self._forget_excess()
         return True
 
     def delete(self, account: str) -> None:
@@ -107,12 +108,12 @@ class JwtDirectory:
         del self._used[account]
         return True
 
-    def _make_room(self) -> None:
-        if self.full:
-            raise StoreRefused("jwt store is full")
-        oldest = next(iter(self._used))
-        self._path(oldest).unlink(missing_ok=True)
-        del self._used[oldest]
+    def _forget_excess(self) -> None:
+        """Forget what was sent longest ago where a cache holds more than it may."""
+        while 0 < self._options.limit < len(self._used):
+            oldest = next(iter(self._used))
+            self._path(oldest).unlink(missing_ok=True)
+            del self._used[oldest]
 
     def _write(self, path: Path, token: str) -> None:
         beside = path.with_suffix(".tmp")

@@ -76,6 +76,8 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
         except JwtError as fault:
             if store is None:
                 raise UsageError(f"error resolving system account: {fault}") from None
+            if auth.trust.strict:  # whose own key, which would have to vouch for it, signs no accounts
+                raise UsageError("Can't set system account: account validation failed") from None
             auth.book.provide(_first_system_account(auth.trust), broker.clock.now_ns())
     ClaimRequests(broker, auth.book, store, log.error).listen()
     return keeper.jetstream

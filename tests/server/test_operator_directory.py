@@ -1,0 +1,166 @@
+"""Account JWTs in a folder: pushed, looked up, listed, pulled and deleted, on both servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.testing.jwts import Estate, EstateAccount, Key, encode_jwt
+from natsctl.testing.operated import Visitor, login
+from natsctl.testing.process import ServerProcess, reference_binary
+
+pytestmark = pytest.mark.both
+
+
+class Place(NamedTuple):
+    """A running server with a folder of JWTs, and somebody in its system account."""
+
+    process: ServerProcess
+    estate: Estate
+    system: Visitor
+    folder: Path
+
+
+def conf(estate: Estate, folder: Path, kind: str, more: str = "") -> str:
+    return (
+        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n"
+        f'resolver {{ type: {kind}, dir: "{folder}" {more} }}\n'
+    )
+
+
+@pytest.fixture(params=["natsctl", "reference"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "reference" and reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    estate, folder = Estate(), tmp_path / "jwt"
+    file = tmp_path / "nats.conf"
+    file.write_text(conf(estate, folder, "full", ", allow_delete: true"))
+    with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
+        system = login(process.url, estate.user(estate.system))
+        yield Place(process, estate, system, folder)
+        system.close()
+
+
+def push(place: Place, account: EstateAccount, subject: str = "$SYS.REQ.CLAIMS.UPDATE") -> Any:
+    answer = place.system.ask(subject, account.jwt(place.estate.signer).encode())
+    return answer.get("data") or answer["error"]
+
+
+def done(account: EstateAccount, text: str = "jwt updated") -> dict[str, Any]:
+    return {"account": account.public, "code": 200, "message": text}
+
+
+def test_life_of_an_account(place: Place) -> None:
+    assert place.system.said == []  # before its own account was ever pushed
+    estate = place.estate
+    account = estate.account("A")
+    user = estate.user(account)
+    assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
+    assert push(place, account) == done(account)
+    guest = login(place.process.url, user)
+    assert guest.said == []
+    assert (place.folder / f"{account.public}.jwt").read_text().count(".") == 2
+    look_up = f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.LOOKUP"
+    assert place.system.request(look_up) == (place.folder / f"{account.public}.jwt").read_bytes()
+    assert place.system.request(f"$SYS.REQ.ACCOUNT.{Key('account').public}.CLAIMS.LOOKUP") == b""
+    assert place.system.ask("$SYS.REQ.CLAIMS.LIST")["data"] == [account.public]
+    request = {"sub": estate.key.public, "nats": {"accounts": [account.public], "type": "generic", "version": 2}}
+    answer = place.system.ask("$SYS.REQ.CLAIMS.DELETE", encode_jwt(request, estate.key).encode())
+    assert answer["data"] == {"code": 200, "message": "deleted 1 accounts"}
+    assert guest.hear(b"PONG") == [b"-ERR 'Account Authentication Expired'"]
+    assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
+    assert [path.suffix for path in place.folder.iterdir()] == [".deleted"]
+
+
+def test_pull_brings_every_account_and_an_end(place: Place) -> None:
+    account = place.estate.account("A")
+    push(place, account)
+    visitor, text = place.system, (place.folder / f"{account.public}.jwt").read_bytes()
+    assert visitor.request("$SYS.REQ.CLAIMS.PACK") == account.public.encode() + b"|" + text
+
+
+def test_push_that_is_refused_changes_nothing(place: Place) -> None:
+    estate, account = place.estate, place.estate.account("A")
+    push(place, account)
+    before = (place.folder / f"{account.public}.jwt").read_bytes()
+    other = estate.account("B")
+    of_account = f"$SYS.REQ.ACCOUNT.{other.public}.CLAIMS.UPDATE"
+    assert push(place, account, of_account) == {
+        "account": other.public, "code": 500,
+        "description": "jwt update resulted in error - subject does not match jwt content",
+    }  # fmt: skip
+    assert place.system.ask("$SYS.REQ.CLAIMS.UPDATE", b"x.y")["error"] == {
+        "account": "n/a", "code": 500, "description": "jwt update resulted in error - expected 3 chunks",
+    }  # fmt: skip
+    faulty = {
+        "exports": [{"name": "a", "subject": "a..b", "type": "stream"}, {"name": "b", "subject": "b", "type": "stream",
+                     "response_type": "Stream"}],
+        "imports": [{"name": "i", "subject": "", "account": "", "type": "service", "local_subject": "x.>"}],
+        "mappings": {"m": [{"subject": "n", "weight": 60}, {"subject": "o", "weight": 60}]},
+        "default_permissions": {"pub": {"allow": ["p q"]}},
+        "signing_keys": ["nonsense"],
+    }  # fmt: skip
+    account.nats.update(faulty)
+    answer = push(place, account)
+    assert answer["description"] == (
+        "jwt validation failed - validation errors: [account to import from is not specified subject cannot be empty "
+        "subject cannot be empty both, renaming subject and subject, need to end or not end in > "
+        'subject "a..b" cannot contain consecutive `.` '
+        'invalid response type for stream: "Stream" '
+        'Permission Subject "p q" is not allowed to contain queue '
+        'Mapping "m" exceeds 100% among all of it\'s weighted to mappings '
+        '"nonsense" is not a valid account signing key]'
+    )
+    assert (place.folder / f"{account.public}.jwt").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"sub": "x"}, "not self signed"),
+        ({"stranger": True}, "not trusted"),
+        ({"nats": {"type": "generic", "version": 2}}, "malformed request"),
+        ({"accounts": ["x"]}, "malformed request"),
+        ({"accounts": "system"}, "not allowed to delete system account"),
+    ],
+)
+def test_deletion_is_the_operators_alone(place: Place, said: dict[str, Any], text: str) -> None:
+    estate = place.estate
+    signer = Key("operator") if said.get("stranger") else estate.key
+    accounts = [estate.system.public] if said.get("accounts") == "system" else said.get("accounts", [])
+    claims = {"sub": signer.public, "nats": {"accounts": accounts, "type": "generic", "version": 2}}
+    claims |= {key: value for key, value in said.items() if key in ("sub", "nats")}
+    answer = place.system.ask("$SYS.REQ.CLAIMS.DELETE", encode_jwt(claims, signer).encode())
+    described = f"delete accounts request by {claims['sub']} failed - {text}"
+    assert answer["error"] == {"code": 500, "description": described}
+
+
+def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path) -> None:
+    for kind in ("natsctl", "reference"):
+        if kind == "reference" and reference_binary() is None:
+            continue
+        estate, signing = Estate(strict_signing_key_usage=True), Key("account")
+        estate.system.nats["signing_keys"] = [signing.public]
+        file = tmp_path / f"{kind}.conf"
+        preload = f"resolver_preload {{ {estate.system.public}: {estate.system.jwt(estate.signing_key)} }}"
+        file.write_text(conf(estate, tmp_path / f"{kind}.d", "full") + preload)
+        with ServerProcess(tmp_path / kind, kind, "-c", str(file)) as process:
+            system = login(process.url, estate.user(estate.system, signer=signing))
+            account = estate.account("A")
+            answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(estate.key).encode())
+            text = "jwt update resulted in error - operator requires issuer to be a signing key"
+            assert answer["error"] == {"account": account.public, "code": 500, "description": text}
+            system.close()
+
+
+def test_accounts_are_there_after_a_restart(place: Place) -> None:
+    account = place.estate.account("A")
+    push(place, account)
+    place.process.stop()
+    place.process.start()
+    again = login(place.process.url, place.estate.user(account))
+    assert again.said == []
+    again.close()
