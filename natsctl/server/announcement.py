@@ -58,7 +58,7 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     options = server.options
     if port := server.port_of("monitoring"):
         scheme = "https" if options.https_port else "http"
-        log.info(f"Starting {scheme} monitor on {_address(options.http_host, port)}")
+        log.info(f"Starting {scheme} monitor on {_address(options.monitoring_host, port)}")
     if options.websocket is not None:
         scheme = "wss" if options.websocket.tls else "ws"
         address = _address(options.websocket.host, server.port_of("websocket"))

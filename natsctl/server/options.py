@@ -111,6 +111,8 @@ class ServerOptions:
     sync: SyncPolicy = "always"
     max_memory: int = 0
     max_storage: int = 0
+    storage_derived: bool = False
+    """`max_storage` is what the machine has, not what was asked for."""
     domain: str = ""
     jetstream_limits: JetStreamLimits = field(default_factory=JetStreamLimits)
     archive_version: int = 1
@@ -125,7 +127,8 @@ class ServerOptions:
     operator: OperatorOptions | None = None
     """Users, accounts and what they may are said by JWTs."""
     auth_timeout_s: float = AUTH_TIMEOUT_S
-    http_host: str = DEFAULT_HOST
+    http_host: str = ""
+    """Empty: as for clients."""
     http_port: int = 0
     """Where monitoring answers; 0: nowhere, -1: any free port."""
     https_port: int = 0
@@ -172,6 +175,11 @@ class ServerOptions:
     """What a trace line shows of what was sent or received; 0: as much as is useful."""
     pid_file: Path | None = None
     ports_file_dir: Path | None = None
+
+    @property
+    def monitoring_host(self) -> str:
+        """Where monitoring listens."""
+        return self.http_host or self.host
 
     @property
     def store_path(self) -> Path:

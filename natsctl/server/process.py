@@ -81,7 +81,7 @@ def _file_fault(error: Exception) -> str:
 def _run(told: ServerOptions, read: Callable[[], ServerOptions]) -> int:
     options = told
     if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
-        options = replace(options, max_storage=default_max_storage(options.store_path))
+        options = replace(options, max_storage=default_max_storage(options.store_path), storage_derived=True)
     try:
         log = Log.of(options)
     except OSError as error:

@@ -49,7 +49,8 @@ class Reloader:
                 raise Refused("can only reload config when a file is provided using -c or --config")
             new = settled(new, old, {name: server.port_of("monitoring") for name in ("http_port", "https_port")})
             refuse_fixed(old, new)
-            derived = replace(new, max_storage=new.max_storage or server.options.max_storage)
+            size = new.max_storage or server.options.max_storage
+            derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
             broker = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:
             raise Refused(str(error)) from error

@@ -51,7 +51,9 @@ def jetstream_config(server: ServerInstance) -> dict[str, Any]:
         config["sync_always"] = True
     if engine.options.domain:
         config["domain"] = engine.options.domain
-    return {**config, "compress_ok": True, "strict": True}
+    if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
+        config["compress_ok"] = True  # the reference says so of configured sizes alone
+    return {**config, "strict": True}
 
 
 def jetstream_limits(server: ServerInstance) -> dict[str, Any]:

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+import ssl
 import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from natsctl.server.http import HttpServer
 from natsctl.server.monitor.pages import Monitor
+from natsctl.server.tls import TlsFileError, server_context
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
+    from natsctl.server.options import TlsOptions
 
 
 def monitoring_endpoint(server: ServerInstance) -> HttpServer:
-    """Return the listener, which asks nobody for a certificate; raises OSError where the server's can not be used."""
+    """Return the listener, which asks nobody for a certificate; raises TlsFileError where the server's is no good."""
     options = server.options
-    context = None
-    if options.https_port:
-        from natsctl.server.tls import TlsFileError, server_context
-
-        if options.tls is None:
-            raise TlsFileError("TLS cert and key required for HTTPS")
-        context = server_context(replace(options.tls, verify=False, verify_and_map=False))
 
     def fault(where: str, error: Exception) -> None:
         server.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())
 
+    context = _context(server) if options.https_port else None
     return HttpServer(
-        options.http_host, options.https_port or options.http_port, Monitor(server).answer, fault, context
+        options.monitoring_host, options.https_port or options.http_port, Monitor(server).answer, fault, context
     )
+
+
+def _context(server: ServerInstance) -> ssl.SSLContext:
+    """Return the context of the listener, which takes the newest certificates for each handshake."""
+    if server.options.tls is None:
+        raise TlsFileError("TLS cert and key required for HTTPS")
+    known: tuple[TlsOptions, ssl.SSLContext] = server.options.tls, _unverifying(server.options.tls)
+
+    def follow(handshake: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        nonlocal known
+        newest = server.options.tls
+        if newest is not None and newest is not known[0]:
+            known = newest, _unverifying(newest)
+        handshake.context = known[1]
+
+    first = _unverifying(server.options.tls)
+    first.sni_callback = follow
+    return first
+
+
+def _unverifying(tls: TlsOptions) -> ssl.SSLContext:
+    return server_context(replace(tls, verify=False, verify_and_map=False))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
+from natsctl.api.times import format_time
 from natsctl.server.monitor.ages import SECOND_NS
 from natsctl.server.monitor.document import go_number
 from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from natsctl.server.instance import ServerInstance
     from natsctl.server.leaf_options import LeafRemoteOptions
+    from natsctl.server.options import TlsOptions
+
+
+MAX_CERTIFICATES: Final = 16
+"""Certificates whose end is remembered."""
 
 
 def websocket_block(server: ServerInstance) -> dict[str, Any]:
@@ -34,7 +43,25 @@ def websocket_block(server: ServerInstance) -> dict[str, Any]:
         "allowed_origins": list(options.allowed_origins),
         "compression": options.compression,
     }
-    return {key: value for key, value in shown.items() if value}
+    return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
+
+
+def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str, str]:
+    """Return until when the certificate of a listener is good, as one key; empty without TLS."""
+    if tls is None or tls.cert_file is None:
+        return {}
+    return _end_of(tls.cert_file, server.config_load_ns)
+
+
+@lru_cache(MAX_CERTIFICATES)
+def _end_of(path: Path, load_ns: int) -> dict[str, str]:
+    """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
+    from natsctl.server.tls_certificate import not_after
+
+    try:
+        return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND_NS)}
+    except (OSError, ValueError):
+        return {}
 
 
 def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
@@ -54,7 +81,7 @@ def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
     shown: dict[str, Any] = {key: value for key, value in listener.items() if value} if options.port else {}
     if options.remotes:
         shown["remotes"] = [_remote(remote) for remote in options.remotes]
-    return shown
+    return shown | certificate_end(server, tls)
 
 
 def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.monitor.ages import SECOND_NS, uptime
 from natsctl.server.monitor.document import go_number
 from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
-from natsctl.server.monitor.listeners_facts import leafnodes_block, websocket_block
+from natsctl.server.monitor.listeners_facts import certificate_end, leafnodes_block, websocket_block
 from natsctl.server.monitor.process_usage import process_usage
 from natsctl.server.options import TLS_TIMEOUT_S
 
@@ -37,6 +37,7 @@ def varz(server: ServerInstance) -> dict[str, Any]:
         **traffic(server.broker),
         **_configuration(server),
         **_details(server.broker),
+        **certificate_end(server, server.options.tls),
     }
 
 
@@ -70,7 +71,7 @@ def _limits(server: ServerInstance) -> dict[str, Any]:
         **shown,
         "ping_interval": options.ping_interval_ns,
         "ping_max": options.ping_max,
-        "http_host": given.http_host,
+        "http_host": given.monitoring_host,
         "http_port": given.http_port,
         "http_base_path": given.http_base_path,
         "https_port": given.https_port,
@@ -143,6 +144,8 @@ def _configuration(server: ServerInstance) -> dict[str, Any]:
     }
     if given.server_tags:
         shown["tags"] = list(given.server_tags)
+    if given.server_metadata:
+        shown["metadata"] = dict(given.server_metadata)
     return {**shown, "feature_flags": FEATURE_FLAGS, "system_account": broker.system_account.name}
 
 
