@@ -61,7 +61,10 @@ class Broker:
         self.notice: Callable[[Session, str], None] = _say_nothing
         """Called with what an operator should read of a session: offences and failed logins, never a secret."""
         self.undecided: list[Session] = []
-        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`."""
+        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
+
+        One that comes again while it waits sends much: it should not be read from.
+        """
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 NONCE_BITS: Final = 88
 """Random bits of a nonce; the reference's 11 bytes."""
+MUCH_HELD_BYTES: Final = 64 << 10
+"""What may arrive while an answer is worked out before the shell is told again, and stops reading."""
 MAX_HELD_BYTES: Final = 8 << 20
-"""What may arrive while an answer is worked out; the shell stops reading, so that it is not much."""
+"""What may arrive at most: one read of the shell may be unpacked to much more."""
 REDACTED: Final = "[REDACTED]"
 """How a client is called that has shown a token."""
 
@@ -105,7 +107,10 @@ class Login:
     def hold(self, chunk: bytes, ops: Iterable[Op] = ()) -> None:
         """Keep what has arrived until `decide`."""
         self._held_ops += ops
+        before = len(self._held)
         self._held += chunk
+        if before < MUCH_HELD_BYTES <= len(self._held):
+            self._session.broker.undecided.append(self._session)
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 

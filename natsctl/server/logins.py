@@ -31,15 +31,18 @@ class Logins:
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: dict[Session, Future[Answer]] = {}
 
-    def begin(self, session: Session) -> None:
-        """Have the answer for a session worked out."""
+    def begin(self, session: Session) -> bool:
+        """Have the answer for a session worked out; False where that is under way."""
+        if session in self._waiting:
+            return False
         pending = session.login.pending
         if pending is None:
-            return
+            return True
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "natsctl-logins")
         future = self._waiting[session] = self._thread.submit(pending.work)
         future.add_done_callback(partial(self._done, session))
+        return True
 
     def _done(self, session: Session, future: Future[Answer]) -> None:
         """Go back to the loop; runs in the thread, or where the future was cancelled."""

@@ -176,13 +176,15 @@ class Shell:
         self._drain()
 
     def _work_out_logins(self) -> None:
-        """Stop reading from those whose login takes long, until it is worked out."""
+        """Have logins worked out, and read no more from those who send much meanwhile.
+
+        The others are read on, so that the end of a connection is noticed and its place given up.
+        """
         sessions, self.broker.undecided = self.broker.undecided, []
         for session in sessions:
             connection = self.connections.get(session)
-            if connection is not None:
+            if connection is not None and not self.logins.begin(session):
                 connection.pause()
-                self.logins.begin(session)
 
     def _decided(self, session: Session) -> None:
         connection = self.connections.get(session)
