@@ -24,8 +24,12 @@ server_tags: ["a:b", "c"]
 jetstream { domain: hub, max_mem: 64MB, max_file: 1GB, sync: always, limits { max_ack_pending: 500 } }
 websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }
 accounts {
-  A { users: [{user: a, password: hidden-word}], jetstream: {max_mem: 1MB, max_file: 10MB} }
-  B { users: [{user: b, password: hidden-word}], jetstream: true }
+  A { users: [{user: a, password: hidden-word}], jetstream: {max_mem: 1MB, max_file: 10MB},
+      exports: [{stream: "x.>"}, {service: "svc", accounts: [B]}],
+      mappings: {"m.*": "n.$1", "w": [{destination: "w1", weight: 30%}, {destination: w2, weight: 70%}]} }
+  B { users: [{user: b, password: hidden-word}], jetstream: true,
+      imports: [{stream: {account: A, subject: "x.>"}, prefix: "fromA"},
+                {service: {account: A, subject: svc}, to: "asvc"}] }
   SYS { users: [{user: sys, password: hidden-word}] }
 }
 system_account: SYS
