@@ -17,14 +17,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from natsctl.api.errors import StorageError
+from natsctl.server.embedded_config import embedded_options
 from natsctl.server.instance import StoreInUse
 from natsctl.server.loops import SWITCH_INTERVAL_S
-from natsctl.server.options import ServerOptions
 from natsctl.server.shared import (
     GUEST_NAME,
     GuestConnection,
@@ -139,14 +140,8 @@ class EmbeddedServer:
     def _own(self, before: SharedServer | None) -> bool:
         """Try to serve, at the address and with the token of `before` if given; False while store or port are taken."""
         token = before.token if before else secrets.token_urlsafe(24)
-        options = ServerOptions(
-            host="127.0.0.1",
-            port=before.address[1] if before else -1,
-            server_name="natsctl-embedded",
-            jetstream=True,
-            store_dir=self.data_dir,
-            token=token,
-        )
+        base = embedded_options(self.data_dir, os.environ)
+        options = replace(base, port=before.address[1] if before else -1, token=token)
         server = ServerThread(options)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         try:

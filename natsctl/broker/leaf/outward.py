@@ -47,6 +47,10 @@ class Outward:
         for (subject, queue), count in counts.items():
             self._link.write(encode_leaf_sub(subject, queue, count))
 
+    def told(self) -> list[tuple[bytes, bytes]]:
+        """Return subject and queue group of all interest that the other side knows of."""
+        return list(self._counts)
+
     def subscribed(self, sub: Subscription) -> None:
         """Take note of one more subscription."""
         if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
