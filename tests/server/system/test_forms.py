@@ -51,8 +51,8 @@ def test_what_says_nothing_asks_for_nothing(body: bytes) -> None:
         (
             VARZ,
             b'{"server_name":1}',
-            "json: cannot unmarshal number into Go struct field VarzEventOptions.EventFilterOptions.server_name of type "
-            "string",
+            "json: cannot unmarshal number into Go struct field VarzEventOptions.EventFilterOptions.server_name of "
+            "type string",
         ),
         (
             VARZ,
