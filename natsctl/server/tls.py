@@ -55,7 +55,9 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     below_13 = [(SUITES | INSECURE_SUITES)[name] for name in suites if name not in TLS13_SUITES]
     only_13 = options.min_version == "1.3" or not below_13
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_13 else ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    # All suites here are good: let the client have the one that is quick where it runs.
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     try:
         if below_13:
             context.set_ciphers(":".join(below_13))
