@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from natsctl import __version__
@@ -11,6 +12,7 @@ from natsctl.broker.passwords import is_bcrypt
 from natsctl.server.capacity import default_max_memory
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log import Log
+from natsctl.server.operator_log import announce_directory, announce_operators
 from natsctl.server.options import ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 
@@ -29,6 +31,7 @@ def announce(log: Log, server: ServerInstance) -> None:
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_file is not None:
         log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
+    announce_operators(log, options, int(time.time()))
     for key in options.unserved:
         log.warn(f"{key}: not served by this version, nothing listens or connects there")
     if options.jetstream:
@@ -56,6 +59,7 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
 def announce_listeners(log: Log, server: ServerInstance) -> None:
     """Say where the server that has started listens."""
     options = server.options
+    announce_directory(log, options)
     if port := server.port_of("monitoring"):
         scheme = "https" if options.https_port else "http"
         log.info(f"Starting {scheme} monitor on {_address(options.monitoring_host, port)}")

@@ -139,6 +139,7 @@ class Estate:
         self.key = Key("operator")
         self.signing_key = Key("operator")
         self.nats = {"signing_keys": [self.signing_key.public], **nats}
+        self._jwt = make_jwt("operator", self.key.public, self.key, {"name": "O"}, **self.nats)
         self.accounts: dict[str, EstateAccount] = {}
         self.instead: dict[str, str] = {}
         """JWTs of accounts, by public key, that are preloaded instead of the good ones."""
@@ -150,8 +151,8 @@ class Estate:
         return self.signing_key if self.nats.get("strict_signing_key_usage") else self.key
 
     def jwt(self) -> str:
-        """Return the operator's JWT."""
-        return make_jwt("operator", self.key.public, self.key, {"name": "O"}, **self.nats)
+        """Return the operator's JWT, always the same: a running server does not take another."""
+        return self._jwt
 
     def account(self, name: str, claims: dict[str, Any] | None = None, /, **nats: Any) -> EstateAccount:
         """Make an account; `limits` are laid over none."""

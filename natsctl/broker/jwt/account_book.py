@@ -73,8 +73,8 @@ class Keeper(Protocol):
     def account_expired(self, held: HeldAccount) -> None:
         """Close the clients of an account whose JWT has expired."""
 
-    def account_gone(self, held: HeldAccount) -> None:
-        """Take everything from an account that is known no longer."""
+    def account_gone(self, held: HeldAccount, expired: bool) -> None:
+        """Close the clients of an account that is known no longer, and take everything from it."""
 
 
 class AccountBook:
@@ -133,10 +133,13 @@ class AccountBook:
             self.keeper.account_changed(held, before)
 
     def replace_resolver(self, resolver: Resolver, now_ns: int) -> list[str]:
-        """Ask another resolver for every account that is alive; return those that it does not know or are not good."""
+        """Ask another resolver for every account that is alive; return those that it does not know or are not good.
+
+        They are gone, but for the system account, which stays as it is.
+        """
         self.resolver = resolver
         gone: list[str] = []
-        for name in tuple(self._held):
+        for name in [name for name in self._held if name != self.trust.system_account or resolver.fetch(name)]:
             token = resolver.fetch(name)
             try:
                 if token is None:
@@ -144,17 +147,17 @@ class AccountBook:
                 self.update(name, token, now_ns)
             except JwtError:
                 gone.append(name)
-                self.forget(name)
+                self.forget(name, expired=False)
         return gone
 
-    def forget(self, name: str) -> None:
-        """Let an account be unknown: its clients are closed."""
+    def forget(self, name: str, *, expired: bool = True) -> None:
+        """Let an account be unknown: its clients are closed, as if it had `expired` or as not let in."""
         held = self._held.get(name)
         if held is None:
             return
         self._drop(held)
         if self.keeper is not None:
-            self.keeper.account_gone(held)
+            self.keeper.account_gone(held, expired)
 
     def tick(self, now_ns: int) -> None:
         """Do what is due: accounts and activation tokens that expire."""

@@ -44,9 +44,12 @@ class BrokerKeeper:
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
 
-    def account_gone(self, held: HeldAccount) -> None:
+    def account_gone(self, held: HeldAccount, expired: bool) -> None:
         """Close the clients of an account, and leave it with nothing."""
-        self.account_expired(held)
+        if expired:
+            self.account_expired(held)
+        for session in self._sessions(held):
+            session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
         self.configure(AccountConfig(held.name))
 
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:

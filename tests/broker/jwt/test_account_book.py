@@ -208,4 +208,4 @@ def test_resolver_that_forgets_an_account_closes_its_clients(estate: Estate, ope
     stays, goes = town.guest(estate.user(kept)), town.guest(estate.user(gone))
     preload = {key: token for key, token in estate.preload().items() if key != gone.public}
     assert town.auth.book.replace_resolver(MemoryResolver(preload), town.clock.now_ns()) == [gone.public]
-    assert (stays.reason, goes.reason) == ("", "Authentication Expired")
+    assert (stays.reason, goes.reason) == ("", "Authentication Failure")

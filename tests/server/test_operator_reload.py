@@ -1,0 +1,94 @@
+"""Accounts that a reload changes or takes away, on both servers; and what the log says of operators."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from natsctl.testing.jwts import Estate
+from natsctl.testing.operated import Visitor, close_reason, login
+from natsctl.testing.process import ServerProcess, reference_binary
+
+pytestmark = pytest.mark.both
+WITHIN_S = 5.0
+
+
+class Place(NamedTuple):
+    """A running server and the file that it reads."""
+
+    process: ServerProcess
+    estate: Estate
+    file: Path
+    system: Visitor
+
+    def reload(self) -> None:
+        """Write the configuration as the estate is now, and have it read."""
+        self.file.write_text(self.estate.conf())
+        before = self.process.log().count("Reloaded server configuration")
+        os.kill(self.process.pid, signal.SIGHUP)
+        deadline = time.monotonic() + WITHIN_S
+        while self.process.log().count("Reloaded server configuration") == before:
+            assert time.monotonic() < deadline, self.process.log()
+            time.sleep(0.01)
+
+
+@pytest.fixture(params=["natsctl", "reference"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "reference" and reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    estate, file = Estate(), tmp_path / "nats.conf"
+    for name in ("STAYS", "GOES", "REVOKES", "NARROWS"):
+        estate.account(name)
+    estate.account("ENDED", {"exp": 1000})
+    file.write_text(estate.conf())
+    with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
+        system = login(process.url, estate.user(estate.system))
+        yield Place(process, estate, file, system)
+        system.close()
+
+
+def test_reload_changes_and_takes_away_accounts(place: Place) -> None:
+    estate, accounts = place.estate, place.estate.accounts
+    visitors = {name: login(place.process.url, estate.user(accounts[name])) for name in accounts if name != "ENDED"}
+    assert all(visitor.said == [] for visitor in visitors.values())
+    accounts["REVOKES"].nats["revocations"] = {"*": int(time.time()) + 3600}
+    accounts["NARROWS"].nats["limits"] = {**accounts["NARROWS"].nats["limits"], "subs": 1}
+    goes = accounts.pop("GOES")
+    place.reload()
+    assert visitors["STAYS"].say(b"") == []
+    assert visitors["NARROWS"].say(b"SUB a 1\r\nSUB b 2\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
+    assert visitors["REVOKES"].hear(b"PONG") == [b"-ERR 'User Authentication Revoked'"]
+    assert visitors["GOES"].hear(b"PONG") == [b"-ERR 'Authorization Violation'"]
+    assert close_reason(place.system, visitors["GOES"].cid) == "Authentication Failure"
+    assert login(place.process.url, estate.user(goes)).said == [b"-ERR 'Authorization Violation'"]
+    assert f'Reloaded: deleting account [removed]: "{goes.public}"' in place.process.log()
+    for visitor in visitors.values():
+        visitor.close()
+
+
+def test_account_that_a_reload_adds_is_known(place: Place) -> None:
+    account = place.estate.account("NEW")
+    user = place.estate.user(account)
+    assert login(place.process.url, user).said == [b"-ERR 'Authorization Violation'"]
+    place.reload()
+    visitor = login(place.process.url, user)
+    assert visitor.said == []
+    visitor.close()
+
+
+def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> None:
+    lines = [line.split("] ", 2)[-1] for line in place.process.log().splitlines()]
+    texts = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [-+]\d{4} .*", "TIME", line) for line in lines]
+    start = texts.index("Trusted Operators")
+    ended = place.estate.accounts["ENDED"].public
+    assert texts[start + 1 : start + 5] == [
+        '  System  : ""', '  Operator: "O"', "  Issued  : TIME", "  Expires : Never",
+    ]  # fmt: skip
+    assert f"Account [{ended}] has validation issues:" in texts and "  - claim is expired" in texts
