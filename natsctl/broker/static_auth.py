@@ -197,4 +197,4 @@ def _answer(configured: str, given: str, answer: Grant | Refusal) -> Grant | Ref
 
 
 def _grant(user: User) -> Grant:
-    return Grant(user.name, user.account, user.permissions, nkey=user.nkey)
+    return Grant(user.identity, user.account, user.permissions, nkey=user.nkey)
