@@ -22,6 +22,14 @@ INNER_KEYS = ("a", "users", "user", "enabled", "limits", "url", "remotes")
 GOOD = sorted(conf.CORPUS.glob("*.conf"))
 
 
+def array(items: list[str]) -> str:
+    return "[" + "\n".join(items) + "\n]"
+
+
+def block(pairs: dict[str, str]) -> str:
+    return "{" + "\n".join(f"{key}: {value}" for key, value in pairs.items()) + "\n}"
+
+
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_the_corpus_is_made_of_good_files(path: Path) -> None:
     read_config(path, ServerOptions(), {})
@@ -38,8 +46,8 @@ def test_a_spoilt_file_is_read_or_refused_with_its_place(number: int) -> None:
     st.recursive(
         st.sampled_from(["1", "-1", "true", "x", '""', '"a b"', "1.5", "2026-01-31T00:00:00Z", "10s", "64MB"]),
         lambda inner: st.one_of(
-            st.lists(inner, max_size=3).map(lambda items: "[" + "\n".join(items) + "\n]"),
-            st.lists(st.tuples(st.sampled_from(INNER_KEYS), inner), max_size=3).map(lambda pairs: "{" + "\n".join(f"{key}: {value}" for key, value in pairs) + "\n}"),
+            st.lists(inner, max_size=3).map(array),
+            st.dictionaries(st.sampled_from(INNER_KEYS), inner, max_size=3).map(block),
         ),
         max_leaves=6,
     ),

@@ -1,0 +1,208 @@
+"""What a reload changes, whom it closes, and what it refuses, in the texts of nats-server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from natsctl.server.conf.config import read_config
+from natsctl.server.instance import ServerInstance
+from natsctl.server.log import Log
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.options import ServerOptions
+from natsctl.server.reload import Reloader
+
+LISTEN = "listen: 127.0.0.1:-1\n"
+USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} ] }\n"
+
+
+class Client:
+    """A client of bare lines."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def say(self, text: str) -> str:
+        """Send lines and return what came before the answer to a PING."""
+        self.writer.write(text.encode() + b"PING\r\n")
+        return await self.heard()
+
+    async def heard(self) -> str:
+        """Return everything up to a PONG or the end, which is shown as <END>."""
+        lines = []
+        while line := await asyncio.wait_for(self.reader.readline(), 5):
+            if line == b"PONG\r\n":
+                return "".join(lines)
+            if not line.startswith(b"INFO "):
+                lines.append(line.decode())
+        return "".join(lines) + "<END>"
+
+
+class Site:
+    """A server with its configuration file."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.path = folder / "x.conf"
+        self.path.write_text(LISTEN + text)
+        told = self.read()
+        self.clients: list[Client] = []
+        self.server = ServerInstance(told, Log(folder / "log", with_time=False))
+        self.reloader = Reloader(self.server, self.read, told)
+
+    def read(self) -> ServerOptions:
+        return read_config(self.path, ServerOptions(), {})
+
+    def reload(self, text: str) -> None:
+        self.path.write_text(LISTEN + text)
+        self.reloader.reload()
+
+    @property
+    def log(self) -> list[str]:
+        lines = (self.path.parent / "log").read_text().splitlines()
+        return [line.partition("] ")[2] for line in lines]
+
+    async def client(self, **options: str) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
+        self.clients.append(client)
+        said = await client.say(f"CONNECT {json.dumps({'verbose': False, 'protocol': 1, **options})}\r\n")
+        assert said == ""
+        return client
+
+
+@asynccontextmanager
+async def site(folder: Path, text: str) -> AsyncIterator[Site]:
+    found = Site(folder, text)
+    try:
+        async with found.server:
+            yield found
+    finally:
+        found.server.log.close()
+        for client in found.clients:
+            client.writer.close()
+            with suppress(OSError):
+                await client.writer.wait_closed()
+
+
+async def test_a_changed_password_is_told_and_a_removed_user_is_closed_without_a_word(tmp_path: Path) -> None:
+    async with site(tmp_path, USERS) as at:
+        changed, removed = await at.client(user="a", **{"pass": "a"}), await at.client(user="b", **{"pass": "b"})
+        at.reload("authorization { users [ {user: a, password: new} ] }\n")
+        assert await changed.heard() == "-ERR 'Authorization Violation'\r\n<END>"
+        assert await removed.heard() == "<END>"
+        await at.client(user="a", **{"pass": "new"})
+
+
+@pytest.mark.parametrize("text", [USERS, "authorization { user: a, password: a }\n", ""])
+async def test_who_is_as_before_stays(tmp_path: Path, text: str) -> None:
+    async with site(tmp_path, text) as at:
+        client = await at.client(user="a", **{"pass": "a"})
+        at.reload(text + "max_control_line: 512\n")
+        assert await client.say("PUB x 0\r\n\r\n") == ""
+
+
+async def test_a_subscription_that_is_permitted_no_more_is_removed(tmp_path: Path) -> None:
+    async with site(tmp_path, USERS) as at:
+        client = await at.client(user="a", **{"pass": "a"})
+        await client.say("SUB foo 1\r\nSUB bar 2\r\n")
+        at.reload("authorization { users [ {user: a, password: a, permissions: {subscribe: foo}} ] }\n")
+        said = await client.say("PUB foo 0\r\n\r\nPUB bar 0\r\n\r\n")
+        assert '-ERR \'Permissions Violation for Subscription to "bar" (sid "2")\'\r\n' in said
+        assert "MSG foo 1" in said
+        assert "MSG bar" not in said
+
+
+async def test_who_moves_to_another_account_is_closed_without_a_word(tmp_path: Path) -> None:
+    async with site(tmp_path, "accounts { A { users [{user: a, password: a}] }, B {} }\n") as at:
+        client = await at.client(user="a", **{"pass": "a"})
+        at.reload("accounts { A {}, B { users [{user: a, password: a}] } }\n")
+        assert await client.heard() == "<END>"
+
+
+async def test_clients_without_a_name_are_refused_once_there_are_users(tmp_path: Path) -> None:
+    async with site(tmp_path, "") as at:
+        client = await at.client()
+        at.reload(USERS)
+        assert await client.heard() == "-ERR 'Authorization Violation'\r\n<END>"
+
+
+async def test_the_limits_of_clients_that_are_in_change(tmp_path: Path) -> None:
+    async with site(tmp_path, "") as at:
+        client = await at.client()
+        at.reload('max_payload: 10\nmax_control_line: 100\nping_interval: "3s"\nping_max: 4\nwrite_deadline: "3s"\n')
+        assert await client.say("PUB x 11\r\n12345678901\r\n") == "-ERR 'Maximum Payload Violation'\r\n<END>"
+        assert [line.removeprefix("[INF] ") for line in at.log if "Reloaded: " in line] == [
+            "Reloaded: authorization users", "Reloaded: accounts", "Reloaded: ping_interval = 3s",
+            "Reloaded: ping_max = 4", "Reloaded: max_control_line = 100", "Reloaded: max_payload = 10",
+            "Reloaded: write_deadline = 3s",
+        ]  # fmt: skip
+        assert any(line.startswith("[INF] Reloaded server configuration (sha256:") for line in at.log)
+        assert at.server.config_load_ns > 0
+
+
+async def test_clients_beyond_max_connections_are_closed(tmp_path: Path) -> None:
+    async with site(tmp_path, "") as at:
+        clients = [await at.client() for _ in range(3)]
+        at.reload("max_connections: 1\n")
+        said = [await client.heard() for client in clients[:2]]
+        assert said == ["-ERR 'maximum connections exceeded'\r\n<END>"] * 2
+        assert await clients[2].say("") == ""
+        assert "[INF] Closed 2 connections to fall within max_connections" in at.log
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("max_subs: 3", "config reload not supported for MaxSubs: old=0, new=3"),
+        ('lame_duck_duration: "60s"', "config reload not supported for LameDuckDuration: old=2m0s, new=1m0s"),
+        ("server_name: b", "config reload not supported for ServerName: old=a, new=b"),
+        ("host: 0.0.0.0", "config reload not supported for Host: old=127.0.0.1, new=0.0.0.0"),
+        ("http_port: 8222", "config reload not supported for HTTPPort: old=0, new=8222"),
+        ("system_account: X\naccounts { X {} }", "config reload not supported for SystemAccount: old=, new=X"),
+        ("websocket { port: -1, no_tls: true }", "config reload not supported for Websocket"),
+        ("leafnodes { port: -1 }", "config reload not supported for LeafNode"),
+        ("prot: 1", 'unknown field "prot"'),
+        ("a {", "is never closed"),
+        ("tls { cert_file: /no/such, key_file: /no/such }", "no such file"),
+    ],
+)
+async def test_what_a_reload_can_not_take_changes_nothing(tmp_path: Path, text: str, reason: str) -> None:
+    async with site(tmp_path, USERS + "server_name: a\n") as at:
+        client = await at.client(user="a", **{"pass": "a"})
+        before = at.server.options
+        text = text if "server_name" in text else f"server_name: a\n{text}"
+        with pytest.raises(Refused) as caught:
+            at.reload(f"max_payload: 10\n{text}\n")
+        assert reason in str(caught.value)
+        assert at.server.options is before
+        assert await client.say("PUB x 11\r\n12345678901\r\n") == ""
+
+
+async def test_limits_of_jetstream_grow_and_do_not_shrink(tmp_path: Path) -> None:
+    text = f"jetstream {{ store_dir: '{tmp_path}/js', max_mem: 1GB, max_file: 1GB }}\n"
+    async with site(tmp_path, text) as at:
+        at.reload(text.replace("max_file: 1GB", "max_file: 2GB"))
+        assert at.server.engine is not None
+        assert [usage.limit for usage in at.server.engine.usage.values()] == [1 << 30, 2 << 30]
+        with pytest.raises(Refused, match="decreasing jetstream max memory and store"):
+            at.reload(text)
+        with pytest.raises(Refused, match="jetstream storage directory"):
+            at.reload(text.replace("/js", "/other"))
+
+
+async def test_limits_of_an_accounts_jetstream_change(tmp_path: Path) -> None:
+    text = f"jetstream {{ store_dir: '{tmp_path}/js' }}\naccounts {{ A {{ jetstream {{ max_streams: 1 }} }} }}\n"
+    async with site(tmp_path, text) as at:
+        at.reload(text.replace("max_streams: 1", "max_streams: 5"))
+        assert at.server.engine is not None
+        assert at.server.engine.accounts["A"].quota.limits.max_streams == 5
+
+
+async def test_the_log_goes_where_the_new_file_says(tmp_path: Path) -> None:
+    async with site(tmp_path, "") as at:
+        at.reloader.applied = lambda old, new: at.server.log.configure(new)
+        at.reload(f"log_file: '{tmp_path}/other'\ndebug: true\n")
+        assert at.server.log.debugging
+        assert "Reloaded server configuration" in (tmp_path / "other").read_text()
