@@ -18,7 +18,15 @@ from natsctl.broker.exchange import Exchange
 from natsctl.broker.interest import Watch, Watches
 from natsctl.broker.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import AllHandler, Handler, InterestListener, RunHandler, Subscription, not_mine
+from natsctl.broker.subscription import (
+    AllHandler,
+    Handler,
+    InterestListener,
+    InterestSource,
+    RunHandler,
+    Subscription,
+    not_mine,
+)
 from natsctl.broker.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ class Account:
 
     __slots__ = (
         "_bound", "_exact", "_mappings", "_rng", "_watches", "broker", "config", "exchange", "gone", "listeners",
-        "name", "publish_from", "routes", "sessions", "slow_consumers",
+        "name", "publish_from", "routes", "sessions", "slow_consumers", "sources",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, name: str) -> None:
@@ -53,6 +61,7 @@ class Account:
         self._exact = self.routes.exact
         self._watches = Watches()
         self.listeners: list[InterestListener] = []
+        self.sources: list[InterestSource] = []
         self._mappings: Mappings | None = None
         self.exchange = Exchange(self)
         self._bound = (b"", b"")

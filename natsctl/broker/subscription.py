@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from natsctl.wire.ops import Op
@@ -33,6 +33,19 @@ class InterestListener(Protocol):
 
     def unsubscribed(self, sub: Subscription) -> None:
         """Take note that a subscription has ended."""
+
+    def offered(self, subject: bytes) -> None:
+        """Take note of interest that a wider handler takes, which is not told of itself."""
+
+    def withdrawn(self, subject: bytes) -> None:
+        """Take note that such an interest has ended."""
+
+
+class InterestSource(Protocol):
+    """Who takes by one handler what is told of subject by subject."""
+
+    def subjects(self) -> Iterable[bytes]:
+        """Return the subjects at this moment."""
 
 
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:

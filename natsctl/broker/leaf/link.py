@@ -164,7 +164,9 @@ class LeafLink(Session):
         self._registered = True
         self.due_ns = self.broker.clock.monotonic_ns() + min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
         self.was_registered = True
-        self.outward.start(account.routes.subs, (*account.mapping_sources(), self._leafs.loop_subject(account)))
+        beside = [subject for source in account.sources for subject in source.subjects()]
+        beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
+        self.outward.start(account.routes.subs, beside)
         account.listeners.append(self.outward)
 
     def _take_interest(self, subject: bytes, queue: bytes, weight: int) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
 
 LOOP_PREFIX: Final = b"$LDS."
-OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.")
-"""Beginnings of what a server answers for its own clients alone."""
+OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$JS.ACK.*.*.>")
+"""Beginnings of what a server answers for its own clients alone, or tells of consumer by consumer."""
 
 
 class Outward:
@@ -46,6 +46,16 @@ class Outward:
                 counts[subject, b""] = counts.get((subject, b""), 0) + 1
         for (subject, queue), count in counts.items():
             self._link.write(encode_leaf_sub(subject, queue, count))
+
+    def offered(self, subject: bytes) -> None:
+        """Take note of interest that a wider handler takes."""
+        if self._link.rules.may_ask(subject):
+            self._change((subject, b""), 1)
+
+    def withdrawn(self, subject: bytes) -> None:
+        """Take note that such an interest has ended."""
+        if (subject, b"") in self._counts:
+            self._change((subject, b""), -1)
 
     def told(self) -> list[tuple[bytes, bytes]]:
         """Return subject and queue group of all interest that the other side knows of."""

@@ -7,7 +7,7 @@ to who takes it. A name that is not there is "not mine", so that whoever asked i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX
@@ -31,26 +31,46 @@ AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
 class ConsumerDesk:
     """Hands on what arrives for the consumers of one account."""
 
-    __slots__ = ("_acks", "_requests")
+    __slots__ = ("_account", "_acks", "_requests", "_subs")
 
     def __init__(self, account: Account) -> None:
         """Subscribe once for all consumers that will be."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
-        account.subscribe(_NEXT + b"*.*", self._on_request)
-        account.subscribe(_LEGACY_NEXT + b"*.*", self._on_legacy_request)
-        account.subscribe(_ACK + b"*.*.>", self._on_ack)
+        self._account = account
+        account.sources.append(self)
+        self._subs = [
+            account.subscribe(_NEXT + b"*.*", self._on_request),
+            account.subscribe(_LEGACY_NEXT + b"*.*", self._on_legacy_request),
+            account.subscribe(_ACK + b"*.*.>", self._on_ack),
+        ]
+
+    def stop(self) -> None:
+        """Hand on nothing any more."""
+        for sub in self._subs:
+            self._account.unsubscribe(sub)
+        self._account.sources.remove(self)
 
     def enter(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
         """Hand on what names a consumer from now on; without `on_ack` nobody takes its acks."""
         self._requests[stream + b"." + consumer] = on_request
         if on_ack is not None:
+            known = (stream, consumer) in self._acks
             self._acks[stream, consumer] = on_ack
+            for listener in () if known else self._account.listeners:
+                listener.offered(_ack_subject(stream, consumer))
+
+    def subjects(self) -> Iterator[bytes]:
+        """Yield the subjects of the acks that are taken: other servers are to send those alone."""
+        for stream, consumer in self._acks:
+            yield _ack_subject(stream, consumer)
 
     def leave(self, stream: bytes, consumer: bytes) -> None:
         """Hand on nothing for a consumer any more."""
         self._requests.pop(stream + b"." + consumer, None)
-        self._acks.pop((stream, consumer), None)
+        if self._acks.pop((stream, consumer), None) is not None:
+            for listener in self._account.listeners:
+                listener.withdrawn(_ack_subject(stream, consumer))
 
     def _on_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -75,3 +95,7 @@ class ConsumerDesk:
             return False
         taker(subject, tokens[5], reply, payload)
         return True
+
+
+def _ack_subject(stream: bytes, consumer: bytes) -> bytes:
+    return b"%b%b.%b.>" % (_ACK, stream, consumer)

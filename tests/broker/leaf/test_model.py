@@ -11,13 +11,13 @@ from natsctl.api.subjects import matches
 from natsctl.testing.leaf_pair import Cable, Servers
 from natsctl.testing.machine import Wire
 
-PATTERNS = ["a", "b", "a.a", "a.b", "a.*", "*.b", "a.>", ">", "*", "b.>"]
-SUBJECTS = ["a", "b", "a.a", "a.b", "b.b", "b.a.b"]
+PATTERNS = ["a", "a.b", "a.*", "*.b", "a.>", ">", "*"]
+SUBJECTS = ["a", "a.a", "a.b", "b.b"]
 SIDES = 3
 """Two spokes of one hub, and the hub."""
 
 subscribing = st.tuples(
-    st.just("sub"), st.integers(0, SIDES - 1), st.sampled_from(PATTERNS), st.sampled_from(["", "", "g", "h"])
+    st.just("sub"), st.integers(0, SIDES - 1), st.sampled_from(PATTERNS), st.sampled_from(["", "g", "g", "h"])
 )
 steps = st.one_of(
     subscribing,
@@ -71,7 +71,7 @@ class World:
         assert len(got) == len(plain) + len({queue for *_, queue in matching if queue})
 
 
-@given(st.lists(steps, max_size=30))
+@given(st.lists(steps, min_size=10, max_size=40))
 @settings(max_examples=60)
 def test_every_plain_subscription_and_one_of_each_group_gets_each_message(program: list[tuple[Any, ...]]) -> None:
     world = World()
