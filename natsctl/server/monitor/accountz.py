@@ -8,6 +8,8 @@ import msgspec
 
 from natsctl.api.times import format_time
 from natsctl.server.monitor.account_config import exports, imports, mappings
+from natsctl.server.monitor.ages import SECOND_NS
+from natsctl.server.monitor.claims import account_claims, held_account
 from natsctl.server.monitor.query import Query
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.monitor.subscription_detail import name_tag
@@ -48,14 +50,15 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     if account is None:
         raise Refused(f"Account {name} does not exist")
     served = engine is not None and name in engine.accounts
+    held = held_account(server, name)
     info: dict[str, Any] = {
         "account_name": name,
-        "update_time": format_time(server.config_load_ns or broker.start_ns),
+        "update_time": format_time(held.updated_s * SECOND_NS if held else server.config_load_ns or broker.start_ns),
     }
     if account is broker.system_account:
         info["is_system"] = True
     info |= {
-        "expired": False,
+        "expired": held is not None and held.expired,
         "complete": True,
         "jetstream_enabled": served,
         "leafnode_connections": sum(1 for peer in broker.leafs.values() if peer.account is account),
@@ -66,7 +69,9 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     lists = {
         "mappings": mappings(account.config, domain),
         "exports": exports(account.config),
-        "imports": imports(account.config, broker.system_account.name, served),
+        "imports": imports(account.config, broker.system_account.name, engine is not None),
     }
     info |= {key: value for key, value in lists.items() if value}
-    return {**info, "name_tag": name_tag(account), "sublist_stats": subscription_stats([account])}
+    before, behind = account_claims(held) if held is not None else ({}, {})
+    stats = subscription_stats([account])
+    return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api.times import format_time
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.server.monitor.ages import round_trip, uptime, wall_time
+from natsctl.server.monitor.claims import presentable
 from natsctl.server.monitor.document import text
 from natsctl.server.monitor.subscription_detail import name_tag, subscription_detail
 
@@ -111,8 +112,8 @@ def _claims(session: Session) -> dict[str, Any]:
     """Return what the user's JWT says; one that is all its bearer needs is left out."""
     grant = session.login.grant
     shown: dict[str, Any] = {}
-    if grant.jwt:
-        shown["jwt"] = grant.jwt
+    if grant.jwt and (token := presentable(grant.jwt)):
+        shown["jwt"] = token
     if grant.issuer:
         shown["issuer_key"] = grant.issuer
     shown["name_tag"] = name_tag(session.account)

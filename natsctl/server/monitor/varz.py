@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.times import format_time
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.monitor.ages import SECOND_NS, uptime
+from natsctl.server.monitor.claims import operator_claims
 from natsctl.server.monitor.document import go_number
 from natsctl.server.monitor.jetstream_facts import jetstream_config, jetstream_limits, jetstream_stats
 from natsctl.server.monitor.listeners_facts import certificate_end, leafnodes_block, websocket_block
@@ -146,7 +147,8 @@ def _configuration(server: ServerInstance) -> dict[str, Any]:
         shown["tags"] = list(given.server_tags)
     if given.server_metadata:
         shown["metadata"] = dict(given.server_metadata)
-    return {**shown, "feature_flags": FEATURE_FLAGS, "system_account": broker.system_account.name}
+    shown |= {"feature_flags": FEATURE_FLAGS, **operator_claims(server)}
+    return {**shown, "system_account": broker.system_account.name}
 
 
 def _details(broker: Broker) -> dict[str, Any]:
