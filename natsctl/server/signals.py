@@ -39,19 +39,20 @@ def send_signal(text: str) -> None:
 
 
 def _pids(target: str) -> list[int]:
-    if target and not target.rstrip("*").isdigit():
+    begins, many = target.removesuffix("*"), target.endswith("*")
+    if begins and not begins.isdigit():
         try:
-            target = Path(target).read_text(encoding="ascii").strip()
+            begins = Path(target).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
             raise FlagError(f"invalid pid: {target}") from None
-    if target.isdigit():
-        return [int(target)]
-    if target.rstrip("*") and not target.rstrip("*").isdigit():
+    if begins.isdigit() and not many:
+        return [int(begins)]
+    if begins and not begins.isdigit():
         raise FlagError(f"invalid pid: {target}")
-    found = [pid for pid in _running() if str(pid).startswith(target.rstrip("*"))]
+    found = [pid for pid in _running() if str(pid).startswith(begins)]
     if not found:
         raise FlagError("no natsctl server processes running")
-    if len(found) > 1 and not target.endswith("*"):
+    if len(found) > 1 and not many:
         raise FlagError("multiple natsctl server processes running:\n" + "\n".join(map(str, found)))
     return found
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.log import Log
+from natsctl.server.options import ServerOptions
 
 LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
 
@@ -63,3 +64,31 @@ def test_a_log_file_that_cannot_be_opened_anew_leaves_stderr(
     log.reopen()
     log.info("still here")
     assert "error opening log file" in (err := capsys.readouterr().err) and "still here" in err
+
+
+def test_a_full_file_is_put_aside_and_the_newest_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = Log(path, with_time=False, size_limit=200, max_files=3)
+    for number in range(40):
+        log.info(f"line {number}")
+    log.close()
+    aside = sorted(tmp_path.glob("log.*"))
+    assert len(aside) == 2
+    assert path.stat().st_size <= 200 + 100
+    assert "line 39" in path.read_text() + aside[-1].read_text()
+    assert f'Rotated log, backup saved as "{aside[-1]}"' in path.read_text()
+    assert "line 0" not in "".join(file.read_text() for file in tmp_path.iterdir() if file.is_file())
+
+
+def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
+    log = Log(tmp_path / "one", with_time=False)
+    log.configure(ServerOptions(log_file=tmp_path / "two", log_time=True, log_utc=True, debug=True))
+    log.debug("x")
+    log.configure(ServerOptions(log_file=tmp_path / "none" / "three", log_time=False))
+    log.info("y")
+    log.close()
+    assert (tmp_path / "one").read_text() == ""
+    assert re.search(
+        r"\d\d:\d\d:\d\d\.\d{6} \[DBG\] x\n.*\[ERR\] error opening log file.*\n.* \[INF\] y\n",
+        (tmp_path / "two").read_text(),
+    )
