@@ -1,0 +1,126 @@
+"""Commands that prove who they are: creds files, nkeys, JWTs with seeds and bearers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from natsctl.cli.main import run as run_main
+from natsctl.server.conf.config import apply
+from natsctl.server.conf.syntax import load_text
+from natsctl.server.options import ServerOptions
+from natsctl.server.thread import ServerThread
+from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate, Key, parse_creds
+
+NOT_AUTHORISED = 6
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def estate() -> Estate:
+    estate = Estate()
+    estate.account("A", limits=NO_JETSTREAM_LIMITS)
+    return estate
+
+
+def serve(text: str, folder: Path) -> ServerThread:
+    told = f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{folder}" }}\n'
+    return ServerThread(apply(load_text(told + text, {}), ServerOptions()))
+
+
+@pytest.fixture(scope="module")
+def operated(estate: Estate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that trusts the operator of the estate."""
+    with serve(estate.conf(), tmp_path_factory.mktemp("operated")) as thread:
+        yield thread.url
+
+
+@pytest.fixture
+def natsctl(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run_main(list(words))
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_creds_file_lets_commands_in(operated: str, estate: Estate, natsctl: Run, tmp_path: Path) -> None:
+    creds = tmp_path / "alice.creds"
+    creds.write_text(estate.user(estate.accounts["A"], {"name": "alice"}).creds)
+    login = ["--server", operated, "--creds", str(creds)]
+    assert natsctl(*login, "str", "add", "S", "--subjects", "s", "--defaults", "-j")[0] == 0
+    assert natsctl(*login, "pub", "s", "hello")[0] == 0
+    code, out, _ = natsctl(*login, "str", "info", "S", "-j")
+    assert code == 0 and json.loads(out)["state"]["messages"] == 1
+    code, out, _ = natsctl(*login, "account", "info", "-j")
+    assert code == 0 and json.loads(out)["streams"] == 1
+
+
+def test_creds_file_works_through_the_environment_and_a_context(
+    operated: str, estate: Estate, natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creds = tmp_path / "alice.creds"
+    creds.write_text(estate.user(estate.accounts["A"]).creds)
+    monkeypatch.setenv("NATS_URL", operated)
+    monkeypatch.setenv("NATS_CREDS", str(creds))
+    assert natsctl("str", "ls")[0] == 0
+    monkeypatch.delenv("NATS_CREDS")
+    monkeypatch.delenv("NATS_URL")
+    folder = tmp_path / "home" / ".config" / "nats" / "context"
+    folder.mkdir(parents=True)
+    (folder / "c.json").write_text(json.dumps({"url": operated, "creds": str(creds)}))
+    assert natsctl("--context", "c", "str", "ls")[0] == 0
+
+
+def test_jwt_with_seed_and_bearer_let_commands_in(operated: str, estate: Estate, natsctl: Run, tmp_path: Path) -> None:
+    jwt, seed = parse_creds(estate.user(estate.accounts["A"]).creds)
+    bearer = estate.user(estate.accounts["A"], bearer_token=True)
+    folder = tmp_path / "home" / ".config" / "nats" / "context"
+    folder.mkdir(parents=True)
+    for name, said in (("seeded", {"user_jwt": jwt, "user_seed": seed.decode()}), ("bearer", {"user_jwt": bearer.jwt})):
+        (folder / f"{name}.json").write_text(json.dumps({"url": operated, **said}))
+        assert natsctl("--context", name, "str", "ls")[0] == 0
+
+
+@pytest.mark.parametrize("claims", [{"exp": 1000}, {"nbf": 1 << 40}])
+def test_creds_that_are_refused_are_not_authorised(
+    operated: str, estate: Estate, natsctl: Run, tmp_path: Path, claims: dict[str, Any]
+) -> None:
+    creds = tmp_path / "late.creds"
+    user = estate.user(estate.accounts["A"], claims)
+    creds.write_text(user.creds)
+    code, out, err = natsctl("--server", operated, "--creds", str(creds), "str", "ls")
+    assert (code, out) == (NOT_AUTHORISED, "")
+    assert user.jwt not in err and user.key.seed.decode() not in err
+
+
+def test_command_without_credentials_is_not_authorised(operated: str, natsctl: Run) -> None:
+    assert natsctl("--server", operated, "str", "ls")[0] == NOT_AUTHORISED
+
+
+def test_nkey_lets_commands_in(natsctl: Run, tmp_path: Path) -> None:
+    key, stranger = Key("user"), Key("user")
+    (tmp_path / "user.nk").write_text(key.seed.decode())
+    (tmp_path / "other.nk").write_text(stranger.seed.decode())
+    with serve(f"authorization {{ users [ {{ nkey: {key.public} }} ] }}", tmp_path / "store") as thread:
+        assert natsctl("--server", thread.url, "--nkey", str(tmp_path / "user.nk"), "str", "ls")[0] == 0
+        code, _, _ = natsctl("--server", thread.url, "--nkey", str(tmp_path / "other.nk"), "str", "ls")
+        assert code == NOT_AUTHORISED
+
+
+async def test_nats_py_connects_with_a_creds_file(operated: str, estate: Estate, tmp_path: Path) -> None:
+    creds = tmp_path / "bob.creds"
+    creds.write_text(estate.user(estate.accounts["A"], {"name": "bob"}).creds)
+    connection = await nats.connect(operated, user_credentials=str(creds))
+    subscription = await connection.subscribe("a.b")
+    await connection.publish("a.b", b"1")
+    assert (await subscription.next_msg(5)).data == b"1"
+    answer = json.loads((await connection.request("$SYS.REQ.USER.INFO")).data)["data"]
+    assert (answer["account_name"], answer["user_name"]) == ("A", "bob")
+    await connection.close()
