@@ -7,6 +7,7 @@ attributes come apart. Source: crypto/x509/pkix Name.ToRDNSequence.
 from __future__ import annotations
 
 import hashlib
+import re
 import ssl
 from dataclasses import replace
 from datetime import datetime
@@ -22,18 +23,22 @@ if TYPE_CHECKING:
 _ATTRIBUTES: Final = {
     "2.5.4.5": "SERIALNUMBER",
     "2.5.4.3": "CN",
-    "2.5.4.17": "POSTALCODE",
-    "2.5.4.9": "STREET",
-    "2.5.4.8": "ST",
-    "2.5.4.7": "L",
     "2.5.4.11": "OU",
     "2.5.4.10": "O",
+    "2.5.4.17": "POSTALCODE",
+    "2.5.4.9": "STREET",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
     "2.5.4.6": "C",
 }
 """Attributes of a subject in the order of its text."""
 
 _SINGLE: Final = frozenset({"2.5.4.5", "2.5.4.3"})
 """Attributes of which only the last counts."""
+
+_PRINTABLE: Final = re.compile(r"[A-Za-z0-9 '()+,\-./:=?]*")
+_PRINTABLE_STRING: Final = 0x13
+_UTF8_STRING: Final = 0x0C
 
 _DOMAIN_COMPONENT: Final = "0.9.2342.19200300.100.1.25"
 
@@ -60,7 +65,7 @@ def peer_certificate(der: bytes) -> PeerCertificate:
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
-    return PeerCertificate(subject_text(certificate.subject), public_key_sha256(der), hashlib.sha256(der).hexdigest())
+    return PeerCertificate(shown_subject(certificate.subject), public_key_sha256(der), hashlib.sha256(der).hexdigest())
 
 
 def public_key_sha256(der: bytes) -> str:
@@ -83,6 +88,20 @@ def subject_text(name: x509.Name) -> str:
     return ",".join(
         "+".join(f"{short}={value}" for value in found[oid]) for oid, short in _ATTRIBUTES.items() if oid in found
     )
+
+
+def shown_subject(name: x509.Name) -> str:
+    """Return a subject as connz shows it: what has no short name comes last, as its type's numbers and DER in hex."""
+    others = [a for a in name if a.oid.dotted_string not in _ATTRIBUTES]
+    parts = [f"{a.oid.dotted_string}=#{_der_text(str(a.value)).hex()}" for a in reversed(others)]
+    return ",".join(part for part in (subject_text(name), *parts) if part)
+
+
+def _der_text(text: str) -> bytes:
+    tag, body = (_PRINTABLE_STRING if _PRINTABLE.fullmatch(text) else _UTF8_STRING), text.encode()
+    size = len(body)
+    length = bytes([size]) if size < 128 else bytes([0x82]) + size.to_bytes(2, "big")
+    return bytes([tag]) + length + body
 
 
 def _escaped(value: str) -> str:
@@ -123,10 +142,13 @@ def not_after(path: Path) -> datetime:
 
 
 def chain_of(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the client's certificates in DER, its own first; only that one before Python 3.13."""
+    """Return the certificates that the client sent in DER, its own first."""
     whole = getattr(connection, "get_unverified_chain", None)
-    if whole is not None:
+    if whole is not None:  # Python 3.13 and later
         return list(whole() or ())
+    inner = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
+    if inner is not None:  # Python 3.10 to 3.12 have it without offering it
+        return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()]
     own = connection.getpeercert(binary_form=True)
     return [own] if own else []
 

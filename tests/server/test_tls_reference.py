@@ -95,3 +95,25 @@ async def test_every_mode_is_told_in_the_same_words(mode: str, tmp_path: Path) -
                 sorted(set(re.findall(r"TLS [^\n:,]*(?:: tls: [^\n]*)?", server.log())) - RACING),
             ]
     assert found["natsctl"] == found["reference"]
+
+
+async def test_connz_shows_the_same_certificates(tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    odd = files.authority.issue("odd", attributes=[("C", "CH"), ("O", "A, B"), ("OU", "u"), ("DC", "io"), ("CN", "#x")])
+    conf = tmp_path / "nats.conf"
+    block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", ca_file: "{files.authority.cert}"'
+    conf.write_text(f'http: "127.0.0.1:-1"\ntls {{ {block}, verify: true }}')
+    shown = []
+    kinds: list[Kind] = ["natsctl", "reference"]
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
+            ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
+            async with talking(int(server.url.rpartition(":")[2])) as talk:
+                await talk.line()
+                await talk.secure(files.client(odd))
+                assert await talk.ask() == b"PONG\r\n"
+                async with talking(int(ports["monitoring"][0].rpartition(":")[2])) as asked:
+                    asked.writer.write(b"GET /connz?auth=1 HTTP/1.0\r\n\r\n")
+                    page = json.loads((await asked.rest()).partition(b"\r\n\r\n")[2])
+                    shown.append(page["connections"][0]["tls_peer_certs"])
+    assert shown[0] == shown[1] and len(shown[0]) >= 1
