@@ -146,7 +146,8 @@ class Broker:
         plan = ImportPlan(account.config for account in self.accounts.values())
         self.import_problems = plan.problems
         for account in self.accounts.values():
-            account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, []))
+            if account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, [])):
+                self._changed[account] = None
 
     def follow_accounts(self, follow: Callable[[Account], None]) -> None:
         """Call `follow` with every account whose configuration has changed, those that are gone included."""

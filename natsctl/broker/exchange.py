@@ -55,8 +55,9 @@ class Exchange:
         waiting = self._responses.get(reply) if self._responses is not None else None
         return (waiting.requester, waiting.reply) if waiting is not None else None
 
-    def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> None:
-        """Import these, and nothing else."""
+    def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
+        """Import these, and nothing else; return whether the services are others than before."""
+        before = set(self._doors)
         for link in set(self._doors).difference(services):
             self._account.unsubscribe(self._doors.pop(link))
         accounts = self._account.broker.accounts
@@ -68,6 +69,7 @@ class Exchange:
             imports = StreamImports(self._account, streams)
             imports.follow_all()
             self.streams = imports if streams else None
+        return before != set(self._doors)
 
     def came(self, sub: Subscription) -> None:
         """Let a subscription have its part of what is imported."""

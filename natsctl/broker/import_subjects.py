@@ -7,7 +7,49 @@ A local name is written as a pattern (`bar.*.*`) or as a destination that tells 
 from __future__ import annotations
 
 from natsctl.api.mapping_functions import parse_function
-from natsctl.api.subjects import is_subset
+from natsctl.api.subjects import is_subset, matches
+
+
+class PatternMapping:
+    """A mapping that only moves tokens. Those of a message that look like wildcards are text, as in API subjects."""
+
+    __slots__ = ("_cut", "_head", "_new", "_pattern", "_plan", "_tail", "src")
+
+    def __init__(self, src: str, dest: str) -> None:
+        """Map what matches `src` to `dest`, whose functions are wildcards alone."""
+        self.src = src
+        self._pattern = src.encode()
+        source, target = src.split("."), dest.split(".")
+        self._head = self._new = b""
+        if source[-1] == target[-1] == ">" and "*" not in source:
+            self._head, self._new = (text[:-1].encode() for text in (src, dest))
+        stars = [at for at, token in enumerate(source) if token == "*"]
+        self._tail = len(source) - 1 if source[-1] == ">" else -1
+        self._plan: list[bytes | int] = []
+        for token in target[:-1] if target[-1] == ">" else target:
+            index = _wildcard(token)
+            self._plan.append(stars[index - 1] if index else token.encode())
+        self._cut = len(self._head)
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message on `subject` goes, None where the source does not match."""
+        if self._head:
+            if len(subject) == self._cut or not subject.startswith(self._head):
+                return None
+            return self._new + subject[self._cut :]
+        if not matches(self._pattern, subject):
+            return None
+        tokens = subject.split(b".")
+        made = [tokens[part] if isinstance(part, int) else part for part in self._plan]
+        return b".".join(made + tokens[self._tail :] if self._tail >= 0 else made)
+
+
+def only_moves(destination: str) -> bool:
+    """Return whether the functions of a destination are wildcards alone. Raises BadTransform for unknown ones."""
+    functions = [parse_function(token) for token in destination.split(".")]
+    return all(
+        function is None or (function.name == "wildcard" and function.wildcards[0] > 0) for function in functions
+    )
 
 
 def pattern_of(destination: str) -> str:

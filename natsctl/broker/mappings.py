@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
 from natsctl.api.subjects import has_wildcard, is_valid_subject, matches
-from natsctl.broker.import_subjects import destination_of
+from natsctl.broker.import_subjects import PatternMapping, destination_of, only_moves
 
 if TYPE_CHECKING:
     from natsctl.broker.account_config import SubjectMap
@@ -57,12 +57,12 @@ class WeightedMapping:
 
     __slots__ = ("_pattern", "_rng", "_shares", "src")
 
-    def __init__(self, src: str, shares: Sequence[tuple[int, SubjectMapping]], rng: Rng) -> None:
+    def __init__(self, src: str, shares: Sequence[tuple[int, Mapping]], rng: Rng) -> None:
         """Take destinations with their weights in percent, lightest first."""
         self.src = src
         self._pattern = src.encode()
         self._rng = rng
-        self._shares: list[tuple[int, SubjectMapping]] = []
+        self._shares: list[tuple[int, Mapping]] = []
         limit = 0
         for weight, mapping in shares:
             limit += weight
@@ -87,7 +87,7 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     src, total = config.source, 0
     if not is_valid_subject(src):
         raise BadTransform("source", "invalid subject")
-    shares: dict[str, tuple[int, SubjectMapping]] = {}
+    shares: dict[str, tuple[int, Mapping]] = {}
     for to in config.destinations:
         if to.subject in shares:
             raise BadTransform("destination", f'duplicate entry for "{to.subject}"')
@@ -97,13 +97,19 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
         if total > 100:
             raise BadTransform("destination", "total weight needs to be <= 100")
         check_mapping(src, to.subject)
-        shares[to.subject] = (to.weight, SubjectMapping.compile(src, to.subject, draw=rng.getrandbits))
+        shares[to.subject] = (to.weight, _one_mapping(src, to.subject, rng))
     if total != 100 and src not in shares:
         rest = destination_of(src) if has_wildcard(src) else src
-        shares[src] = (100 - total, SubjectMapping.compile(src, rest))
+        shares[src] = (100 - total, PatternMapping(src, rest))
     if len(shares) == 1 and total in (0, 100):
         return next(iter(shares.values()))[1]
     return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
+
+
+def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
+    """Return a mapping that was checked."""
+    mapping = SubjectMapping.compile(src, dest, draw=rng.getrandbits)
+    return PatternMapping(src, dest) if only_moves(dest) else mapping
 
 
 class Mappings:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import has_wildcard
 from natsctl.broker.hops import Hop
+from natsctl.broker.import_subjects import PatternMapping
 from natsctl.broker.requester import requester_info, with_info
 from natsctl.broker.service_latency import BAD_REQUEST, UNAVAILABLE, Sample, is_measured, tell_failure
 from natsctl.broker.subscription import Subscription
@@ -41,7 +41,7 @@ class ServiceDoor(Subscription):
         self._exporter = exporter
         self._service = (link.account, link.export.subject)
         self._dest = b"" if has_wildcard(link.subject) else link.subject.encode()
-        self._mapping = SubjectMapping.compile(link.local, link.destination) if link.destination else None
+        self._mapping = PatternMapping(link.local, link.destination) if link.destination else None
 
     def _destination(self, subject: bytes) -> bytes:
         if self._mapping is not None:
@@ -60,8 +60,6 @@ class ServiceDoor(Subscription):
             measured = sample is not None
             waiting = exporter.exchange.responses.expect(importer, reply, self._service, self.link.export, measured)
             waiting.sample = sample
-        elif sample is not None:
-            tell_failure(exporter, sample, BAD_REQUEST)
         to = exporter.mapped(self._destination(at))
         hop = Hop(before, self._service, info, share, before.depth + 1 if before is not None else 1)
         block = with_info(header, info)
@@ -71,6 +69,8 @@ class ServiceDoor(Subscription):
             taken = exporter.relay(to, shown, waiting.subject if waiting else reply, block, payload, origin, None)
         finally:
             exporter.broker.hops.leave()
+        if waiting is None and sample is not None and not reply:
+            tell_failure(exporter, sample, BAD_REQUEST)
         if not taken and waiting is not None:
             exporter.exchange.responses.give_up(waiting, UNAVAILABLE)
         return taken > 0

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subject_transform import SubjectMapping
-from natsctl.broker.import_subjects import carried_back, common
+from natsctl.broker.import_subjects import PatternMapping, carried_back, common
 from natsctl.broker.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ class StreamLine:
         self.exporter = exporter
         self._same = not link.destination and link.local == link.subject
         self._to = link.local.encode()
-        self._mapping = (
-            SubjectMapping.compile(link.subject, link.destination, strict=True) if link.destination else None
-        )
+        self._mapping = PatternMapping(link.subject, link.destination) if link.destination else None
 
     def local(self, subject: bytes) -> bytes:
         """Return what a message of the exporter is called here."""

@@ -53,6 +53,24 @@ class JetStreamAccount:
         self.dispatcher = Dispatcher(self)
         self.desk = ConsumerDesk(account)
 
+    def limit(self, limits: AccountLimits) -> None:
+        """Hold the account to other limits; what is there already stays."""
+        if limits == self.quota.limits:
+            return
+        self.quota = Quota(self, limits)
+        self.usage[StorageType.MEMORY].limit = limits.max_memory
+        self.usage[StorageType.FILE].limit = limits.max_storage
+        for stream in self.streams.values():
+            stream.intake.configure()
+
+    def stop(self) -> None:
+        """Serve nothing any more, and leave what is stored as it is."""
+        self.dispatcher.stop()
+        self.desk.stop()
+        self.templates.stop()
+        for stream in tuple(self.streams.values()):
+            self.release(stream)
+
     def adopt(self, stored: StreamStore) -> Stream:
         """Take over a stream that the store recovered."""
         meta = StreamMeta.decode(stored.meta)

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from natsctl.api.account import UNLIMITED, AccountLimits
+from natsctl.api.account import AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
-from natsctl.broker.account import Account
 from natsctl.broker.broker import Broker
-from natsctl.jetstream.account import JetStreamAccount
 from natsctl.jetstream.clock_watch import ClockWatch
 from natsctl.jetstream.config.api_level import unmet
 from natsctl.jetstream.disk_full import DiskFull
-from natsctl.jetstream.domain import map_domain
-from natsctl.jetstream.endpoints.refused_api import RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches
 from natsctl.jetstream.stream_meta import StreamMeta
+from natsctl.jetstream.tenancy import Tenancy
 from natsctl.jetstream.timers import Timers
 from natsctl.jetstream.usage import ServerUsage
 from natsctl.store.errors import StoreError
@@ -35,6 +32,7 @@ from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.endpoints.requests import Settling
 
 RUN_MIN: Final = 32
@@ -79,7 +77,10 @@ class JetStreamOptions:
     """Limits of all messages kept in memory and on disk; 0 or less: none."""
     domain: str = ""
     accounts: dict[str, AccountLimits] | None = None
-    """The accounts that have JetStream, with their limits; None: every one, without limits."""
+    """The accounts that have JetStream, with their limits, beside those whose own configuration gives it to them.
+
+    None: every account, without limits.
+    """
     max_duplicate_window_ns: int = 0
     """Largest duplicate window a stream may have; 0: no limit."""
     max_ack_pending: int = 0
@@ -122,25 +123,18 @@ class Engine:
         self.disk_full = DiskFull(self)
         self.open_batches = OpenBatches(self.options.batches)
         self._ready: dict[Runnable, None] = {}
+        self._recovered = False
         self.usage = {
             StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._usage_turned),
             StorageType.FILE: ServerUsage(self.options.max_storage or -1, self._usage_turned),
         }
-        broker.greet_accounts(self._meet)
+        self.tenancy = Tenancy(self)
 
-    def _meet(self, account: Account) -> None:
-        """Serve the API of an account, or tell its clients that they have none."""
-        domain = self.options.domain
-        if domain:
-            map_domain(account, domain)
-        named = self.options.accounts
-        if account is self.broker.system_account:
-            SystemApi(self, account)
-        elif named is None or account.name in named:
-            limits = UNLIMITED if named is None else named[account.name]
-            self.accounts[account.name] = JetStreamAccount(self, account, limits)
-        else:
-            RefusedApi(self, account)
+    def set_accounts(self, accounts: dict[str, AccountLimits] | None) -> None:
+        """Let these accounts have JetStream from now on, with their limits; None: every one, without limits."""
+        self.options.accounts = accounts
+        for account in tuple(self.broker.accounts.values()):
+            self.tenancy.follow(account)
 
     def account(self, name: str) -> JetStreamAccount | None:
         """Return the JetStream of an account, which is made where it is new; None where it has none."""
@@ -152,9 +146,18 @@ class Engine:
 
         One that this version can not read is left as it is, untouched and offline; the store tells so.
         """
-        for key, stored in tuple(self.store.streams.items()):
+        self._recovered = True
+        self._take_over(tuple(self.store.streams))
+
+    def adopt(self, account: str) -> None:
+        """Take over what the store holds of an account that has been given JetStream; before `recover` nothing."""
+        if self._recovered:
+            self._take_over(tuple(key for key in self.store.streams if key.startswith(f"{account}/")))
+
+    def _take_over(self, keys: Sequence[str]) -> None:
+        for key in keys:
             try:
-                self._recover(key, stored)
+                self._recover(key, self.store.streams[key])
             except (msgspec.MsgspecError, KeyError, ValueError, StoreError) as fault:
                 self._leave_offline(key, f"this version can not read it: {fault!r}")
 

@@ -70,7 +70,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
         return error(10130)
     try:
-        return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request.origin).start())
+        return StreamRestoreAnswer(deliver_subject=Restore(js, config, wish, request).start())
     except ArchiveFault as fault:
         return error(10062, err=str(fault))
 
@@ -87,12 +87,12 @@ class Restore:
     """One transfer."""
 
     def __init__(
-        self, js: JetStreamAccount, config: StreamConfig, wish: StreamRestoreRequest, origin: Session | None
+        self, js: JetStreamAccount, config: StreamConfig, wish: StreamRestoreRequest, request: ApiRequest
     ) -> None:
         engine = js.engine
         self._js, self._engine, self._config = js, engine, config
         self._subject = f"{SNAPSHOT_RESTORE_PREFIX}.{config.name}.{nuid(engine.rng)}"
-        self._client = client_info(engine.broker, js.name, origin)
+        self._client = client_info(engine.broker, js.account, request)
         self._start_ns = engine.clock.now_ns()
         self._reader = ArchiveReader()
         self._staging = Staging(js, config, wish.state)

@@ -71,7 +71,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def _begin(stream: Stream, request: ApiRequest, wish: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:
     state = stream.state()
-    Snapshot(stream, wish, request.origin).start()
+    Snapshot(stream, wish, request).start()
     return StreamSnapshotAnswer(config=stream.config, state=state)
 
 
@@ -82,7 +82,7 @@ def _clamped(value: int, default: int, limits: tuple[int, int]) -> int:
 class Snapshot:
     """One transfer."""
 
-    def __init__(self, stream: Stream, wish: StreamSnapshotRequest, origin: Session | None) -> None:
+    def __init__(self, stream: Stream, wish: StreamSnapshotRequest, request: ApiRequest) -> None:
         """Note what the archive will hold; nothing is sent before `start` and a turn of the engine."""
         engine = stream.engine
         self._stream, self._engine, self._account = stream, engine, stream.account
@@ -95,7 +95,7 @@ class Snapshot:
         self._consumers = [archived(consumer) for consumer in consumers]
         self._state = stream.state()
         self._last = (stream.store.last_seq, stream.store.last_ts_ns)
-        self._client = client_info(engine.broker, stream.js.name, origin)
+        self._client = client_info(engine.broker, stream.account, request)
         self._start_ns = engine.clock.now_ns()
         self._frames = FrameWriter()
         self._content: Iterator[bytes] | None = None

@@ -26,7 +26,7 @@ def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes
         id=nuid(engine.rng),
         timestamp=format_time(engine.clock.now_ns()),
         server=engine.broker.server_name,
-        client=client_info(engine.broker, account.name, request.origin),
+        client=client_info(engine.broker, account, request),
         subject=request.subject,
         request=request.body.decode("utf-8", "replace"),
         response=response.decode("utf-8", "replace"),

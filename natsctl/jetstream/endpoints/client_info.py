@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from natsctl.api.advisories import ClientInfo
-from natsctl.api.times import format_time
+from natsctl.broker.requester import requester_info
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
     from natsctl.broker.broker import Broker
-    from natsctl.broker.session import Session
+    from natsctl.jetstream.endpoints.requests import ApiRequest
 
 
-def client_info(broker: Broker, account: str, origin: Session | None) -> ClientInfo:
-    """Return what is known of the client behind `origin`; None is the server itself."""
-    if origin is None:
-        return ClientInfo(acc=account, server=broker.server_name, kind="JetStream")
-    return ClientInfo(
-        start=format_time(origin.start_ns),
-        host=origin.host,
-        id=origin.cid,
-        acc=account,
-        user=origin.user,
-        name=origin.name,
-        lang=origin.lang,
-        ver=origin.version,
-        rtt=origin.rtt_ns,
-        server=broker.server_name,
-        kind="Client",
-        client_type="websocket" if origin.kind.startswith("ws") else "nats",
-    )
+def client_info(broker: Broker, account: Account, request: ApiRequest) -> ClientInfo:
+    """Return what is known of the client behind a request in `account`; without one it is the server itself.
+
+    Of who asks from another account it is what that account shares, and the account that was asked as the service.
+    """
+    hop = request.hop
+    if hop is None or hop.info is None:
+        return replace(requester_info(broker, account, request.origin, detailed=True), jwt="")
+    return replace(hop.info, svc=account.name, jwt="", server=hop.info.server or broker.server_name)

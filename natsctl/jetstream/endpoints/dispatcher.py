@@ -45,7 +45,7 @@ LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 class Dispatcher:
     """The API of one account; `total` and `errors` count what was answered."""
 
-    __slots__ = ("_js", "_queue", "errors", "total")
+    __slots__ = ("_js", "_queue", "_subs", "errors", "total")
 
     def __init__(self, js: JetStreamAccount) -> None:
         """Subscribe to the account's API subjects."""
@@ -53,8 +53,15 @@ class Dispatcher:
         self._queue = ApiQueue(js.engine, self._serve)
         self.total = 0
         self.errors = 0
-        js.account.subscribe(b"$JS.API.>", self._on_request)
-        js.account.subscribe(LEGACY_STREAM_INFO.encode() + b".*", self._on_legacy_info)
+        self._subs = [
+            js.account.subscribe(b"$JS.API.>", self._on_request),
+            js.account.subscribe(LEGACY_STREAM_INFO.encode() + b".*", self._on_legacy_info),
+        ]
+
+    def stop(self) -> None:
+        """Take no requests any more."""
+        for sub in self._subs:
+            self._js.account.unsubscribe(sub)
 
     def _on_legacy_info(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -76,6 +83,7 @@ class Dispatcher:
         if function is None and not endpoint.cluster:
             return True
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, self.complete)
+        request.hop = self._js.engine.broker.hops.of(subject)
         if endpoint.name in LONG_ANSWERS:
             self._queue.put(request)
         else:

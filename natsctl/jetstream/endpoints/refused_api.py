@@ -39,7 +39,11 @@ class RefusedApi:
         """Subscribe to the account's API subjects."""
         self._engine = engine
         self._account = account
-        account.subscribe(_EVERYTHING, self._on_request)
+        self._sub = account.subscribe(_EVERYTHING, self._on_request)
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._account.unsubscribe(self._sub)
 
     def _on_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -55,6 +59,7 @@ class RefusedApi:
         assert endpoint.answer is not None
         body = encode(as_error(endpoint.answer, refusal, endpoint.error_body))
         request = ApiRequest(endpoint, text, tokens, payload, reply, header, origin, lambda asked, answer: None)
+        request.hop = self._engine.broker.hops.of(subject)
         if reply:
             self._account.publish(reply, b"", b"", body)
         audit(self._engine, self._account, request, body)

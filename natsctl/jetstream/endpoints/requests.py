@@ -12,6 +12,7 @@ from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
+    from natsctl.broker.hops import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.store.stream import StreamStore
@@ -51,7 +52,8 @@ class ApiRequest:
     """One call: `tokens` follow the verb in the subject, `value` is the decoded body where the table names its type."""
 
     __slots__ = (
-        "_complete", "answer_header", "body", "endpoint", "header", "origin", "reply", "subject", "tokens", "value",
+        "_complete", "answer_header", "body", "endpoint", "header", "hop", "origin", "reply", "subject", "tokens",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,8 @@ class ApiRequest:
         self.origin = origin
         self.value: Any = None
         self.answer_header = b""
+        self.hop: Hop | None = None
+        """How the request came where another account sent it."""
         self._complete = complete
 
     def decoded(self, wanted: type[T]) -> T:

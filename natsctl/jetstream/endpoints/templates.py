@@ -181,6 +181,12 @@ class Templates:
         config = _decode(store.meta)
         self._templates[config.name] = Template(self._js, config, store)
 
+    def stop(self) -> None:
+        """Let no template listen any more, and forget them; they stay stored."""
+        for template in self._templates.values():
+            template.stop()
+        self._templates = {}
+
     def forget(self, template: Template) -> None:
         """Undo a creation that could not be made durable."""
         template.stop()

@@ -1,0 +1,82 @@
+"""Which accounts have JetStream, from their making until they are gone.
+
+Theory of operation. What stands before the API of an account follows its configuration: its JetStream where it has
+limits for it, else a refusal, else (where it imports the API of another account) nothing. JetStream that is switched
+off leaves what is stored where it is, and takes it over again when it is switched on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.account import UNLIMITED, AccountLimits
+from natsctl.api.subjects import API_PREFIX, is_subset
+from natsctl.jetstream.account import JetStreamAccount
+from natsctl.jetstream.domain import map_domain
+from natsctl.jetstream.endpoints.refused_api import RefusedApi, SystemApi
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.jetstream.engine import Engine
+
+_INFO: Final = f"{API_PREFIX}.INFO"
+
+
+class Tenancy:
+    """The accounts of one engine, with JetStream and without."""
+
+    __slots__ = ("_engine", "_refusals")
+
+    def __init__(self, engine: Engine) -> None:
+        """Begin to follow the broker's accounts."""
+        self._engine = engine
+        self._refusals: dict[str, RefusedApi] = {}
+        engine.broker.greet_accounts(self._meet)
+        engine.broker.follow_accounts(self.follow)
+
+    def _meet(self, account: Account) -> None:
+        domain = self._engine.options.domain
+        if domain:
+            map_domain(account, domain)
+        if account is self._engine.broker.system_account:
+            SystemApi(self._engine, account)
+        else:
+            self.follow(account)
+
+    def limits_of(self, account: Account) -> AccountLimits | None:
+        """Return what an account may use, None where it has no JetStream."""
+        named = self._engine.options.accounts
+        if account is self._engine.broker.system_account or account.name not in self._engine.broker.accounts:
+            return None
+        return UNLIMITED if named is None else named.get(account.name, account.config.jetstream)
+
+    def follow(self, account: Account) -> None:
+        """Switch JetStream on or off for an account, or change its limits, as it is configured now."""
+        engine, name = self._engine, account.name
+        if account is engine.broker.system_account:
+            return
+        limits, js = self.limits_of(account), engine.accounts.get(name)
+        if limits is None:
+            if js is not None and js.account is account:
+                del engine.accounts[name]
+                js.stop()
+            self._refuse(account)
+        elif js is not None:
+            js.limit(limits)
+        else:
+            self._admit(account)
+            engine.accounts[name] = JetStreamAccount(engine, account, limits)
+            engine.adopt(name)
+
+    def _admit(self, account: Account) -> None:
+        refusal = self._refusals.pop(account.name, None)
+        if refusal is not None:
+            refusal.stop()
+
+    def _refuse(self, account: Account) -> None:
+        """Tell the clients of an account that they have no JetStream, unless another account's is imported."""
+        here = account.name in self._engine.broker.accounts
+        if not here or any(is_subset(_INFO, link.local) for link in account.exchange.services):
+            self._admit(account)
+        elif account.name not in self._refusals:
+            self._refusals[account.name] = RefusedApi(self._engine, account)
