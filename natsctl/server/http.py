@@ -259,7 +259,8 @@ class _Conversation:
 
         parts: list[bytes | None] = []
         if page is not None:
-            fixed = [*page.headers, ("Content-Type", page.content_type), ("Date", formatdate(usegmt=True))]
+            kind = [("Content-Type", page.content_type)] if page.content_type else []
+            fixed = [*page.headers, *kind, ("Date", formatdate(usegmt=True))]
             reason = _REASONS.get(page.status, "").encode()
             parts.append(self._wire.send(h11.Response(status_code=page.status, headers=fixed + more, reason=reason)))
         if data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -26,7 +27,7 @@ from natsctl.server.monitor.document import pieces
 from natsctl.server.monitor.expvarz import expvarz
 from natsctl.server.monitor.index import index_page
 from natsctl.server.monitor.metrics import metrics_page
-from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.query import BAD_ESCAPE, Query
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.monitor.stacksz import stacksz
 from natsctl.server.monitor.varz import varz
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 TEXT: Final = "text/plain; charset=utf-8"
 ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
 """Pages of other origins may read what the endpoints answer, as with the reference."""
+BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
+_ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
+"""What stands before the path in a request through a proxy."""
 NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
 
 Answer = Callable[["ServerInstance", Query], Page]
@@ -62,11 +66,14 @@ class Monitor:
 
     def answer(self, request: Request) -> Page:
         """Return the page of a request, whatever its method."""
-        target, _, query = request.target.partition("?")
-        path = unquote_to_bytes(target).decode("utf-8", "replace")
-        endpoint = self._paths.get(path)
+        target, _, query = _ABSOLUTE.sub("", request.target).partition("?")
+        if not target.startswith("/") or BAD_ESCAPE.search(target):
+            return BAD_REQUEST
+        if _short(target) != target:
+            return _elsewhere(_short(target) + ("?" + query if query else ""), request.method)
+        endpoint = self._paths.get(unquote_to_bytes(target).decode("utf-8", "replace"))
         if endpoint is None:
-            return _elsewhere(target, path)
+            return NOT_FOUND
         if not endpoint.strict:
             self._count(endpoint)
         try:
@@ -89,16 +96,16 @@ def _joined(base: str, path: str) -> str:
     return "/" + joined.lstrip("/") if joined != "/." else "/"
 
 
-def _elsewhere(target: str, path: str) -> Page:
-    """Send who spells a path in a roundabout way to its short form; other paths do not exist."""
-    if not path.startswith("/"):
-        return NOT_FOUND
-    clean = "/" + posixpath.normpath(path).lstrip("/")
-    if clean in (path, path.rstrip("/")) or clean == "/.":
-        return NOT_FOUND
-    place = "/" + posixpath.normpath(target).lstrip("/") + ("/" if target.endswith("/") else "")
-    if any(ord(one) <= 0x20 for one in place):
-        return NOT_FOUND
+def _short(target: str) -> str:
+    """Return a path without the `//`, `.` and `..` that are spelled out in it."""
+    short = "/" + posixpath.normpath(target).lstrip("/")
+    return short + "/" if target.endswith("/") and short != "/" else short
+
+
+def _elsewhere(place: str, method: str) -> Page:
+    """Send who spells a path in a roundabout way to its short form."""
+    if method not in ("GET", "HEAD"):
+        return Page(307, b"", "", (("Location", place),))
     body = f'<a href="{escape(place)}">Temporary Redirect</a>.\n\n'.encode()
     return Page(307, body, "text/html; charset=utf-8", (("Location", place),))
 

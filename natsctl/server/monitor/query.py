@@ -9,7 +9,8 @@ from urllib.parse import unquote_plus
 from natsctl.api.syntax import go_quote
 from natsctl.server.monitor.refused import Refused
 
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
+BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
+"""What stands for no byte."""
 _FLAGS: Final = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -31,7 +32,7 @@ class Query:
         """Take a query apart; pairs that can not be read are left out."""
         self._values: dict[str, str] = {}
         for pair in raw.split("&"):
-            if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
+            if pair and ";" not in pair and not BAD_ESCAPE.search(pair):
                 name, _, value = pair.partition("=")
                 self._values.setdefault(unquote_plus(name), unquote_plus(value))
 
