@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
+from natsctl.server.log import TRACE_BYTES
+
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.shell import Shell
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """What the transport may hold before output waits in the session instead."""
-
-TRACE_BYTES: Final = 256
-"""Bytes of a chunk that a trace line shows."""
 
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""
@@ -58,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Give a chunk to the session."""
         if self._shell.log.tracing:
-            self._shell.log.trace(f"{self.name} - <<- {shown(data)}")
+            self._shell.log.trace(f"{self.name} - <<- {shown(data, self._shell.log.traced_bytes)}")
         self._shell.received(self, data)
 
     def eof_received(self) -> bool:
@@ -87,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
             if parts and not self.transport.is_closing():
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
                 if self._shell.log.tracing:
-                    self._shell.log.trace(f"{self.name} - ->> {shown(data)}")
+                    self._shell.log.trace(f"{self.name} - ->> {shown(data, self._shell.log.traced_bytes)}")
                 self._write(data)
         if session.close_reason is not None and not self.closing:
             self.close()
@@ -118,13 +117,13 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
 
-def shown(data: bytes) -> str:
+def shown(data: bytes, most: int = TRACE_BYTES) -> str:
     """Return the beginning of a chunk as a trace line shows it; secrets of CONNECT are left out."""
     if data[:7].upper() == b"CONNECT":
         data = data[data.find(b"\n") + 1 :]
-        return f"CONNECT (options not shown) {shown(data)}" if data else "CONNECT (options not shown)"
-    text = repr(data[:TRACE_BYTES])[2:-1]
-    return f"[{text}]" if len(data) <= TRACE_BYTES else f"[{text}] and {len(data) - TRACE_BYTES} bytes more"
+        return f"CONNECT (options not shown) {shown(data, most)}" if data else "CONNECT (options not shown)"
+    text = repr(data[:most])[2:-1]
+    return f"[{text}]" if len(data) <= most else f"[{text}] and {len(data) - most} bytes more"
 
 
 def joined(host: str, port: int) -> str:

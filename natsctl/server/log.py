@@ -12,10 +12,13 @@ import time
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
+
+TRACE_BYTES: Final = 256
+"""Bytes of a chunk that a trace line shows where nobody says."""
 
 
 class Log:
@@ -28,7 +31,7 @@ class Log:
 
     __slots__ = (
         "_file", "_max_files", "_path", "_prefix", "_size_limit", "_utc", "_with_time", "debugging", "lost", "quiet",
-        "tracing",
+        "traced_bytes", "tracing",
     )  # fmt: skip
 
     def __init__(
@@ -56,13 +59,15 @@ class Log:
         self._max_files = max_files
         self.debugging = debug
         self.tracing = trace
+        self.traced_bytes = TRACE_BYTES
+        """Bytes of a chunk that a trace line shows."""
         self.quiet = quiet
         self.lost = 0
 
     @classmethod
     def of(cls, options: ServerOptions) -> Log:
         """Return the log that options ask for; raises OSError when its file cannot be opened."""
-        return cls(
+        log = cls(
             options.log_file,
             with_time=options.log_time,
             debug=options.debug,
@@ -71,10 +76,13 @@ class Log:
             size_limit=options.log_size_limit,
             max_files=options.log_max_files,
         )
+        log.traced_bytes = options.max_traced_bytes or TRACE_BYTES
+        return log
 
     def configure(self, options: ServerOptions) -> None:
         """Go on as options ask; a file that cannot be opened is told, and the old one stays."""
         self.debugging, self.tracing = options.debug, options.trace
+        self.traced_bytes = options.max_traced_bytes or TRACE_BYTES
         self._with_time, self._utc = options.log_time, options.log_utc
         if options.log_file != self._path:
             try:
