@@ -16,7 +16,8 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 USERS: Final = (
     "derek@nats.io", "host.example", "spiffe://x/y", "CN=plain", "O=acme,CN=ordered",
-    "CN=three,OU=two,O=one", "CN=dc,DC=example,DC=com", "DC=com,DC=reversed,CN=turned", "CN=comma\\\\, inc", "CN=several,O=a+O=b", "CN=uid,O=acme",
+    "CN=three,OU=two,O=one", "CN=dc,DC=example,DC=com", "DC=com,DC=reversed,CN=turned",
+    "CN=comma\\\\, inc", "CN=several,O=a+O=b", "CN=uid,O=acme",
     "CN=withpass",
 )  # fmt: skip
 NAMES: Final[dict[str, dict[str, Any]]] = {
