@@ -10,6 +10,7 @@ from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
 
 NO_BODY: Final = -1
+CR: Final = ord("\r")
 LINE_FACTOR: Final = 16
 """How much longer than a client's a control line between servers may be. Source: reference, overMaxControlLineLimit."""
 
@@ -36,8 +37,34 @@ class LeafParser(Framing):
         if self.fault is None:
             chunk = self._resume(chunk, ops)
             if chunk:
-                self._feed_pieces(chunk.split(b"\n"), 0, ops)
+                pieces = chunk.split(b"\n")
+                try:
+                    index = self._messages(pieces, ops)
+                except ProtocolFault as fault:
+                    self._fail(fault)
+                else:
+                    self._feed_pieces(pieces, index, ops)
         return ops
+
+    def _messages(self, pieces: list[bytes], ops: list[Op]) -> int:
+        """Read what is complete, and return the index after it: LMSG with its body in the next piece is the hot case.
+
+        Raises ProtocolFault.
+        """
+        last, most_line, size_of = len(pieces) - 1, self.limits.max_control_line, self._sizes.get
+        append, index = ops.append, 0
+        while index + 1 < last:
+            line = pieces[index]
+            if line[:5] == b"LMSG ":
+                fields = line.split()
+                count, body = len(fields), pieces[index + 1]
+                plain = 3 <= count <= 4 and len(line) <= most_line
+                if plain and size_of(fields[-1]) == len(body) - 1 and body[-1] == CR:
+                    append((LEAF_MSG, fields[1], fields[2] if count == 4 else b"", (), b"", body[:-1]))
+                    index += 2
+                    continue
+            index = self._one(pieces, index, ops)
+        return index
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"LMSG" or verb == b"HMSG":

@@ -133,7 +133,13 @@ class LeafLink(Session):
         """Send one message to the takers of `to`, who are to see `subject`; that goes along behind the ack subject."""
         if subject != to and reply:
             reply = b"%b@%b" % (reply, subject)
-        self.write(encode_leaf_msg(to, reply, queues, header if self.headers else b"", payload))
+        if header or queues:
+            frame = encode_leaf_msg(to, reply, queues, header if self.headers else b"", payload)
+        elif reply:
+            frame = b"LMSG %b %b %d\r\n%b\r\n" % (to, reply, len(payload), payload)
+        else:
+            frame = b"LMSG %b %d\r\n%b\r\n" % (to, len(payload), payload)
+        self.write(frame)
         self.out_msgs += 1
         self.out_bytes += len(header) + len(payload)
         if self.pending_bytes > self.max_pending:
