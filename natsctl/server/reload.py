@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NatsctlError
+from natsctl.broker.reasons import CloseReason
 from natsctl.broker.reauthorization import close_excess, reauthorize
 from natsctl.broker.static_auth import User
-from natsctl.jetstream.quota import Quota
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.goflags import FlagError
 from natsctl.server.monitor.refused import Refused
@@ -77,11 +77,13 @@ class Reloader:
         broker.options = options
         _replace_gates(server, new)
         server.set_write_deadline(new.write_deadline_s)
-        broker.configure(new.accounts)
+        gone = broker.configure(new.accounts)
         if server.engine is not None:
             _limit_jetstream(server.engine, old, new)
         same = set(_credentials(old)) & set(_credentials(new))
         reauthorize(broker, {user.name or user.nkey for user in same}, _names(new))
+        for session in [session for account in gone for session in account.sessions]:
+            session.close(CloseReason.CLIENT_CLOSED)
         if server.leafs is not None:
             server.leafs.apply(derived)
         reload_operator_mode(broker, new, server.log)
@@ -125,10 +127,4 @@ def _limit_jetstream(engine: Engine, old: ServerOptions, new: ServerOptions) -> 
     if limits.default_max_consumers:
         options.default_max_consumers = limits.default_max_consumers
     if new.operator is None and old.accounts != new.accounts:
-        options.accounts = jetstream_accounts(new)
-        for name, held in (options.accounts or {}).items():
-            account = engine.accounts.get(name)
-            if account is not None:
-                account.quota = Quota(account, held)
-                for usage, most in zip(account.usage.values(), (held.max_memory, held.max_storage), strict=True):
-                    usage.limit = most
+        engine.set_accounts(jetstream_accounts(new))
