@@ -23,13 +23,11 @@ from natsctl.server.monitor.routez import RoutezOptions, routez
 from natsctl.server.monitor.subsz import SubszOptions, subsz
 from natsctl.server.monitor.varz import varz
 from natsctl.server.system.forms import Form
-from natsctl.server.system.requests import NoAnswer
+from natsctl.server.system.names import EVERYBODY
+from natsctl.server.system.replies import NoAnswer
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
-
-EVERY_SERVER: Final = "PING"
-"""What stands for a server's id, or an account's name, where all are asked."""
 
 
 class ProfilezOptions(msgspec.Struct, kw_only=True):
@@ -99,7 +97,7 @@ def _account_jsz(server: ServerInstance, options: JszOptions, account: str) -> d
 
 
 def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> dict[str, Any]:
-    if account != EVERY_SERVER:
+    if account != EVERYBODY:
         options.accounts = [account]
     found = accstatz(server, options)
     if not found["account_statz"] and not options.include_unused:
@@ -124,10 +122,3 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
     "STATZ": AccountEndpoint(_STATZ, _account_statz),
 }
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
-
-OWN_ENDPOINTS: Final = (
-    ("$SYS.REQ.ACCOUNT.PING.CONNZ", "CONNZ"),
-    ("$SYS.REQ.SERVER.PING.CONNZ", "CONNZ"),
-    ("$SYS.REQ.ACCOUNT.PING.STATZ", "STATZ"),
-)
-"""What any account may ask, and is told of itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from natsctl.broker.account_config import AccountConfig
+from natsctl.server.system.names import ACCOUNT_NAMES, DEBUG_SUBJECTS, OPERATION_NAMES, OWN_SUBJECTS, SERVER_NAMES
 from natsctl.server.system.requests import MAX_RUN, MAX_WAITING
 
 from .conftest import Net
@@ -149,3 +150,10 @@ def test_the_end_is_told_once_and_nothing_after_it(net: Net) -> None:
     assert [m.subject.rpartition(b".")[2] for m in messages] == [b"LAMEDUCK", b"SHUTDOWN"]
     assert list(messages[0].json())[:3] == ["name", "host", "id"]
     assert net.operator.take(others) == []
+
+
+def test_every_name_that_is_listened_for_has_its_answer(net: Net) -> None:
+    answers = net.system.answers
+    assert set(answers.of_servers) == {*SERVER_NAMES, *OPERATION_NAMES}
+    assert set(answers.of_accounts) == {*ACCOUNT_NAMES, *DEBUG_SUBJECTS.values()}
+    assert set(OWN_SUBJECTS.values()) <= set(answers.of_accounts)
