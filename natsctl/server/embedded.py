@@ -24,7 +24,6 @@ from typing import Final
 
 from natsctl.api.errors import StorageError
 from natsctl.server.embedded_config import embedded_options
-from natsctl.server.instance import StoreInUse
 from natsctl.server.loops import SWITCH_INTERVAL_S
 from natsctl.server.shared import (
     GUEST_NAME,
@@ -35,6 +34,7 @@ from natsctl.server.shared import (
     remove_shared,
     save_shared,
 )
+from natsctl.server.storage import StoreInUse
 from natsctl.server.thread import ServerThread
 
 START_WAIT_S: Final = 10.0

@@ -10,28 +10,23 @@ synced and answered, clients are closed, the store is closed and unlocked.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import secrets
-import time
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.catalogue import entries
-from natsctl.api.errors import StorageError
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
-from natsctl.server.broker_setup import broker_options, jetstream_accounts
-from natsctl.server.capacity import default_max_memory, default_max_storage
+from natsctl.server.broker_setup import broker_options
 from natsctl.server.clock import SystemClock
-from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.endpoint import Endpoint, TransportEndpoint
 from natsctl.server.log import Log
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.shell import Shell
+from natsctl.server.storage import engine_options, open_store
 from natsctl.server.tls import TlsGate
 from natsctl.server.tls_listener import client_connection
 
@@ -44,14 +39,10 @@ if TYPE_CHECKING:
     from natsctl.server.leafs import LeafNodes
     from natsctl.server.system.system import System
     from natsctl.server.ws_upgrade import WebSocketDoor
-    from natsctl.store.store import RecoveryReport, Store
+    from natsctl.store.store import Store
 
 CLOSE_CLIENTS_S: Final = 3.0
 """How long a stopping server waits for its clients' transports to close."""
-
-
-class StoreInUse(StorageError):
-    """The store's lock is held by another server."""
 
 
 class ServerInstance:
@@ -187,9 +178,7 @@ class ServerInstance:
     def _client_endpoint(self) -> TransportEndpoint:
         gate = TlsGate(self.options.tls, self.options.allow_non_tls)
         self.gates["clients"] = gate
-        return TransportEndpoint(
-            self.options.host, self.options.port, lambda: client_connection(self._running, gate)
-        )
+        return TransportEndpoint(self.options.host, self.options.port, lambda: client_connection(self._running, gate))
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
         """Return what is opened before clients are let in: one that is in finds it."""
@@ -217,59 +206,15 @@ class ServerInstance:
         return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, gate, door))
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
-        from natsctl.jetstream.engine import Engine, JetStreamOptions
+        from natsctl.jetstream.engine import Engine
 
         entries()  # read now: once descriptors are short, it could not be
-        path = self.options.store_path
-        self.store = self._open_store(path, rng)
-        limits = self.options.jetstream_limits
-        options = JetStreamOptions(
-            max_memory=self.options.max_memory or default_max_memory(),
-            max_storage=self.options.max_storage or default_max_storage(path),
-            domain=self.options.domain,
-            archive_version=self.options.archive_version,
-            accounts=jetstream_accounts(self.options) if self._operated is None else self._operated,
-            max_duplicate_window_ns=limits.max_duplicate_window_ns,
-            max_ack_pending=limits.max_ack_pending,
-            max_request_batch=limits.max_request_batch,
-            batches=limits.batches,
-        )
-        if limits.default_max_consumers:
-            options.default_max_consumers = limits.default_max_consumers
+        self.store = open_store(self.options, self.log, rng)
+        options = engine_options(self.options, self._operated)
         wake_accounts(broker, dict.fromkeys(key.partition("/")[0] for key in self.store.streams), self.log)
         engine = Engine(self.store, broker, clock, rng, options, self.log.warn)
         engine.recover()
         return engine
-
-    def _open_store(self, path: Path, rng: random.Random) -> Store:
-        from natsctl.store.disk import PosixDisk
-        from natsctl.store.errors import StoreError, StoreLocked
-        from natsctl.store.options import StoreOptions
-        from natsctl.store.store import Store
-
-        make_durable_folder(path)
-        store = Store(
-            PosixDisk(path),
-            StoreOptions(sync=self.options.sync, max_open_streams=descriptor_shares().open_streams),
-            rng_salt=lambda: rng.getrandbits(32) | 1,
-            monotonic_ns=time.monotonic_ns,
-            log=self.log.warn,
-        )
-        try:
-            report = store.open()
-        except StoreLocked as error:
-            raise StoreInUse(f"storage directory is in use: {error}") from error
-        except (StoreError, OSError) as error:
-            raise StorageError(f"cannot open the store in {path}: {error}") from error
-        self._log_recovery(report)
-        return store
-
-    def _log_recovery(self, report: RecoveryReport) -> None:
-        """Tell what the store has not told by itself: its notes are in the log already."""
-        for key, reason in report.damaged.items():
-            self.log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
-        if report.streams:
-            self.log.info(f"JetStream state recovered: {report.streams} stream{'s' if report.streams > 1 else ''}")
 
     def enter_lame_duck(self) -> None:
         """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""
@@ -336,23 +281,3 @@ async def _quiet(shell: Shell) -> None:
     deadline = shell.loop.time() + CLOSE_CLIENTS_S
     while shell.connections and shell.loop.time() < deadline:
         await asyncio.sleep(0.005)
-
-
-def make_durable_folder(path: Path) -> None:
-    """Make a folder with its parents, so that it is still there after a power failure; raises StorageError."""
-    missing = []
-    while not path.is_dir():
-        if path.exists() or path.is_symlink():
-            raise StorageError(f"storage directory is not a directory: {path}")
-        missing.append(path)
-        path = path.parent
-    try:
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o750, exist_ok=True)  # another command may be first
-            descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    except OSError as error:
-        raise StorageError(f"cannot create the storage directory: {error}") from error

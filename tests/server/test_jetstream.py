@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from natsctl.server import shell
-from natsctl.server.instance import ServerInstance, StoreInUse
+from natsctl.server.instance import ServerInstance
 from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
+from natsctl.server.storage import StoreInUse
 from natsctl.store.disk import PosixFile
 from natsctl.testing.rawclient import RawClient
 
