@@ -26,6 +26,10 @@ from natsctl.broker.session import Session
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
+def _keep_to_itself(text: str) -> None:
+    """Leave a piece of information untold."""
+
+
 def _say_nothing(session: Session, text: str) -> None:
     """Leave a notice unread."""
 
@@ -36,8 +40,8 @@ class Broker:
     __slots__ = (
         "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "accounts", "clock",
         "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
-        "import_problems", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id", "server_name",
-        "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
+        "import_problems", "inform", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id",
+        "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
         "undecided",
     )  # fmt: skip
 
@@ -58,6 +62,8 @@ class Broker:
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
         self.onlooker: Onlooker = Nobody()
+        self.inform: Callable[[str], None] = _keep_to_itself
+        """Called with what an operator should know of the server's own doings."""
         self.notice: Callable[[Session, str], None] = _say_nothing
         """Called with what an operator should read of a session: offences and failed logins, never a secret."""
         self.undecided: list[Session] = []
@@ -106,11 +112,15 @@ class Broker:
         self._tell_followers()
         return removed
 
-    def configure_account(self, config: AccountConfig) -> None:
-        """Make or change one account; operators' JWTs bring them one by one."""
-        before = self.accounts[config.name].config if config.name in self.accounts else AccountConfig(config.name)
-        self._set_config(config)
-        if before.imports or before.exports or config.imports or config.exports:
+    def configure_accounts(self, configs: Sequence[AccountConfig]) -> None:
+        """Make or change some accounts; operators' JWTs bring them as they are needed."""
+        trading = False
+        for config in configs:
+            known = self.accounts.get(config.name)
+            before = known.config if known is not None else AccountConfig(config.name)
+            trading |= bool(before.imports or before.exports or config.imports or config.exports)
+            self._set_config(config)
+        if trading:
             self.resolve_imports()
         self._tell_followers()
 

@@ -4,13 +4,13 @@ Theory of operation. An account comes to life when a user of it connects or when
 JWT is asked of the resolver, checked, and kept. What the broker is told about it (`Keeper.configure`) is its claims and
 those of its imports that the exporters' claims and the activation tokens let be, so a change of one account may change
 what the broker is told of others: `_refresh` looks at those that import from it. Accounts that come to life together
-are told first without imports, then with them, because imports may go round. Nothing here looks at a clock: whoever
-calls says the time, and calls `tick` for what expires.
+are told together, because imports may go round. Nothing here looks at a clock: whoever calls says the time, and calls
+`tick` for what expires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from natsctl.broker.account_config import AccountConfig
@@ -64,8 +64,8 @@ class HeldAccount:
 class Keeper(Protocol):
     """Who makes true what accounts claim."""
 
-    def configure(self, config: AccountConfig) -> None:
-        """Let an account be as configured."""
+    def configure(self, configs: Sequence[AccountConfig]) -> None:
+        """Let accounts be as configured, all at once."""
 
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
         """Hold the clients of an account to its new claims."""
@@ -114,7 +114,7 @@ class AccountBook:
         """Bring an account to life without a JWT, until there is one."""
         held = HeldAccount(claims, "", strict=False, now_s=now_ns // SECOND_NS)
         self._hold(held)
-        self._configure([held])
+        self._refresh([], now_ns // SECOND_NS, [held])
 
     def update(self, name: str, token: str, now_ns: int) -> None:
         """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
@@ -125,10 +125,8 @@ class AccountBook:
         self._drop(before)
         self._hold(held)
         fresh = self._awaken_exporters([held], now_s)
-        self._configure(fresh)
         held.config = before.config
-        self._refresh([held, *fresh], now_s)
-        self._refresh(self._importers_of([held, *fresh]), now_s)
+        self._refresh([held, *self._importers_of([held, *fresh])], now_s, fresh)
         if self.keeper is not None:
             self.keeper.account_changed(held, before)
 
@@ -193,9 +191,7 @@ class AccountBook:
         held = self._fetched(name, now_s)
         self._hold(held)
         fresh = [held, *self._awaken_exporters([held], now_s)]
-        self._configure(fresh)
-        self._refresh(fresh, now_s)
-        self._refresh(self._importers_of(fresh), now_s)
+        self._refresh(self._importers_of(fresh), now_s, fresh)
         return held
 
     def _awaken_exporters(self, accounts: list[HeldAccount], now_s: int) -> list[HeldAccount]:
@@ -233,20 +229,18 @@ class AccountBook:
 
     # From accounts to what the broker is told
 
-    def _configure(self, accounts: Iterable[HeldAccount]) -> None:
-        if self.keeper is not None:
-            for held in accounts:
-                self.keeper.configure(held.config)
-
-    def _refresh(self, accounts: Iterable[HeldAccount], now_s: int) -> None:
-        """Look again at the imports of accounts, and tell the broker what has changed."""
-        for held in accounts:
+    def _refresh(self, accounts: Iterable[HeldAccount], now_s: int, fresh: Iterable[HeldAccount] = ()) -> None:
+        """Look again at the imports of accounts, and tell the broker what is new and what has changed."""
+        told = {held.name: held for held in fresh}
+        for held in (*told.values(), *accounts):
             imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
             self._due_s = min(self._due_s, held.due_s)
             config = account_config(held.claims, imports)
             if config != held.config:
                 held.config = config
-                self._configure([held])
+                told[held.name] = held
+        if self.keeper is not None and told:
+            self.keeper.configure([held.config for held in told.values()])
 
     def _importers_of(self, exporters: list[HeldAccount]) -> list[HeldAccount]:
         """Return the other accounts that import from some."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from natsctl.api.account import AccountLimits
@@ -31,13 +32,14 @@ class BrokerKeeper:
     def _tick(self) -> None:
         self._auth.book.tick(self._broker.clock.now_ns())
 
-    def configure(self, config: AccountConfig) -> None:
-        """Let an account be as configured."""
-        if config.jetstream is not None:
-            self.jetstream[config.name] = config.jetstream
-        else:
-            self.jetstream.pop(config.name, None)
-        self._broker.configure_account(config)
+    def configure(self, configs: Sequence[AccountConfig]) -> None:
+        """Let accounts be as configured."""
+        for config in configs:
+            if config.jetstream is not None:
+                self.jetstream[config.name] = config.jetstream
+            else:
+                self.jetstream.pop(config.name, None)
+        self._broker.configure_accounts(configs)
 
     def account_expired(self, held: HeldAccount) -> None:
         """Close the clients of an account."""
@@ -50,7 +52,7 @@ class BrokerKeeper:
             self.account_expired(held)
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
-        self.configure(AccountConfig(held.name))
+        self.configure([AccountConfig(held.name)])
 
     def account_changed(self, held: HeldAccount, before: HeldAccount) -> None:
         """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
