@@ -12,6 +12,7 @@ import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.connect_options import ConnectOptions, parse_connect
 from natsctl.broker.grant import Certificate, Credentials, Grant, Pending, Refusal
@@ -94,12 +95,12 @@ class Login:
         return "token" if options.auth_token else ""
 
     @property
-    def _claimed(self) -> str:
-        """How the log calls a client that is refused, after a dash; empty where it has said nothing."""
+    def claim(self) -> str:
+        """How the log calls a client by what it has shown; empty where that is nothing."""
         options = self.options
         for kind, name in (("Nkey", options.nkey), ("User", options.user), ("Token", options.auth_token and REDACTED)):
             if name:
-                return f' - {kind} "{name}"'
+                return f"{kind} {go_quote(name)}"
         return ""
 
     # --- what arrives meanwhile
@@ -194,7 +195,7 @@ class Login:
         """Close the connection and say why, to the client and to the log."""
         session = self._session
         if session.close_reason is None:
-            session.broker.notice(session, f"authentication error{self._claimed}")
+            session.broker.notice(session, " - ".join(filter(None, ("authentication error", self.claim))))
         session.close(refusal.reason, refusal.text)
         session.broker.onlooker.refused(session, refusal)
 

@@ -73,4 +73,5 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     """Tell that a subscription has ended because it may be no longer."""
     group = f" using queue {quoted(queue)}" if queue else ""
     session.err(f"Permissions Violation for Subscription to {quoted(subject)}{group} (sid {quoted(sid)})")
-    session.broker.notice(session, f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) - not authorized")
+    claim = session.login.claim or 'User "N/A"'
+    session.broker.inform(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")

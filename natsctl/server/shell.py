@@ -78,6 +78,7 @@ class Shell:
         self.committer = Committer(store, loop.call_soon_threadsafe, self._committed, self._fault) if store else None
         self.connections: dict[Session, ClientConnection] = {}
         self.logins = Logins(loop, self._decided)
+        broker.inform = log.info
         broker.notice = Notices(log, broker.clock).tell
         self.on_turn: list[Callable[[], None]] = []
         """What is done once a turn before output is written."""

@@ -249,6 +249,26 @@ def test_others_pay_nothing_for_a_guard(new_house: NewHouse) -> None:
     assert len(clients) == 1 and not handlers
 
 
+def test_a_name_can_not_write_lines_of_its_own_into_the_log(new_house: NewHouse) -> None:
+    house = house_with(new_house, User("a", "x"))
+    house.client(b"").say(b'CONNECT {"user":"a\\n[1] [INF] \\"b\\u001b","pass":"y"}\r\n')
+    assert house.told == ['authentication error - User "a\\n[1] [INF] \\"b\\x1b"']
+
+
+def test_a_subscription_that_is_forbidden_later_ends(new_house: NewHouse) -> None:
+    house = house_with(new_house, User("u", "x", permissions=Permissions()))
+    lines: list[str] = []
+    house.broker.inform = lines.append
+    client = house.client(hello(user="u", **{"pass": "x"}))
+    client.say(b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\n")
+    permissions = Permissions(subscribe=SubjectRules(None, ("a", "a.no")))
+    client.session.hold_to(Grant("u", "$G", permissions), house.account)
+    client.session.review_subscriptions()
+    assert client.heard() == b'-ERR \'Permissions Violation for Subscription to "a" (sid "1")\'\r\n'
+    assert lines == ['Removed sub "a" (sid "1") for User "u" - not authorized']
+    assert client.say(b"PUB a.no 0\r\n\r\nPUB a.b 0\r\n\r\nPUB b 0\r\n\r\n") == b"MSG a.b 2 0\r\n\r\nMSG b 3 0\r\n\r\n"
+
+
 def test_secrets_are_in_no_repr() -> None:
     assert "geheim" not in repr(User("a", "geheim"))
     assert "geheim" not in repr(
