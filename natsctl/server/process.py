@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from natsctl.api.errors import NatsctlError
@@ -40,6 +39,8 @@ NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 WARM_UP_S: Final = 3.0
 """How long after its start a server imports what it may need later: one that lives shorter never does."""
+NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
+NEEDED_BY_SNAPSHOTS: Final = "natsctl.jetstream.archive.hash_lanes"
 
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
@@ -110,7 +111,7 @@ class ServerProcess:
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
         self._lame_duck: asyncio.Task[None] | None = None
-        self._warming: asyncio.Future[ModuleType] | None = None
+        self._warming: asyncio.Future[None] | None = None
 
     async def serve(self) -> int:
         """Serve until a signal and return the exit status."""
@@ -129,8 +130,7 @@ class ServerProcess:
         tune_interpreter()
         self._server.reload = self._first_reload
         announce_listeners(self._log, self._server)
-        if self._options.jetstream:
-            asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
+        asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
         await self._stopping.wait()
         self._log.info("Initiating Shutdown...")
         await self._server.stop()
@@ -139,10 +139,9 @@ class ServerProcess:
         return STARTED
 
     def _warm_up(self) -> None:
-        """Import what the first snapshot needs, beside the loop: it takes 0.1 s, on a busy machine a second."""
-        self._warming = asyncio.get_running_loop().run_in_executor(
-            None, import_module, "natsctl.jetstream.archive.hash_lanes"
-        )
+        """Import what is needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
+        modules = [NEEDED_BY_SYSTEM, NEEDED_BY_SNAPSHOTS] if self._options.jetstream else [NEEDED_BY_SYSTEM]
+        self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
 
     # Files
 
@@ -241,3 +240,8 @@ def _reason(options: ServerOptions, error: Exception) -> str:
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
         return f'Error listening on port: {address}, "listen tcp {address}: bind: {(reason or str(error)).lower()}"'
     return str(error)
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)
