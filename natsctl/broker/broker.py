@@ -41,8 +41,8 @@ class Broker:
         "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "accounts", "clock",
         "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
         "import_problems", "inform", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id",
-        "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account", "total_connections",
-        "undecided",
+        "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
+        "total_connections", "undecided",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:

@@ -88,11 +88,13 @@ async def test_a_connection_that_ends_gives_up_its_place() -> None:
 
 async def test_a_client_that_offends_without_end_writes_a_bounded_number_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    async with ServerInstance(options(User("a", "x")), Log(path)) as server:
+    log = Log(path)
+    async with ServerInstance(options(User("a", "x")), log) as server:
         reader, writer = await connect(server, "a", "x")
         writer.write(b"PUB _GR_.a 0\r\n\r\n" * 20 * MAX_LINES + b"PING\r\n")
         await asyncio.wait_for(reader.readuntil(b"PONG\r\n"), 10)
         writer.close()
+    log.close()
     lines = [line for line in path.read_text().splitlines() if "Publish Violation" in line]
     assert MAX_LINES <= len(lines) <= 5 * MAX_LINES
     assert lines[0].endswith(' - "$G/user:a" - Publish Violation - Subject "_GR_.a"')
