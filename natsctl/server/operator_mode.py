@@ -62,13 +62,14 @@ def _resolver(operator: OperatorOptions) -> Resolver:
 def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | None:
     """Bind the broker's authenticator to it, where it is one of JWTs, and bring the system account to life.
 
-    Returns the limits of the accounts that have JetStream, which change with the accounts that are alive; None where
-    accounts are not an operator's. Raises UsageError where there is no system account.
+    Returns the limits of accounts that have JetStream whatever they claim: of none; None where accounts are not an
+    operator's. Raises UsageError where there is no system account.
     """
     auth = broker.options.auth
     if not isinstance(auth, JwtAuthenticator):
         return None
-    keeper, resolver = BrokerKeeper(broker, auth), auth.book.resolver
+    BrokerKeeper(broker, auth)
+    resolver = auth.book.resolver
     store = resolver if isinstance(resolver, JwtDirectory) else None
     if auth.trust.system_account:
         try:
@@ -80,7 +81,7 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
                 raise UsageError("Can't set system account: account validation failed") from None
             auth.book.provide(_first_system_account(auth.trust), broker.clock.now_ns())
     ClaimRequests(broker, auth.book, store, log.error).listen()
-    return keeper.jetstream
+    return {}
 
 
 def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:

@@ -406,6 +406,29 @@ def test_default_permissions_change_for_who_is_connected(place: Place, changing:
     visitor.close()
 
 
+def test_jetstream_comes_and_goes_with_the_limits_of_an_account(
+    place: Place, changing: tuple[EstateAccount, Key]
+) -> None:
+    account, _ = changing
+    visitor = login(place.url, place.town.estate.user(account))
+    stream = b'{"name":"S","subjects":["s"],"storage":"memory","max_bytes":%d}'
+    none = {"code": 503, "err_code": 10039, "description": "JetStream not enabled for account"}
+    assert visitor.ask("$JS.API.INFO")["error"] == none
+    before = account.nats["limits"]
+    account.nats["limits"] = {**before, "mem_storage": 2048, "streams": 1}
+    push(place, account)
+    assert visitor.ask("$JS.API.INFO")["limits"]["max_memory"] == 2048
+    too_large = visitor.ask("$JS.API.STREAM.CREATE.S", stream % 4096)["error"]
+    assert too_large == {"code": 500, "err_code": 10028, "description": "insufficient memory resources available"}
+    account.nats["limits"] = {**before, "mem_storage": 8192, "streams": 1}
+    push(place, account)
+    assert visitor.ask("$JS.API.STREAM.CREATE.S", stream % 4096)["config"]["max_bytes"] == 4096
+    account.nats["limits"] = before
+    push(place, account)
+    assert visitor.ask("$JS.API.INFO")["error"] == none
+    visitor.close()
+
+
 def test_update_of_somebody_else_is_refused(place: Place) -> None:
     town = place.town
     subject = f"$SYS.REQ.ACCOUNT.{town.account.public}.CLAIMS.UPDATE"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate
+from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate
 from natsctl.testing.operated import Visitor, close_reason, login
 from natsctl.testing.process import ServerProcess, reference_binary
 
@@ -81,6 +81,22 @@ def test_account_that_a_reload_adds_is_known(place: Place) -> None:
     visitor = login(place.process.url, user)
     assert visitor.said == []
     visitor.close()
+
+
+def test_streams_of_an_account_are_there_after_a_restart(place: Place) -> None:
+    account = place.estate.account("STORES", limits=NO_JETSTREAM_LIMITS)
+    user = place.estate.user(account)
+    place.reload()
+    visitor = login(place.process.url, user)
+    assert visitor.ask("$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')["config"]["name"] == "S"
+    assert visitor.ask("s", b"kept")["seq"] == 1
+    visitor.close()
+    place.process.stop()
+    place.process.start()
+    again = login(place.process.url, user)
+    assert again.ask("$JS.API.STREAM.INFO.S")["state"]["messages"] == 1
+    assert again.ask("$JS.API.INFO")["streams"] == 1
+    again.close()
 
 
 def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from natsctl.api.account import AccountLimits
 from natsctl.broker.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.broker import Broker
 from natsctl.broker.jwt.account_book import HeldAccount
@@ -24,8 +23,6 @@ class BrokerKeeper:
         """Begin to keep accounts, and to look at the clock for them."""
         self._broker = broker
         self._auth = auth
-        self.jetstream: dict[str, AccountLimits] = {}
-        """The accounts that have JetStream, with their limits."""
         auth.book.keeper = self
         broker.on_tick.append(self._tick)
 
@@ -34,11 +31,6 @@ class BrokerKeeper:
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
         """Let accounts be as configured."""
-        for config in configs:
-            if config.jetstream is not None:
-                self.jetstream[config.name] = config.jetstream
-            else:
-                self.jetstream.pop(config.name, None)
         self._broker.configure_accounts(configs)
 
     def account_expired(self, held: HeldAccount) -> None:
