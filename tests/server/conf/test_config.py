@@ -100,7 +100,6 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
         ('jetstream { max_file: "12" }', "expected a size"),
         ("listen: here", 'could not parse address string "here"'),
         ("accounts { A { users: [{pass: x}] } }", "User entry requires a user"),
-        ("accounts { A { exports: [] } }", "exports of an account: not available"),
         ("no_auth_user: nobody", 'no_auth_user: "nobody" present, but users/nkeys are not defined'),
         (
             "\nNo_Auth_User: nobody\nauthorization { users [{user: a}] }",
