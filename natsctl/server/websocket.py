@@ -81,7 +81,8 @@ class WebSocketConnection(ClientConnection):
         self._gate = gate
         self._door = door
         self._layer: TlsLayer | None = None
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        self._http: h11.Connection | None = None
+        """Reads the request; None before its first byte and after its last."""
         self._upgrade: Upgrade | None = None
         self._reader: FrameReader
         self._writer: FrameWriter
@@ -159,8 +160,10 @@ class WebSocketConnection(ClientConnection):
 
     def _clear_received(self, data: bytes) -> None:
         if self._upgrade is None:
+            if self._http is None:
+                self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
             self._http.receive_data(data)
-            self._read_request()
+            self._read_request(self._http)
             return
         try:
             for opcode, payload in self._reader.feed(data):
@@ -203,16 +206,16 @@ class WebSocketConnection(ClientConnection):
     def _complain(self, text: str) -> None:
         self._shell.log.error(text)
 
-    def _read_request(self) -> None:
+    def _read_request(self, http: h11.Connection) -> None:
         """Answer the request once it is whole; another may follow one that was refused."""
         request: h11.Request | None = None
         try:
             while True:
-                event = self._http.next_event()
+                event = http.next_event()
                 if isinstance(event, h11.Request):
                     request = event
                 elif isinstance(event, h11.EndOfMessage) and request is not None:
-                    self._answer_request(request)
+                    self._answer_request(request, http.trailing_data[0])
                     return
                 elif isinstance(event, h11.Data):
                     self._too_early()
@@ -230,13 +233,13 @@ class WebSocketConnection(ClientConnection):
         self._complain(f"{self._peer} - websocket handshake error: client sent data before handshake is complete")
         self.transport.close()
 
-    def _answer_request(self, request: h11.Request) -> None:
+    def _answer_request(self, request: h11.Request, rest: bytes) -> None:
         try:
             upgrade = self._door.upgrade(request, self._layer is not None)
         except NotUpgraded as error:
-            self._refuse(request, error)
+            self._refuse(request, rest, error)
             return
-        if self._http.trailing_data[0]:
+        if rest:
             self._too_early()
             return
         self.transport.write(upgrade.answer)
@@ -248,7 +251,7 @@ class WebSocketConnection(ClientConnection):
             return
         self._open(upgrade)
 
-    def _refuse(self, request: h11.Request, error: NotUpgraded) -> None:
+    def _refuse(self, request: h11.Request, rest: bytes, error: NotUpgraded) -> None:
         self._complain(f"{self._peer} - websocket handshake error: {error}")
         old = request.http_version < b"1.1"
         closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)
@@ -257,8 +260,7 @@ class WebSocketConnection(ClientConnection):
         if old or closing:
             self.transport.close()
             return
-        rest = self._http.trailing_data[0]
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        self._http = None
         if rest:
             self._clear_received(rest)
 
@@ -267,7 +269,9 @@ class WebSocketConnection(ClientConnection):
         self._upgrade = upgrade
         limit = self._door.max_payload
         self._reader = FrameReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
-        self._writer = FrameWriter(compress=upgrade.compressed, browser=upgrade.browser, whole=upgrade.whole)
+        deflater = self._door.deflater if upgrade.compressed else None
+        self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
+        self._http = None
         host, port = peer_of(self.raw)
         session = self._shell.opened(self, host, port, "websocket")
         session.login.cookies = upgrade.cookies

@@ -146,29 +146,41 @@ class FrameReader:
             raise FrameFault(text, error.code) from error
 
 
+class Deflater:
+    """Compresses messages one by one; many connections share one, whose quarter of a megabyte is made once.
+
+    A full flush after each message lets nothing of it be referred to by the next.
+    """
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+    def pack(self, data: bytes) -> bytes:
+        """Return a message compressed, without the mark at its end."""
+        return (self._deflate.compress(data) + self._deflate.flush(zlib.Z_FULL_FLUSH))[: -len(SYNC_MARK)]
+
+
 class FrameWriter:
     """The server's frames; `browser` keeps them small, `whole` leaves compressed messages in one piece."""
 
-    __slots__ = ("_compress", "_largest", "_whole")
+    __slots__ = ("_deflater", "_largest", "_whole")
 
-    def __init__(self, *, compress: bool, browser: bool = False, whole: bool = False) -> None:
-        self._compress = compress
+    def __init__(self, deflater: Deflater | None, *, browser: bool = False, whole: bool = False) -> None:
+        """Write frames, with `deflater` compressed where that is worth it."""
+        self._deflater = deflater
         self._whole = whole
         self._largest = BROWSER_FRAME_BYTES if browser else 0
 
     def messages(self, data: bytes) -> bytes:
         """Return output as binary messages."""
-        if self._compress and len(data) > COMPRESS_ABOVE:
-            return self._compressed(data)
+        if self._deflater is not None and len(data) > COMPRESS_ABOVE:
+            return self._compressed(self._deflater.pack(data))
         largest = self._largest
         if not largest or len(data) <= largest:
             return frame(FINAL | Opcode.BINARY, data)
         return b"".join(frame(FINAL | Opcode.BINARY, data[at : at + largest]) for at in range(0, len(data), largest))
 
-    def _compressed(self, data: bytes) -> bytes:
-        deflater = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -zlib.MAX_WBITS)
-        packed = deflater.compress(data) + deflater.flush(zlib.Z_SYNC_FLUSH)
-        packed = packed[: -len(SYNC_MARK)]
+    def _compressed(self, packed: bytes) -> bytes:
         largest = self._largest
         if self._whole or not largest or len(packed) <= largest:
             return frame(FINAL | COMPRESSED | Opcode.BINARY, packed)

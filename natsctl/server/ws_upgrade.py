@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import h11
 
 from natsctl.server.options import WebSocketOptions
+from natsctl.server.ws_frames import Deflater
 
 GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -62,6 +63,8 @@ class WebSocketDoor:
         self.max_payload = max_payload
         self.waiting = 0
         """Connections that have not shown a request yet."""
+        self.deflater = Deflater()
+        """What compresses the output of all connections."""
         self.options: WebSocketOptions
         self._origins: frozenset[Origin]
         self.replace(options)
