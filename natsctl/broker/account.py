@@ -310,9 +310,9 @@ class Account:
         A reply that a request from another account has here has the interest that its own one has there.
         """
         if subject.startswith(RESPONSE):
-            away = self.exchange.requester_of(subject)
-            if away is not None:
-                return away[0].has_interest(away[1])
+            listens = self.exchange.listens(subject)
+            if listens is not None:
+                return listens
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if queue is None:
             return bool(clients or queues or handlers)

@@ -50,10 +50,16 @@ class Exchange:
         """The imports of services that are in effect."""
         return tuple(self._doors)
 
-    def requester_of(self, reply: bytes) -> tuple[Account, bytes] | None:
-        """Return who waits for a response on `reply`: the account, and the reply there."""
-        waiting = self._responses.get(reply) if self._responses is not None else None
-        return (waiting.requester, waiting.reply) if waiting is not None else None
+    def listens(self, reply: bytes) -> bool | None:
+        """Return whether somebody in the requester's account listens to what is answered on `reply` here.
+
+        None where it is no reply of a request from another account.
+        """
+        responses = self._responses
+        if responses is None or not responses.made(reply):
+            return None
+        waiting = responses.get(reply)
+        return waiting is not None and waiting.requester.has_interest(waiting.reply)
 
     def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
         """Import these, and nothing else; return whether the services are others than before."""

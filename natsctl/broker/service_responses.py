@@ -75,6 +75,10 @@ class Responses:
     def __len__(self) -> int:
         return len(self._by_subject)
 
+    def made(self, subject: bytes) -> bool:
+        """Return whether a subject is one for responses to this account's services."""
+        return subject.startswith(self._prefix)
+
     def get(self, subject: bytes) -> Waiting | None:
         """Return who waits for a response on `subject`."""
         return self._by_subject.get(subject)
@@ -95,12 +99,12 @@ class Responses:
         return waiting
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
-        """Pass a response on; one that nobody waits for any more is taken, and lost."""
+        """Pass a response on; one that nobody waits for any more is taken, and lost, unless it is JetStream's."""
         exporter = self._account
         at = exporter.destination(subject)
         waiting = self._by_subject.get(at)
         if waiting is None:
-            return None
+            return None if origin is not None else False
         before = exporter.broker.hops.of(at)
         if before is not None and before.passed(waiting.service):
             return None
@@ -121,7 +125,7 @@ class Responses:
             self.give_up(waiting, UNAVAILABLE)
         else:
             waiting.since_ns = exporter.broker.clock.monotonic_ns()
-        return None
+        return None if taken or origin is not None else False
 
     def _way_back(self, waiting: Waiting, reply: bytes) -> Waiting:
         """Return where the requester answers a response that has a reply of its own."""
