@@ -152,6 +152,7 @@ class Leafs:
     def joined(self, link: LeafLink) -> None:
         """Take note that a link serves its account."""
         self.broker.leafs[link.cid] = link
+        self.broker.onlooker.connected(link)
         self.on_joined(link)
 
     def forget(self, link: LeafLink) -> bool:

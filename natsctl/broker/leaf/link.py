@@ -209,6 +209,7 @@ class LeafLink(Session):
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
         """The transport is gone: forget the link."""
+        joined = self.cid in self.broker.leafs
         if not self._leafs.forget(self):
             return
         if self.close_reason is None:
@@ -216,6 +217,8 @@ class LeafLink(Session):
         self._leave()
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()
+        if joined:
+            self.broker.onlooker.disconnected(self)
         remote = f" - Remote: {self.remote_server}" if self.remote_server else ""
         self._leafs.log.info(f"{self.label} - Leafnode connection closed: {self.close_reason.value}{remote}")
 

@@ -42,7 +42,7 @@ class AccountEvents:
     def tell(self, account: Account, *subjects: bytes) -> None:
         """Publish an account's numbers to those who listen, and remember when to tell them again."""
         self._due.pop(account.name, None)
-        if account.sessions:
+        if account.sessions or any(peer.account is account for peer in self._broker.leafs.values()):
             self._due[account.name] = self._broker.clock.monotonic_ns() + HEARTBEAT_NS
         system = self._broker.system_account
         heard = [subject for subject in subjects if system.has_interest(subject)]

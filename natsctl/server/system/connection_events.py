@@ -64,14 +64,25 @@ class ConnectionEvents:
 
 def account_of(session: Session) -> Account:
     """Return the account that events name: the global one until the client has said who it is."""
-    return session.account if session.login.connected else session.broker.accounts[GLOBAL_ACCOUNT]
+    return session.account if is_known(session) else session.broker.accounts[GLOBAL_ACCOUNT]
+
+
+def is_known(session: Session) -> bool:
+    """Return whether a client's CONNECT was accepted; a leaf node is told of when it is in."""
+    return session.login.connected or is_leaf(session)
+
+
+def is_leaf(session: Session) -> bool:
+    """Return whether the other side is a server."""
+    return session.connection_type.startswith("LEAFNODE")
 
 
 def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
     """Return what events tell of a client; with `stop_ns`, of one that is gone."""
     grant, account = session.login.grant, account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
-    options = session.login.credentials.options if session.login.credentials is not None else session
+    credentials = session.login.credentials
+    options = credentials.options if credentials is not None and not is_leaf(session) else session
     return ClientInfo(
         start=format_time(session.start_ns),
         host=session.host,
@@ -85,16 +96,16 @@ def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
         issuer_key=grant.issuer,
         name_tag=account.config.display_name or account.name,
         tags=list(grant.tags),
-        kind="Client",
-        client_type="websocket" if session.connection_type == "WEBSOCKET" else "nats",
+        kind="Leafnode" if is_leaf(session) else "Client",
+        client_type="" if is_leaf(session) else "websocket" if session.connection_type == "WEBSOCKET" else "nats",
         **shown,
     )
 
 
 def shown_user(session: Session) -> str:
     """Return who a client said it was; a token is not told."""
-    if session.login.credentials is None:
-        return session.user if session.login.connected else ""
+    if session.login.credentials is None or is_leaf(session):
+        return session.user if is_known(session) else ""
     options = session.login.credentials.options
     if options.nkey or options.user:
         return options.nkey or options.user

@@ -8,6 +8,7 @@ from natsctl.api.model import Model, Uint64
 from natsctl.api.strict import Fault, read_plain
 from natsctl.broker.broker import Broker
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.session import Session
 from natsctl.server.monitor.refused import Refused
 
 
@@ -26,11 +27,11 @@ def client_asked(body: bytes) -> int | None:
 
 
 def kick(broker: Broker, cid: int) -> None:
-    """Disconnect a client. Raises Refused."""
-    session = broker.sessions.get(cid)
-    if session is None:
+    """Disconnect a client or a leaf node. Raises Refused."""
+    peer = broker.sessions.get(cid) or broker.leafs.get(cid)
+    if not isinstance(peer, Session):
         raise Refused("no such client or leafnode id")
-    session.close(CloseReason.KICKED)
+    peer.close(CloseReason.KICKED)
 
 
 def send_elsewhere(broker: Broker, cid: int) -> None:

@@ -16,7 +16,7 @@ from natsctl.api.codec import encode
 from natsctl.broker.info import server_info
 from natsctl.broker.onlooker import Nobody
 from natsctl.server.system.account_events import AccountEvents
-from natsctl.server.system.connection_events import ConnectionEvents
+from natsctl.server.system.connection_events import ConnectionEvents, is_known
 from natsctl.server.system.heartbeat import Heartbeat
 from natsctl.server.system.names import (
     ACCOUNT_NAMES,
@@ -119,7 +119,7 @@ class System:
 
     def disconnected(self, session: Session) -> None:
         """Tell that a connection has ended."""
-        if session.login.connected:
+        if is_known(session):
             self.accounts.changed(session.account)
         self.connections.disconnected(session)
 
