@@ -33,6 +33,7 @@ from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.broker.delivery import Delivery
+    from natsctl.broker.interest import Watch
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.stream import Stream
 
@@ -100,8 +101,9 @@ class Upstream:
     """One connection, made again and again."""
 
     __slots__ = (
-        "_alarm", "_answers", "_asked", "_awaits", "_beats", "_consumer", "_deliver", "_fails", "_level", "_messages",
-        "_prefix", "_stream", "_taker", "_watch", "consumer_name", "dseq", "error", "lag", "last_ns", "sseq", "stopped",
+        "_absent", "_alarm", "_answers", "_asked", "_awaits", "_beats", "_consumer", "_deliver", "_fails", "_level",
+        "_messages", "_prefix", "_stream", "_taker", "_watch", "consumer_name", "dseq", "error", "lag", "last_ns",
+        "sseq", "stopped",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, taker: Taker) -> None:
@@ -112,6 +114,8 @@ class Upstream:
         self._alarm = Alarm(timers, self.connect)
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None
+        self._absent: Watch | None = None
+        """Waits for somebody to answer the origin's API."""
         self._messages: Subscription | None = None
         self._awaits = b""
         self._deliver = b""
@@ -156,7 +160,9 @@ class Upstream:
         for subscription in (self._answers, self._messages):
             if subscription is not None:
                 self._stream.account.unsubscribe(subscription)
-        self._answers = self._messages = None
+        if self._absent is not None:
+            self._absent.cancel()
+        self._answers = self._messages = self._absent = None
         self._alarm.cancel()
         self._watch.cancel()
 
@@ -195,6 +201,13 @@ class Upstream:
         header = requests.header(self._level, identity)
         if not stream.account.publish_from(subject, self._awaits, header, body):
             self.retry()
+            self._absent = stream.account.watch_interest(subject, partial(self._came, subject))
+
+    def _came(self, subject: bytes) -> None:
+        """The origin's server, which was not there, may be now: do not wait for the alarm."""
+        if self._stream.account.has_interest(subject):
+            self._fails = 0
+            self.start()
 
     def _on_answer(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, from_: object) -> None:
         if subject != self._awaits or self._answers is None:

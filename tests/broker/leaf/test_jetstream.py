@@ -68,3 +68,16 @@ def test_a_link_that_comes_later_hears_of_all_consumers(servers: Servers, hub: S
     cable = servers.join(spoke, hub)
     assert b"LS+ $JS.ACK.S.C.>\r\n" in b"".join(data for mark, data in cable.carried if mark == "<")
     assert not any(b"LS+ $JS.ACK.*" in data for _, data in cable.carried)
+
+
+def test_a_mirror_follows_at_once_when_its_origins_server_is_joined(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    ask(servers, hub, "$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')
+    ask(servers, hub, "s", b"1")
+    mirror = b'{"name":"M","mirror":{"name":"S","external":{"api":"$JS.hub.API","deliver":""}}}'
+    ask(servers, spoke, "$JS.API.STREAM.CREATE.M", mirror)
+    servers.advance(30)
+    servers.join(spoke, hub)
+    servers.advance(0.2)
+    assert b'"messages":1' in ask(servers, spoke, "$JS.API.STREAM.INFO.M")
