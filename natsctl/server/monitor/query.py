@@ -61,9 +61,11 @@ class Query:
             return 0
         if not shape.fullmatch(value):
             raise _refused(kind, name, reader, value, "invalid syntax")
-        if len(value.lstrip("+-0")) > _DIGITS or not least <= int(value) <= most:
+        digits = value.lstrip("+-").lstrip("0")
+        number = int(digits[: _DIGITS + 1] or "0") * (-1 if value[0] == "-" else 1)
+        if not least <= number <= most:
             raise _refused(kind, name, reader, value, "value out of range")
-        return int(value)
+        return number
 
     def subscriptions(self) -> tuple[bool, bool]:
         """Return whether `subs` asks for subjects, and whether for details. Raises Refused."""

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from natsctl.broker import session as sessions
+from natsctl.broker.session import Session
+from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.accstatz import AccstatzOptions, accstatz
+from natsctl.server.monitor.connz import ConnState, ConnzOptions, connz
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.monitor.subsz import SubszOptions, subsz
+from natsctl.server.options import ServerOptions
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ServerInstance]:
+    async with ServerInstance(ServerOptions(host="127.0.0.1", port=-1)) as running:
+        yield running
+
+
+def client(server: ServerInstance, name: str, *lines: str) -> Session:
+    """Return a session without a transport that has said some lines."""
+    session = server.broker.connect("10.0.0.1", 4000)
+    options = {"verbose": False, "pedantic": False, "name": name}
+    session.receive(b"CONNECT %b\r\n" % msgspec.json.encode(options))
+    for line in lines:
+        session.receive(line.encode() + b"\r\n")
+    session.take_output()
+    return session
+
+
+def names(server: ServerInstance, **options: object) -> list[str]:
+    """Return the names of the connections of a page, in order."""
+    page = connz(server, msgspec.convert(options, ConnzOptions))
+    return [entry["name"] for entry in page["connections"]]
+
+
+async def test_every_order_has_the_largest_first_but_cid_start_uptime_and_reason(server: ServerInstance) -> None:
+    first = client(server, "first", "SUB a 1")
+    second = client(server, "second", "SUB a 1", "SUB b 2", "PUB x 5\r\nhello")
+    third = client(server, "third", "PUB a 1\r\nx", "PUB a 1\r\nx")
+    second.rtt_ns, third.rtt_ns, first.pending_bytes = 5, 3, 7000
+    assert names(server) == names(server, sort="cid") == names(server, sort="start") == ["first", "second", "third"]
+    assert names(server, sort="subs")[0] == "second"
+    assert names(server, sort="pending")[0] == "first"
+    assert names(server, sort="msgs_from")[0] == "third"
+    assert names(server, sort="bytes_from")[0] == "second"
+    assert names(server, sort="msgs_to")[-1] == "third"
+    assert names(server, sort="rtt") == ["second", "third", "first"]
+    assert names(server, sort="uptime") == ["third", "second", "first"]
+    assert names(server, sort="last")[0] == "third"
+    assert names(server, sort="idle")[-1] == "third"
+
+
+async def test_pages_filters_and_states(server: ServerInstance) -> None:
+    stay = [client(server, f"c{number}", f"SUB s.{number} 1") for number in range(4)]
+    gone = client(server, "gone", "SUB bye 1")
+    gone.closed()
+    assert names(server, offset=1, limit=2) == ["c1", "c2"]
+    assert names(server, offset=9) == []
+    assert names(server, cid=stay[2].cid) == ["c2"]
+    assert names(server, cid=gone.cid) == []
+    assert names(server, cid=gone.cid, state=ConnState.ALL) == ["gone"]
+    assert names(server, state=ConnState.CLOSED) == ["gone"]
+    assert names(server, state=ConnState.ALL, acc="$G") == ["c0", "c1", "c2", "c3", "gone"]
+    assert names(server, acc="$G", filter_subject="s.*") == ["c0", "c1", "c2", "c3"]
+    assert names(server, acc="$G", filter_subject="s.3") == ["c3"]
+    with pytest.raises(Refused, match="filter by subject only valid with account filtering"):
+        names(server, filter_subject="s.3")
+    assert connz(server, ConnzOptions(limit=2))["total"] == 4
+
+
+async def test_a_connection_that_has_ended_keeps_a_bounded_number_of_subscriptions(
+    server: ServerInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_LEFT_SUBS", 3)
+    client(server, "gone", *(f"SUB s.{number} {number}" for number in range(5))).closed()
+    options = ConnzOptions(state=ConnState.CLOSED, subscriptions_detail=True)
+    (entry,) = connz(server, options)["connections"]
+    assert (entry["subscriptions"], len(entry["subscriptions_list_detail"])) == (5, 3)
+    assert entry["reason"] == "Client Closed"
+
+
+async def test_traffic_of_connections_that_have_ended_stays_with_their_account(server: ServerInstance) -> None:
+    client(server, "gone", "PUB x 5\r\nhello").closed()
+    options = AccstatzOptions(include_unused=True)
+    (stat,) = (one for one in accstatz(server, options)["account_statz"] if one["acc"] == "$G")
+    assert (stat["conns"], stat["received"]["msgs"], stat["received"]["bytes"]) == (0, 1, 5)
+    assert all(one["acc"] != "$G" for one in accstatz(server, AccstatzOptions())["account_statz"])
+
+
+async def test_receiving_counts_as_activity_and_protocol_chatter_does_not(server: ServerInstance) -> None:
+    reader, writer = client(server, "reader", "SUB a 1"), client(server, "writer")
+    reader.last_data_ns = 1
+    reader.receive(b"PING\r\n")
+    reader.take_output()
+    assert reader.last_data_ns == 1
+    writer.receive(b"PUB a 1\r\nx\r\n")
+    reader.take_output()
+    assert reader.last_data_ns > 1
+
+
+async def test_subscriptions_that_a_subject_reaches(server: ServerInstance) -> None:
+    client(server, "one", "SUB orders.* 1", "SUB orders.new workers 2", "SUB other 3")
+    page = subsz(server, SubszOptions(subscriptions=True, test="orders.new", account="$G"))
+    found = sorted((one["subject"], one.get("qgroup", "")) for one in page["subscriptions_list"])
+    assert found == [("orders.*", ""), ("orders.new", "workers")]
+    assert page["total"] == 2
+    with pytest.raises(Refused, match="invalid test subject, must be valid publish subject"):
+        subsz(server, SubszOptions(subscriptions=True, test="a.>"))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.server.monitor.document import go_number, pieces, text, whole
+from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.refused import Refused
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text('abcé"\\/\n', max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=3), inner, max_size=4),
+    max_leaves=25,
+)
+
+
+@given(plain)
+def test_pieces_are_the_value_indented(value: Any) -> None:
+    assert b"".join(pieces(value)).decode() == json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def test_an_iterator_is_asked_for_one_element_after_the_other() -> None:
+    asked = 0
+
+    def elements() -> Iterator[dict[str, int]]:
+        nonlocal asked
+        for number in range(3):
+            asked += 1
+            yield {"number": number}
+
+    document = pieces({"head": 1, "list": elements()})
+    while asked == 0:
+        next(document)
+    assert asked == 1
+    next(document)
+    assert asked == 1
+    assert b"".join(pieces({"list": iter([{"a": 1}])})) == b"".join(pieces({"list": [{"a": 1}]}))
+    assert b"".join(pieces({"list": iter([])})) == b'{\n  "list": []\n}'
+
+
+def test_whole_makes_lists_of_iterators_at_any_depth() -> None:
+    nested = {"outer": iter([{"inner": iter([{"a": 1}]), "more": {"deep": iter([1])}}]), "plain": [1]}
+    assert whole(nested) == {"outer": [{"inner": [{"a": 1}], "more": {"deep": [1]}}], "plain": [1]}
+
+
+def test_angle_brackets_and_bytes_that_are_no_text_are_written_as_go_does() -> None:
+    assert b"".join(pieces({"subject": text(b"a.>\xff")})) == '{\n  "subject": "a.\\u003e�"\n}'.encode()
+    assert (go_number(2.0), go_number(2.5)) == (2, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        ("a=1", 1),
+        ("a=-7", -7),
+        ("a=%2B7", 7),
+        ("a=", 0),
+        ("", 0),
+        ("a=5&a=6", 5),
+        ("a=0007", 7),
+        ("a=-" + "0" * 5000 + "1", -1),
+        ("b=1;a=2&a=3", 3),
+        ("a=%zz", 0),
+    ],
+)
+def test_numbers_of_a_query(raw: str, value: int) -> None:
+    assert Query(raw).number("a") == value
+
+
+@pytest.mark.parametrize("raw", ["a=x", "a=1.5", "a=+1", "a=1_000", "a=９", "a=" + "9" * 5000, "a=9223372036854775808"])
+def test_what_is_no_number_is_refused(raw: str) -> None:
+    with pytest.raises(Refused, match=r"Error decoding int for 'a': strconv\.Atoi: parsing"):
+        Query(raw).number("a")

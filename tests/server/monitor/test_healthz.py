@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats
+import pytest
+
+from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.options import ServerOptions
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
+    """A server with one stream that is well."""
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
+    async with ServerInstance(options) as running:
+        client = await nats.connect(running.url)
+        await client.jetstream().add_stream(name="GOOD", subjects=["good"])
+        await client.close()
+        yield running
+
+
+def asked(server: ServerInstance, **options: object) -> dict[str, Any]:
+    """Return the state of health, asked with the keys of the system account's requests."""
+    return healthz(server, msgspec.convert(options, HealthzOptions))
+
+
+def break_stream(server: ServerInstance, key: str) -> None:
+    """Have one more stream that is stored and can not be served."""
+    assert server.engine is not None
+    server.engine._leave_offline(key, "made by a newer version")
+
+
+async def test_a_stream_that_is_not_served_makes_the_server_unavailable(server: ServerInstance) -> None:
+    assert asked(server) == {"status": "ok", "status_code": 200}
+    break_stream(server, "$G/BAD")
+    text = "JetStream stream '$G > BAD' could not be recovered"
+    assert asked(server) == {"status": "unavailable", "status_code": 503, "error": text}
+    for key in ("js-server-only", "js-enabled-only", "js-enabled"):
+        assert asked(server, **{key: True})["status"] == "ok"
+    assert asked(server, account="$G", stream="GOOD")["status"] == "ok"
+    assert asked(server, account="$G", stream="BAD")["error"] == text
+
+
+async def test_details_list_everything_that_is_wrong(server: ServerInstance) -> None:
+    assert server.engine is not None
+    break_stream(server, "$G/BAD")
+    server.engine.accounts["$G"].streams["GOOD"].store.fault = "no space left on device"
+    found = asked(server, details=True)
+    write = "JetStream stream '$G > GOOD' write error: no space left on device"
+    assert (found["status"], found["status_code"]) == ("error", 503)
+    assert found["errors"] == [
+        {
+            "type": "STREAM",
+            "account": "$G",
+            "stream": "BAD",
+            "error": "JetStream stream '$G > BAD' could not be recovered",
+        },
+        {"type": "STREAM", "account": "$G", "stream": "GOOD", "error": write},
+    ]
+    server.engine.accounts["$G"].streams["GOOD"].store.fault = None
+
+
+async def test_a_fault_of_the_store_that_is_no_stream_s_is_told(server: ServerInstance) -> None:
+    assert server.store is not None
+    server.store.report_fault("the journal can not be written")
+    assert asked(server)["error"] == "the journal can not be written"
