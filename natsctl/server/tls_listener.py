@@ -65,6 +65,9 @@ class TlsConnection(ClientConnection):
         self.session = self._shell.opened(self, host, port, "tls")
         self.session.hold_timers()
         if self.session.close_reason is not None:  # refused: said in clear
+            if self._options.handshake_first:
+                *_, why = self.session.take_output()
+                self.session.write(why)
             self._stage, self.ready = Stage.OPEN, True
             self._shell.wake()
         elif not self._options.handshake_first:

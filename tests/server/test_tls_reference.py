@@ -97,6 +97,27 @@ async def test_every_mode_is_told_in_the_same_words(mode: str, tmp_path: Path) -
     assert found["natsctl"] == found["reference"]
 
 
+@pytest.mark.parametrize("first", [False, True], ids=["info", "first"])
+async def test_one_too_many_is_told_in_clear(first: bool, tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    conf = tmp_path / "nats.conf"
+    block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", handshake_first: {str(first).lower()}'
+    conf.write_text(f"max_connections: 1\ntls {{ {block} }}")
+    told = []
+    kinds: list[Kind] = ["natsctl", "reference"]
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
+            port = int(server.url.rpartition(":")[2])
+            async with talking(port, files.client() if first else None) as talk:
+                await talk.line()
+                if not first:
+                    await talk.secure(files.client())
+                assert await talk.ask() == b"PONG\r\n"
+                async with talking(port) as another:
+                    told.append(await heard(another))
+    assert told[0] == told[1] and told[0][-1] == b"-ERR 'maximum connections exceeded'\r\n"
+
+
 async def test_connz_shows_the_same_certificates(tmp_path: Path) -> None:
     files = Files(tmp_path / "tls")
     odd = files.authority.issue("odd", attributes=[("C", "CH"), ("O", "A, B"), ("OU", "u"), ("DC", "io"), ("CN", "#x")])

@@ -164,3 +164,21 @@ async def test_connections_without_a_request_have_a_limit(monkeypatch: pytest.Mo
         await until(lambda: server.websocket_door is not None and not server.websocket_door.waiting)
         async with upgraded(port(server)) as client:
             assert json.loads(client.info[5:])
+
+
+async def test_a_server_that_stops_says_so() -> None:
+    async with serving(websocket=CLEAR) as server, upgraded(port(server)) as client:
+        await introduced(client)
+        await server.stop()
+        assert await closing(client) == (1001, "Server Shutdown")
+
+
+async def test_one_too_many_is_told_in_frames() -> None:
+    async with serving(websocket=CLEAR, max_connections=1) as server, upgraded(port(server)) as client:
+        await introduced(client)
+        async with upgraded(port(server)) as another:
+            said_last = b""
+            while (frame := await another.next())[0] != CLOSE:
+                said_last = frame[1]
+            assert (said_last or another.info).endswith(b"-ERR 'maximum connections exceeded'\r\n")
+            assert frame[1] == (1008).to_bytes(2, "big") + b"Maximum Connections Exceeded"
