@@ -42,7 +42,7 @@ async def test_every_order_has_the_largest_first_but_cid_start_uptime_and_reason
     first = client(server, "first", "SUB a 1")
     second = client(server, "second", "SUB a 1", "SUB b 2", "PUB x 5\r\nhello")
     third = client(server, "third", "PUB a 1\r\nx", "PUB a 1\r\nx")
-    second.rtt_ns, third.rtt_ns, first.pending_bytes = 5, 3, 7000
+    first.rtt_ns, second.rtt_ns, third.rtt_ns, first.pending_bytes = 1, 5, 3, 7000
     assert names(server) == names(server, sort="cid") == names(server, sort="start") == ["first", "second", "third"]
     assert names(server, sort="subs")[0] == "second"
     assert names(server, sort="pending")[0] == "first"
