@@ -75,6 +75,7 @@ class LeafNodes:
         self.options = options.leafnodes or LeafNodesOptions(host=before.host, port=before.port)
         self.gate.replace(self.options.tls)
         self.leafs.options = self._link_options()
+        self.leafs.review()
         kept = [remote for remote in self.remotes if remote.options in self.options.remotes]
         for remote in self.remotes:
             if remote not in kept:

@@ -7,6 +7,7 @@ other side may call itself the hub: then we are its spoke.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.connect_options import ConnectOptions, parse_connect
@@ -15,6 +16,7 @@ from natsctl.broker.leaf.domains import keep_domains_apart
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.permissions import SubjectRules
+from natsctl.broker.permit import Replies
 from natsctl.broker.reasons import CloseReason
 
 if TYPE_CHECKING:
@@ -27,11 +29,12 @@ RESERVED_CLUSTER: Final = "-"
 class AcceptedLink(LeafLink):
     """The accepting side of a connection."""
 
-    __slots__ = ("_export", "_import", "_nonce")
+    __slots__ = ("_export", "_import", "_nonce", "_shown")
 
     def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
         super().__init__(leafs, cid, host, port, kind)
         self._nonce = leafs.new_nonce()
+        self._shown: Credentials | None = None
         self._import = self._export = SubjectRules()
         self.start_timers()
         leafs.log.info(f"{self.label} - Leafnode connection created ")
@@ -61,7 +64,16 @@ class AcceptedLink(LeafLink):
 
     def _credentials(self, options: ConnectOptions) -> Credentials:
         now_ns = self.broker.clock.now_ns()
-        return Credentials(options, self._nonce, self.login.certificate, self.connection_type, self.host, now_ns)
+        certificate = self.login.certificate
+        self._shown = Credentials(options, self._nonce, certificate, self.connection_type, self.host, now_ns)
+        return self._shown
+
+    def still_holds(self) -> bool:
+        """Return whether the other side would be let in as the same now; asked after the users changed."""
+        auth = self._leafs.authenticator
+        if auth is None or self._shown is None:
+            return auth is None and self.login.grant == self._leafs.anybody
+        return auth.still_holds(self.login.grant, replace(self._shown, now_ns=self.broker.clock.now_ns()))
 
     def _refuse(self, refusal: Refusal, user: str) -> None:
         shown = f' - User "{user}"' if user else ""
@@ -116,6 +128,8 @@ class AcceptedLink(LeafLink):
             rules.send.set(self._import.allow, self._import.deny)
             rules.ask.set(self._export.allow, self._export.deny)
             rules.export.set(self._export.allow, self._export.deny)
+            if grant.permissions.responses is not None:
+                rules.replies = Replies(grant.permissions.responses, self.broker.clock)
         rules.send.forbid(connect.deny_pub or ())
 
     def _tell_account(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.grant import Credentials, Grant, Pending, Refusal
+from natsctl.broker.grant import Authenticator, Credentials, Grant, Pending, Refusal
 from natsctl.broker.leaf.accepted import AcceptedLink
 from natsctl.broker.leaf.handshake import LeafInfo
 from natsctl.broker.leaf.link import LeafLink
@@ -72,11 +72,27 @@ class Leafs:
         for link in tuple(self.links.values()):
             link.tick()
 
+    @property
+    def authenticator(self) -> Authenticator | None:
+        """Who knows the users, None where everybody is let in."""
+        return self.options.auth or self.broker.options.auth
+
+    @property
+    def anybody(self) -> Grant:
+        """What everybody is let in as where there are no users."""
+        return Grant("", self.options.account or GLOBAL_ACCOUNT)
+
+    def review(self) -> None:
+        """Close the links that were made to us and would not be let in as the same any more."""
+        for link in self.registered():
+            if isinstance(link, AcceptedLink) and not link.still_holds():
+                link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
+
     def authenticate(self, credentials: Credentials) -> Grant | Refusal:
         """Return what who connects is let in as, or why not."""
-        auth = self.options.auth or self.broker.options.auth
+        auth = self.authenticator
         if auth is None:
-            return Grant("", self.options.account or GLOBAL_ACCOUNT)
+            return self.anybody
         answer = auth.authenticate(credentials)
         return answer.work() if isinstance(answer, Pending) else answer
 

@@ -133,6 +133,8 @@ class LeafLink(Session):
         """Send one message to the takers of `to`, who are to see `subject`; that goes along behind the ack subject."""
         if subject != to and reply:
             reply = b"%b@%b" % (reply, subject)
+        if reply and self.rules.replies is not None:
+            self.rules.replies.note(reply)
         if header or queues:
             frame = encode_leaf_msg(to, reply, queues, header if self.headers else b"", payload)
         elif reply:

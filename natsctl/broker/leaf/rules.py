@@ -9,9 +9,12 @@ Answers for literal subjects are kept, bounded, until a rule changes. Source: re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_wildcard, matches, overlaps
+
+if TYPE_CHECKING:
+    from natsctl.broker.permit import Replies
 
 MAX_CACHED: Final = 512
 """Subjects whose answer is kept; then all are forgotten."""
@@ -72,12 +75,14 @@ class Direction:
 class LinkRules:
     """The rules of one connection."""
 
-    __slots__ = ("ask", "export", "send")
+    __slots__ = ("ask", "export", "replies", "send")
 
     def __init__(self) -> None:
         self.send = Direction()
         self.ask = Direction()
         self.export = Direction()
+        self.replies: Replies | None = None
+        """What a hub's user may answer besides, where it may answer what it is sent."""
 
     def may_ask(self, subject: bytes) -> bool:
         """Return whether the other side may be told of interest in `subject`."""
@@ -91,7 +96,9 @@ class LinkRules:
         """Return whether the other side may send a message on `subject`."""
         if subject.startswith(ALWAYS_LET_IN):
             return True
-        return self.ask.allows(subject) if spoke else self.export.allows(subject)
+        if (self.ask if spoke else self.export).allows(subject):
+            return True
+        return self.replies is not None and self.replies.use(subject)
 
     def forbid_both(self, patterns: Sequence[str]) -> None:
         """Let nothing on these subjects pass of our own, in either direction."""

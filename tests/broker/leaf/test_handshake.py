@@ -7,7 +7,7 @@ import pytest
 
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
-from natsctl.broker.permissions import Permissions, SubjectRules
+from natsctl.broker.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.testing.leaf_pair import Server, Servers
@@ -170,3 +170,30 @@ def test_the_side_that_connects_may_be_the_hub(servers: Servers, hub: Server, sp
 def test_credentials_over_the_link_never_reach_a_log(servers: Servers, hub: Server, spoke: Server) -> None:
     servers.join(spoke, hub, RemoteOptions(signer=lambda nonce: {"user": "u", "password": "s3cret", "jwt": "e30"}))
     assert not any("s3cret" in line or "e30" in line for line in (*hub.log, *spoke.log))
+
+
+def test_a_user_that_may_answer_answers_what_it_was_sent_and_once(servers: Servers) -> None:
+    permissions = Permissions(SubjectRules(allow=("up",)), SubjectRules(), ResponseRule())
+    hub = servers.start(
+        "HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=[User("u", "p", permissions=permissions)]))
+    )
+    link, _ = answer(hub, user="u", **{"pass": "p"}, name="X")
+    link.receive(b"LS+ ask.*\r\n")
+    client = hub.machine.connect()
+    sid = client.subscribe("_INBOX.1")
+    client.publish("ask.me", b"", "_INBOX.1")
+    link.receive(b"LMSG _INBOX.1 2\r\nhi\r\n")
+    hub.machine.settle()
+    assert [message.payload for message in client.take(sid)] == [b"hi"] and link.close_reason is None
+    link.receive(b"LMSG _INBOX.1 2\r\nhi\r\n")
+    assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
+
+
+def test_users_that_are_gone_after_a_reload_lose_their_links(servers: Servers) -> None:
+    users = [User("u", "p"), User("v", "p")]
+    hub = servers.start("HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=users)))
+    links = [answer(hub, user=name, **{"pass": "p"}, name=name)[0] for name in "uv"]
+    assert all(link.registered for link in links)
+    hub.leafs.options = LeafOptions(auth=StaticAuthenticator(users=users[1:]))
+    hub.leafs.review()
+    assert links[0].close_reason is CloseReason.AUTHENTICATION_VIOLATION and links[1].registered
