@@ -131,6 +131,7 @@ class Login:
         session = self._session
         options = parse_connect(body, self.options)
         if options is None:
+            session.broker.notice(session, "parse error: CONNECT is not what it should be")
             session.close(CloseReason.PROTOCOL_VIOLATION)
             return
         for field, value in self.cookies.items():
@@ -163,12 +164,15 @@ class Login:
             self.refuse(Refusal("accounts cannot be chosen by clients"))
         elif self.admit(answer):
             if options.protocol not in (0, 1):
-                session.close(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
-            elif options.no_responders and not options.headers:
-                reason = CloseReason.NO_RESPONDERS_REQUIRES_HEADERS
-                session.close(reason, "no responders requires headers support")
+                self._reject(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
+            elif options.no_responders and not (options.headers and session.broker.options.headers):
+                self._reject(CloseReason.NO_RESPONDERS_REQUIRES_HEADERS, "no responders requires headers support")
             else:
                 self._begin(options)
+
+    def _reject(self, reason: CloseReason, text: str) -> None:
+        self._session.broker.notice(self._session, text)
+        self._session.close(reason, text)
 
     def _begin(self, options: ConnectOptions) -> None:
         session = self._session
@@ -206,8 +210,7 @@ class Login:
         most = account.config.limits.max_connections
         if most >= 0 and session not in account.sessions and len(account.sessions) >= most:
             text = "maximum account active connections exceeded"
-            session.broker.notice(session, text)
-            session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
+            self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return False
         self.grant = grant
         session.hold_to(grant, account)

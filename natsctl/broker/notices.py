@@ -24,7 +24,7 @@ def log_name(session: Session) -> str:
     """Return how log lines call a session: `host:port - cid:5 - "v1:lang:name" - "account/user:name"`."""
     host = f"[{session.host}]" if ":" in session.host else session.host
     name = f"{host}:{session.port} - {_LETTERS.get(session.kind, 'cid')}:{session.cid}"
-    if not session.login.connected:
+    if session.login.credentials is None or not session.login.authenticated:
         return name
     version = f"v{session.version}" if session.version else ""
     client = ":".join(part for part in (version, session.lang, session.name) if part)

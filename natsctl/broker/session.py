@@ -45,6 +45,13 @@ FAULT_REASONS: Final = {
     FaultKind.MAX_PAYLOAD: CloseReason.MAX_PAYLOAD_EXCEEDED,
     FaultKind.MAX_CONTROL_LINE: CloseReason.MAX_CONTROL_LINE_EXCEEDED,
 }
+FAULT_NOTICES: Final = {
+    FaultKind.UNKNOWN_OPERATION: "Client parser ERROR, proto=%s",
+    FaultKind.MALFORMED: "parse error: %s",
+    FaultKind.MAX_PAYLOAD: "maximum payload exceeded: %s",
+    FaultKind.MAX_CONTROL_LINE: "maximum control line exceeded%.0s",
+}
+"""What the log says of a fault; a longer line than allowed is not repeated."""
 
 
 class Session:
@@ -294,8 +301,7 @@ class Session:
         if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
             self.login.refuse(Refusal())
             return
-        if fault.kind is FaultKind.MAX_PAYLOAD:
-            self.broker.notice(self, f"maximum payload exceeded: {fault.detail}")
+        self.broker.notice(self, FAULT_NOTICES[fault.kind] % fault.detail)
         self.close(FAULT_REASONS[fault.kind], fault.text)
 
     def _operate(self, op: Op) -> None:
@@ -316,6 +322,7 @@ class Session:
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
         """Tell whether a message goes on; what is wrong with it has been written."""
         if header and not self.headers:
+            self.broker.notice(self, "message headers not supported")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return False
         if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):

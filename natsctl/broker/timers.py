@@ -35,7 +35,8 @@ class Timers:
         """Count from now on: the client has a time to say who it is, or is pinged soon where it need not."""
         session = self._session
         options = session.broker.options
-        first = options.first_ping_ns if session.login.authenticated else session.login.timeout_ns
+        first_ping_ns = min(options.first_ping_ns, options.ping_interval_of(session.connection_type))
+        first = first_ping_ns if session.login.authenticated else session.login.timeout_ns
         self._sleep_until(session.broker.clock.monotonic_ns() + first)
 
     def expire_at(self, wall_ns: int) -> None:

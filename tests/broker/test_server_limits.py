@@ -1,0 +1,48 @@
+"""Options of the whole server that every client is held to."""
+
+import json
+
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.reauthorization import close_excess
+from natsctl.wire.faults import Limits
+from tests.broker.conftest import SECOND, House
+
+PLAIN = b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n'
+
+
+def test_a_server_without_headers_says_so_and_takes_none() -> None:
+    house = House(BrokerOptions(headers=False))
+    client = house.client(PLAIN)
+    assert json.loads(client.info[5:])["headers"] is False
+    assert client.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\nPING\r\n") == b""
+    assert client.session.close_reason is not None
+
+
+def test_a_client_can_not_ask_for_no_responders_where_there_are_no_headers() -> None:
+    client = House(BrokerOptions(headers=False)).client(b"")
+    said = client.say(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nPING\r\n')
+    assert said == b"-ERR 'no responders requires headers support'\r\n"
+
+
+def test_a_short_ping_interval_holds_from_the_first_ping_on() -> None:
+    house = House(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
+    client = house.client(PLAIN)
+    house.wait(0.3)
+    assert client.heard() == b"PING\r\n"
+    house.wait(0.3)
+    assert client.heard() == b"-ERR 'Stale Connection'\r\n"
+
+
+def test_a_control_line_is_as_long_as_the_server_allows() -> None:
+    client = House(BrokerOptions(limits=Limits(max_control_line=64))).client(PLAIN)
+    assert client.say(b"PUB " + b"a" * 60 + b" 0\r\n\r\nPING\r\n").startswith(b"PONG\r\n")
+    assert client.say(b"SUB " + b"a" * 100 + b" 1\r\nPING\r\n") == b"-ERR 'maximum control line exceeded'\r\n"
+
+
+def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
+    house = House()
+    clients = [house.client(PLAIN) for _ in range(3)]
+    house.broker.options.max_connections = 2
+    assert close_excess(house.broker) == 1
+    assert [client.session.close_reason is None for client in clients] == [False, True, True]
+    assert close_excess(house.broker) == 0
