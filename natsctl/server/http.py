@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import h11
 
 from natsctl.server.endpoint import bind
-
-if TYPE_CHECKING:
-    import h11
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest request line with headers."""
@@ -126,8 +125,6 @@ class HttpServer:
             await asyncio.wait(self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        import h11
-
         task = asyncio.current_task()
         assert task is not None
         full = len(self._tasks) >= MAX_CONNECTIONS and not self._make_room()
@@ -192,8 +189,6 @@ class _Conversation:
 
     async def request(self, wait_s: float) -> Request | None:
         """Return the next request, None where there is none any more; raises TimeoutError."""
-        import h11
-
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(wait_s) as limit:
             begun = bool(self._wire.trailing_data[0])
@@ -215,8 +210,6 @@ class _Conversation:
 
     async def refuse(self, status: int) -> None:
         """Answer what is no request that could be answered, once."""
-        import h11
-
         if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         reason = _REASONS.get(status, "Bad Request")
@@ -255,8 +248,6 @@ class _Conversation:
 
     async def _send(self, page: Page | None, more: list[tuple[str, str]], data: bytes, *, end: bool) -> None:
         """Write a part of an answer: its head where `page` is given, then data, then its end."""
-        import h11
-
         parts: list[bytes | None] = []
         if page is not None:
             kind = [("Content-Type", page.content_type)] if page.content_type else []
@@ -276,8 +267,6 @@ class _Conversation:
 
     async def next(self) -> bool:
         """Read what is left of the request and tell whether another may follow; raises TimeoutError."""
-        import h11
-
         if self._wire.they_are_waiting_for_100_continue:
             return False
         left = MAX_BODY_BYTES

@@ -11,6 +11,7 @@ import msgspec
 
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
+from natsctl.broker.session import Session
 from natsctl.server.monitor.ages import wall_time
 from natsctl.server.monitor.connection import Show, client, leaf
 from natsctl.server.monitor.document import whole
@@ -20,7 +21,6 @@ from natsctl.server.monitor.refused import Refused
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.leaf_peer import LeafPeer
-    from natsctl.broker.session import Session
     from natsctl.server.instance import ServerInstance
 
 DEFAULT_LIMIT: Final = 1024
@@ -108,8 +108,6 @@ def connz_in_pieces(server: ServerInstance, options: ConnzOptions) -> dict[str, 
 
 
 def _entries(page: Sequence[Session | LeafPeer], show: Show) -> Iterator[dict[str, Any]]:
-    from natsctl.broker.session import Session
-
     return (client(one, show) if isinstance(one, Session) else leaf(one, show) for one in page)
 
 
@@ -149,8 +147,6 @@ def _open(broker: Broker) -> Iterator[Session | LeafPeer]:
 
 
 def _subjects(one: Session | LeafPeer) -> Iterator[bytes]:
-    from natsctl.broker.session import Session
-
     return (sub.subject for sub in one.subs.values()) if isinstance(one, Session) else iter(one.subjects())
 
 
@@ -160,20 +156,14 @@ def _sorted(broker: Broker, found: list[Session | LeafPeer], order: str) -> list
 
 
 def _stop_ns(one: Session | LeafPeer) -> int:
-    from natsctl.broker.session import Session
-
     return one.stop_ns if isinstance(one, Session) else 0
 
 
 def _count_subs(one: Session | LeafPeer) -> int:
-    from natsctl.broker.session import Session
-
     return (len(one.subs) or one.left_count) if isinstance(one, Session) else sum(1 for _ in one.subjects())
 
 
 def _reason(one: Session | LeafPeer) -> str:
-    from natsctl.broker.session import Session
-
     return one.close_reason.value if isinstance(one, Session) and one.close_reason is not None else ""
 
 
