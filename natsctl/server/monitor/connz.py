@@ -125,9 +125,9 @@ def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | 
     opened: list[Session | LeafPeer] = []
     ended: list[Session | LeafPeer] = []
     account = options.acc
-    if options.state != ConnState.CLOSED:
+    if options.state in (ConnState.OPEN, ConnState.ALL):
         opened = [one for one in _open(broker) if not account or one.account.name == account]
-    if options.state != ConnState.OPEN:
+    if options.state in (ConnState.CLOSED, ConnState.ALL):
         ended = [one for one in broker.closed if not account or one.account.name == account]
     total = len(opened) + len(ended)
     if options.cid > 0:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from natsctl.api.codec import encode
+from natsctl.api.syntax import go_quote
 from natsctl.server.http import Page, Request
 from natsctl.server.monitor import (
     accountz,
@@ -122,10 +123,13 @@ def _endpoint(
 
 
 def _healthz(server: ServerInstance, query: Query) -> Page:
-    health = healthz.healthz(server, healthz.read(query))
+    options = healthz.read(query)
+    if options.js_enabled:
+        server.log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+    health = healthz.healthz(server, options)
     code = health.pop("status_code")
     if "error" in health:
-        server.log.warn(f"Healthcheck failed: {encode(health['error']).decode()}")
+        server.log.warn(f"Healthcheck failed: {go_quote(health['error'])}")
     elif "errors" in health:
         server.log.warn(f"Healthcheck failed: {len(health['errors'])} errors")
     return Page(code, encode(health), headers=ANYBODY)

@@ -8,8 +8,11 @@ import msgspec
 import nats
 import pytest
 
+from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log import Log
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 
 
@@ -69,3 +72,20 @@ async def test_a_fault_of_the_store_that_is_no_stream_s_is_told(server: ServerIn
     assert server.store is not None
     server.store.report_fault("the journal can not be written")
     assert asked(server)["error"] == "the journal can not be written"
+
+
+async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path / "own")
+    async with ServerInstance(options, Log(with_time=False)) as server:
+        break_stream(server, "$G/BAD")
+        monitor = Monitor(server)
+        for query in ("", "?details=1", "?js-enabled=1"):
+            monitor.answer(Request("GET", "/healthz" + query))
+    told = [line.partition("[WRN] ")[2] for line in capfd.readouterr().err.splitlines() if "Healthcheck" in line]
+    assert told == [
+        "Healthcheck failed: \"JetStream stream '$G > BAD' could not be recovered\"",
+        "Healthcheck failed: 1 errors",
+        "Healthcheck: js-enabled deprecated, use js-enabled-only instead",
+    ]
