@@ -90,8 +90,9 @@ class SecureTransport(asyncio.Transport):
         self._layer = layer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write records."""
-        self._raw.write(self._layer.wrap(data))
+        """Write records; nothing after the goodbye."""
+        if not self._raw.is_closing():
+            self._raw.write(self._layer.wrap(data))
 
     def close(self) -> None:
         """Say goodbye and close after what was written."""

@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import h11
 import pytest
 import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from natsctl.broker.static_auth import User
 from natsctl.server.options import WebSocketOptions
+from natsctl.server.ws_upgrade import NotUpgraded, WebSocketDoor
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 from .secure import Files, ListLog, serving, until
@@ -238,3 +242,27 @@ async def test_other_options_are_for_the_next_request() -> None:
         assert b" 101 " in await answer(port, request(Origin="http://evil.com"), 0.05)
         door.replace(replace(CLEAR, same_origin=True))
         assert b" 403 " in await answer(port, request(Origin="http://evil.com"), 0.05)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=3),
+    junk=st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=6)), max_size=4),
+)
+def test_any_request_is_upgraded_or_refused(cuts: list[int], junk: list[tuple[int, bytes]]) -> None:
+    sent = bytearray(request(Origin="http://a.com:80", Cookie='who="a"; pass', X_Forwarded_For="::1"))
+    for at, data in junk:
+        sent[at:at] = data
+    for at in cuts:
+        del sent[at : at + 5]
+    door = WebSocketDoor(replace(COOKIES, same_origin=True, allowed_origins=("http://a.com",)), 100)
+    http = h11.Connection(h11.SERVER)
+    http.receive_data(bytes(sent))
+    try:
+        event = http.next_event()
+    except h11.RemoteProtocolError:
+        return
+    if isinstance(event, h11.Request):
+        try:
+            assert door.upgrade(event, secure=False).answer.startswith(b"HTTP/1.1 101 ")
+        except NotUpgraded as refused:
+            assert 400 <= refused.status < 500
