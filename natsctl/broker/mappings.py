@@ -101,8 +101,9 @@ def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
     if total != 100 and src not in shares:
         rest = destination_of(src) if has_wildcard(src) else src
         shares[src] = (100 - total, PatternMapping(src, rest))
-    if len(shares) == 1 and total in (0, 100):
-        return next(iter(shares.values()))[1]
+    weight, only = next(iter(shares.values()))
+    if weight == 100:
+        return only
     return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
 
 
