@@ -136,8 +136,8 @@ class ServerInstance:
             self.port = clients.port
             self._build()
             self.endpoints = {**self._more_endpoints(), "clients": clients}
-            for endpoint in self.endpoints.values():
-                await endpoint.start()
+            for kind, endpoint in self.endpoints.items():
+                await _start(kind, endpoint)
             if self.leafs is not None:
                 self.leafs.start()
             if self.broker.options.websocket is not None:
@@ -266,6 +266,15 @@ class ServerInstance:
 def no_reload() -> None:
     """Say that there is nothing to read again. Raises Refused."""
     raise Refused("can only reload config when a file is provided using -c or --config")
+
+
+async def _start(kind: str, endpoint: Endpoint) -> None:
+    """Open an endpoint; an OSError is noted to be about its kind."""
+    try:
+        await endpoint.start()
+    except OSError as error:
+        error.add_note(kind)
+        raise
 
 
 async def _quiet(shell: Shell) -> None:

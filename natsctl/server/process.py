@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions
 from natsctl.server.ports import write_pid_file, write_ports_file
 from natsctl.server.signals import NAMES, send_signal
+from natsctl.server.start_fault import start_fault
 from natsctl.server.usage import USAGE
 from natsctl.server.version import version_line
 
@@ -123,7 +123,7 @@ class ServerProcess:
             await self._server.start()
             self._leave_files()
         except (OSError, NatsctlError) as error:
-            self._log.fatal(_reason(self._options, error))
+            self._log.fatal(start_fault(self._options, error))
             await self._server.stop()
             self._remove_files()
             return NOT_STARTED
@@ -230,16 +230,6 @@ class ServerProcess:
                 self._leave_files()
             except OSError as error:
                 self._log.error(f"Failed to write pidfile: {error}")
-
-
-def _reason(options: ServerOptions, error: Exception) -> str:
-    """Return why the server does not start, in the reference server's words where it has some."""
-    if isinstance(error, OSError) and error.errno is not None and not error.filename:
-        host = f"[{options.host}]" if ":" in options.host else options.host
-        address = f"{host}:{max(options.port, 0)}"
-        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
-        return f'Error listening on port: {address}, "listen tcp {address}: bind: {(reason or str(error)).lower()}"'
-    return str(error)
 
 
 def _import_all(modules: Sequence[str]) -> None:

@@ -116,6 +116,28 @@ def test_a_port_in_use_is_a_fatal_line_and_status_1(tmp_path: Path, running: lis
     assert re.search(rf"\[FTL\] .*127\.0\.0\.1:{server.port}.*address already in use", done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (
+            "http: 127.0.0.1:%d",
+            "Can't start monitoring: can't listen to the monitor port: listen tcp 127.0.0.1:%d: bind: ",
+        ),
+        (
+            "websocket { listen: 127.0.0.1:%d, no_tls: true }",
+            "listen for websocket connections: listen tcp 127.0.0.1:%d: ",
+        ),
+    ],
+)
+def test_any_port_in_use_is_named(tmp_path: Path, config: str, text: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "x.conf").write_text("listen: 127.0.0.1:-1\n" + config % port)
+        done = run("-c", str(tmp_path / "x.conf"))
+    assert done.returncode == 1
+    assert text % port in done.stderr
+
+
 def test_a_store_folder_that_is_a_file_is_a_fatal_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path / "file"))
