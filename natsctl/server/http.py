@@ -2,7 +2,8 @@
 
 Theory of operation. One task serves one connection, one request after the other; what a client sends ahead waits in
 h11. A body may be an iterator: its pieces are made while it is written, so that a slow reader holds no more than a
-chunk of it, and the loop gets its turn whenever a slice of time is used up. When every place is taken, the connection
+chunk of it. All connections together work on one answer at a time, for a slice of time each, so that between two slices
+the loop has served everybody else, however many ask. When every place is taken, the connection
 that has been idle for longest makes room; where none is idle the new one is told 503. Whoever takes too long for a
 request, or takes too little of an answer, is cut off.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -94,6 +95,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
+        self._turn = asyncio.Semaphore()
 
     @property
     def port(self) -> int:
@@ -158,7 +160,9 @@ class HttpServer:
             if request is None:
                 return
             try:
-                await conversation.reply(request.method, self._page(request))
+                async with self._turn:
+                    page = self._page(request)
+                await conversation.reply(request.method, page, self._turn)
             except (OSError, TimeoutError):
                 raise
             except Exception as error:  # the outermost call of a request: the server goes on
@@ -217,8 +221,8 @@ class _Conversation:
         head = b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%b" % (text, text)
         await self._write(head)
 
-    async def reply(self, method: str, page: Page) -> None:
-        """Send a page; raises what its body raises, with nothing or a part of it sent."""
+    async def reply(self, method: str, page: Page, turn: asyncio.Semaphore) -> None:
+        """Send a page, whose pieces are made while `turn` is held; raises what its body raises."""
         body = page.body
         if isinstance(body, bytes):
             await self._whole(page, body, method)
@@ -226,21 +230,13 @@ class _Conversation:
         if method == "HEAD":
             await self._send(page, [], b"", end=True)
             return
-        loop = asyncio.get_running_loop()
-        gathered, begun, since = bytearray(), False, loop.time()
-        for piece in body:
-            gathered += piece
-            if len(gathered) >= CHUNK_BYTES:
-                await self._send(None if begun else page, [], bytes(gathered), end=False)
-                begun = True
-                gathered.clear()
-            if loop.time() - since > SLICE_S:
-                await asyncio.sleep(0)
-                since = loop.time()
-        if begun:
-            await self._send(None, [], bytes(gathered), end=True)
-        else:
-            await self._whole(page, bytes(gathered), method)
+        begun = False
+        async for gathered in _chunks(body, turn):
+            if len(gathered) < CHUNK_BYTES and not begun:
+                await self._whole(page, gathered, method)
+                return
+            await self._send(None if begun else page, [], gathered, end=len(gathered) < CHUNK_BYTES)
+            begun = True
 
     async def _whole(self, page: Page, body: bytes, method: str) -> None:
         length = [("Content-Length", str(len(body)))]
@@ -291,6 +287,24 @@ class _Conversation:
     def abort(self) -> None:
         """Close at once."""
         self._writer.transport.abort()
+
+
+async def _chunks(body: Iterator[bytes], turn: asyncio.Semaphore) -> AsyncIterator[bytes]:
+    """Yield a body in chunks of the full size, and last one below it, maybe empty."""
+    loop, gathered, more = asyncio.get_running_loop(), bytearray(), True
+    while more:
+        async with turn:
+            since, more = loop.time(), False
+            for piece in body:
+                gathered += piece
+                if len(gathered) >= CHUNK_BYTES or loop.time() - since > SLICE_S:
+                    more = True
+                    break
+        await asyncio.sleep(0)
+        if len(gathered) >= CHUNK_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
 
 
 _REASONS: Final = {
