@@ -20,9 +20,8 @@ def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
     is_system = link.account is broker.system_account
     if local == remote and (local or broker.options.jetstream):
         if is_system:
-            log.info(
-                f'Extending JetStream domain "{remote}" as System Account connected from server {_decorated(link)}'
-            )
+            server = _decorated(link)
+            log.info(f'SYSTEM - Extending JetStream domain "{remote}" as System Account connected from server {server}')
         else:
             link.rules.forbid_both(CLIENTS_API)
         return
