@@ -73,6 +73,7 @@ ASKED: list[tuple[str, object]] = [
     ("USER.INFO", ""),
     ("SERVER.PING.CONNZ", {"auth": True, "subscriptions_detail": True}),
     ("SERVER.PING.CONNZ", {"state": 1}),
+    ("SERVER.PING.CONNZ", {"state": 9}),
     ("SERVER.PING.CONNZ", {"acc": "A", "filter_subject": "foo"}),
     ("SERVER.PING.CONNZ", {"filter_subject": "foo"}),
     ("SERVER.PING.CONNZ", {"sort": "nope"}),
@@ -239,8 +240,9 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
             await reader.readuntil(b"PONG\r\n")
             await side.ask("SERVER.ID.KICK", {"cid": cid})
             await reader.read()
-        await asyncio.sleep(0.1)
+        await heard_of(heard, "Kicked")
         await asyncio.to_thread(side.process.stop)
+        await heard_of(heard, "SHUTDOWN")
         told.append(sorted(heard, key=str))
     assert {subject for subject, _ in told[0]} == {
         "$SYS.ACCOUNT.B.CONNECT", "$SYS.ACCOUNT.B.DISCONNECT", "$SYS.ACCOUNT.B.SERVER.CONNS",
@@ -248,6 +250,13 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
         "$SYS.SERVER.ID.SHUTDOWN",
     }  # fmt: skip
     assert told[0] == told[1]
+
+
+async def heard_of(heard: list[tuple[str, Any]], what: str) -> None:
+    """Wait until an event that says `what` has arrived."""
+    async with asyncio.timeout(10):
+        while what not in str(heard):
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
