@@ -146,7 +146,6 @@ TALKS: Final[dict[str, list[Step]]] = {
         ("a", "SUB lat 1\r\nSUB lat.res 2"),
         ("b", "SUB in 1\r\nPUB lat in 3\r\nreq"),
         ("a", "PUB {reply} 2\r\nok"),
-        ("b", "PUB lat 3\r\nreq"),
         ("b", "PUB lat in 3\r\nreq"),
         ("b", "UNSUB 1"),
     ],

@@ -97,6 +97,39 @@ def test_mappings_at_the_top_are_of_the_global_account() -> None:
     assert list(accounts("maps = { foo: bar }")) == ["$G"]
 
 
+SERVER = """
+jetstream {
+    store_dir: /data/jetstream
+    max_mem: 1G
+    max_file: 100G
+}
+"""
+
+
+def test_the_specifications_examples_work_as_they_stand() -> None:
+    assert read("jetstream: enabled").jetstream
+    (enabled,) = read(SERVER + "accounts {\n    HR: {\n        jetstream: enabled\n    }\n}\n").accounts
+    assert enabled.jetstream is not None and enabled.jetstream.max_storage == -1
+    (limited,) = read(
+        SERVER
+        + """
+        accounts {
+            HR: {
+                jetstream {
+                    max_mem: 512M
+                    max_file: 1G
+                    max_streams: 10
+                    max_consumers: 100
+                }
+            }
+        }"""
+    ).accounts
+    limits = limited.jetstream
+    assert limits is not None
+    assert (limits.max_memory, limits.max_storage) == (512_000_000, 1_000_000_000)
+    assert (limits.max_streams, limits.max_consumers) == (10, 100)
+
+
 A = "accounts { A { exports: [%s] }, B { imports: [%s] } }"
 FAULTS = {
     'accounts: ["$G"]': '"$G" is a Reserved Account',
