@@ -10,7 +10,7 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
@@ -38,7 +38,7 @@ class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "accounts", "clock",
+        "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "_plan", "accounts", "clock",
         "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
         "import_problems", "inform", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id",
         "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
@@ -80,7 +80,8 @@ class Broker:
         self._changed: dict[Account, None] = {}
         self.hops = Hops()
         """Messages on their way over imported services."""
-        self.import_problems: list[Problem] = []
+        self._plan = ImportPlan(())
+        self.import_problems: list[Problem] = self._plan.problems
         """Exports and imports that are not in effect, and why."""
         self.on_tick: list[Callable[[], None]] = []
         """What else looks at the clock each time that the sessions do."""
@@ -120,7 +121,10 @@ class Broker:
             before = known.config if known is not None else AccountConfig(config.name)
             trading |= bool(before.imports or before.exports or config.imports or config.exports)
             self._set_config(config)
-        if trading:
+        if trading and self._plan.may_extend(configs):
+            self._plan.extend(configs)
+            self._apply_plan(self.accounts[config.name] for config in configs)
+        elif trading:
             self.resolve_imports()
         self._tell_followers()
 
@@ -153,9 +157,13 @@ class Broker:
 
     def resolve_imports(self) -> None:
         """Work out which imports are in effect; what is wrong with the others is in `import_problems`."""
-        plan = ImportPlan(account.config for account in self.accounts.values())
-        self.import_problems = plan.problems
-        for account in self.accounts.values():
+        self._plan = ImportPlan(account.config for account in self.accounts.values())
+        self.import_problems = self._plan.problems
+        self._apply_plan(self.accounts.values())
+
+    def _apply_plan(self, accounts: Iterable[Account]) -> None:
+        plan = self._plan
+        for account in accounts:
             if account.exchange.apply(plan.streams.get(account.name, []), plan.services.get(account.name, [])):
                 self._changed[account] = None
 

@@ -2,13 +2,14 @@
 
 Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those
 of services, because each import is held against the exports and against the imports before it. What it finds are
-values that can be compared: the broker applies the difference to the plan before. Rules and texts are the
+values that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as
+those of operators do, are added to the plan where they change nothing for the others. Rules and texts are the
 reference's (server/accounts.go).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,18 +64,35 @@ class _Refused(Exception):
 class ImportPlan:
     """The imports in effect by importing account, and the problems."""
 
-    __slots__ = ("_configs", "problems", "services", "streams")
+    __slots__ = ("_configs", "_named", "problems", "services", "streams")
 
     def __init__(self, configs: Iterable[AccountConfig]) -> None:
         """Work everything out."""
-        self._configs: Mapping[str, AccountConfig] = {config.name: config for config in configs}
+        self._configs: dict[str, AccountConfig] = {}
+        self._named: set[str] = set()
+        """Accounts that others name in their imports and exports."""
         self.streams: dict[str, list[StreamLink]] = {}
         self.services: dict[str, list[ServiceLink]] = {}
         self.problems: list[Problem] = []
-        for config in self._configs.values():
+        self.extend(tuple(configs))
+
+    def may_extend(self, configs: Sequence[AccountConfig]) -> bool:
+        """Return whether accounts are all new, nobody here knows them, and they know everybody they name."""
+        names = {config.name for config in configs}
+        wanted = {item.account for config in configs for item in config.imports}
+        return (
+            names.isdisjoint(self._configs) and names.isdisjoint(self._named) and wanted <= names | set(self._configs)
+        )
+
+    def extend(self, configs: Sequence[AccountConfig]) -> None:
+        """Work out new accounts, for which `may_extend` holds; the same as working out everything with them last."""
+        self._configs |= {config.name: config for config in configs}
+        for config in configs:
+            self._named.update(item.account for item in config.imports)
+            self._named.update(name for export in config.exports for name in export.accounts or ())
             self._check_exports(config)
         for kind in (StreamImport, ServiceImport):
-            for config in self._configs.values():
+            for config in configs:
                 for item in config.imports:
                     if isinstance(item, kind):
                         self._add(config.name, item)
