@@ -68,10 +68,13 @@ def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
         if leafnodes.users:
             yield "leafnodes", "operator mode does not allow specifying users in leafnode config"
         if any(not is_public(remote.account, "account") for remote in leafnodes.remotes):
-            yield "leafnodes", (
-                "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
-                "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
-                "key, starting with the letter 'A'"
+            yield (
+                "leafnodes",
+                (
+                    "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
+                    "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
+                    "key, starting with the letter 'A'"
+                ),
             )
         return
     known = {account.name for account in options.accounts} | {"", "$G", options.system_account or "$SYS"}
