@@ -162,6 +162,7 @@ class HttpServer:
             try:
                 async with self._turn:
                     page = self._page(request)
+                    await asyncio.sleep(0)  # kept over a round of the loop: else all would have theirs in the same one
                 await conversation.reply(request.method, page, self._turn)
             except (OSError, TimeoutError):
                 raise
@@ -300,7 +301,7 @@ async def _chunks(body: Iterator[bytes], turn: asyncio.Semaphore) -> AsyncIterat
                 if len(gathered) >= CHUNK_BYTES or loop.time() - since > SLICE_S:
                     more = True
                     break
-        await asyncio.sleep(0)
+            await asyncio.sleep(0)
         if len(gathered) >= CHUNK_BYTES:
             yield bytes(gathered)
             gathered.clear()
