@@ -30,6 +30,7 @@ from natsctl.server.ws_frames import (
     close_frame,
     frame,
 )
+from natsctl.server.ws_status import STATUSES
 from natsctl.server.ws_upgrade import NotUpgraded, Upgrade, WebSocketDoor, nonsense, refusal
 
 if TYPE_CHECKING:
@@ -41,31 +42,6 @@ MAX_REQUEST_BYTES: Final = 64 * 1024
 
 MAX_WAITING: Final = 8192
 """Connections that may be without a session at the same time; the next one is closed at once."""
-
-STATUSES: Final = {
-    CloseReason.CLIENT_CLOSED: Status.NORMAL_CLOSURE,
-    CloseReason.AUTHENTICATION_TIMEOUT: Status.POLICY_VIOLATION,
-    CloseReason.AUTHENTICATION_VIOLATION: Status.POLICY_VIOLATION,
-    CloseReason.SLOW_CONSUMER_PENDING_BYTES: Status.POLICY_VIOLATION,
-    CloseReason.SLOW_CONSUMER_WRITE_DEADLINE: Status.POLICY_VIOLATION,
-    CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
-    CloseReason.MAX_CONNECTIONS_EXCEEDED: Status.POLICY_VIOLATION,
-    CloseReason.MAX_CONTROL_LINE_EXCEEDED: Status.POLICY_VIOLATION,
-    CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED: Status.POLICY_VIOLATION,
-    CloseReason.MISSING_ACCOUNT: Status.POLICY_VIOLATION,
-    CloseReason.AUTHENTICATION_EXPIRED: Status.POLICY_VIOLATION,
-    CloseReason.REVOKED: Status.POLICY_VIOLATION,
-    CloseReason.TLS_HANDSHAKE_ERROR: Status.TLS_HANDSHAKE_FAILED,
-    CloseReason.PARSE_ERROR: Status.PROTOCOL_ERROR,
-    CloseReason.PROTOCOL_VIOLATION: Status.PROTOCOL_ERROR,
-    CloseReason.BAD_CLIENT_PROTOCOL_VERSION: Status.PROTOCOL_ERROR,
-    CloseReason.MAX_PAYLOAD_EXCEEDED: Status.MESSAGE_TOO_BIG,
-    CloseReason.WRITE_ERROR: Status.GOING_AWAY,
-    CloseReason.READ_ERROR: Status.GOING_AWAY,
-    CloseReason.STALE_CONNECTION: Status.GOING_AWAY,
-    CloseReason.SERVER_SHUTDOWN: Status.GOING_AWAY,
-}
-"""What the close frame says for each reason; any other is an internal error."""
 
 
 class WebSocketConnection(ClientConnection):
