@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from natsctl.testing.leaf_pair import Server, Servers
 
 
@@ -81,3 +83,22 @@ def test_a_mirror_follows_at_once_when_its_origins_server_is_joined(
     servers.join(spoke, hub)
     servers.advance(0.2)
     assert b'"messages":1' in ask(servers, spoke, "$JS.API.STREAM.INFO.M")
+
+
+def test_a_bucket_is_written_through_its_domain_and_read_from_a_mirror_near_by(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    servers.join(spoke, hub)
+    ask(servers, hub, "$JS.API.STREAM.CREATE.KV_B", b'{"name":"KV_B","subjects":["$KV.B.>"],"allow_direct":true}')
+    mirror = {
+        "name": "KV_B",
+        "allow_direct": True,
+        "mirror_direct": True,
+        "mirror": {"name": "KV_B", "external": {"api": "$JS.hub.API", "deliver": ""}},
+    }
+    ask(servers, spoke, "$JS.API.STREAM.CREATE.KV_B", msgspec.json.encode(mirror))
+    servers.advance(0.5)
+    assert b'"domain":"hub"' in ask(servers, spoke, "$JS.hub.API.$KV.B.key", b"value")
+    servers.advance(0.5)
+    assert ask(servers, spoke, "$JS.API.DIRECT.GET.KV_B.$KV.B.key") == b"value"
+    assert ask(servers, spoke, "$JS.hub.API.DIRECT.GET.KV_B.$KV.B.key") == b"value"
