@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from natsctl.broker import delivery
 from natsctl.broker.account_config import AccountConfig, SubjectMap
-from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, answer_client, header_tail, plain_tail, send_all_to
+from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, header_tail, plain_tail
 from natsctl.broker.exchange import Exchange
 from natsctl.broker.interest import Watch, Watches
 from natsctl.broker.mappings import Mapping, Mappings, compile_mapping
@@ -32,12 +33,9 @@ from natsctl.broker.traffic import Traffic
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.wire.ops import Op
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
-RESPONSE: Final = b"_R_."
-"""How the replies of requests from other accounts begin."""
 
 
 class Account:
@@ -76,11 +74,9 @@ class Account:
 
     def configure_mappings(self, configured: Sequence[SubjectMap]) -> None:
         """Map what the configuration says, before what `map_subject` was told."""
-        if configured or self._mappings is not None:
-            self._mappings = self._mappings or Mappings()
-            self._mappings.configure(compile_mapping(each, self._rng) for each in configured)
-        if self._mappings is not None and not self._mappings.sources():
-            self._mappings = None
+        mappings = self._mappings or Mappings()
+        mappings.configure(compile_mapping(each, self._rng) for each in configured)
+        self._mappings = mappings if mappings.sources() else None
         self.publish_from = self._publish_mapped if self._mappings is not None else self.publish
 
     def mapped(self, subject: bytes) -> bytes:
@@ -174,7 +170,7 @@ class Account:
         session, sub, _ = clients[0]
         if session is None or session.close_reason is not None or sub.max or (session is origin and not session.echo):
             return None
-        return partial(self._send_run, session, sub)
+        return partial(delivery.send_run, session, sub)
 
     def shared_size(self, subject: bytes) -> tuple[int, bool]:
         """Return how much of a published subject decides its route, and whether any number of tokens may follow.
@@ -187,9 +183,6 @@ class Account:
         if stem:
             return len(stem), True
         return self.routes.shared_size(subject, self._exact.get(subject) or self.routes.find(subject)), False
-
-    def _send_run(self, session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
-        send_all_to(session, sub, [op[1:] for op in run])
 
     def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
         """Deliver one message to the takers of `to`, who see `subject`; return the number of takers."""
@@ -250,7 +243,7 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None:
-                return send_all_to(session, sub, messages)
+                return delivery.send_all_to(session, sub, messages)
         if len(handlers) == 1 and not (clients or queues) and handlers[0].take_all is not None:
             handlers[0].take_all(messages)
             return len(messages)
@@ -280,17 +273,14 @@ class Account:
         if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
             session, sub, _ = clients[0]
             if session is not None and session.close_reason is None and answers:
-                answer_client(session, sub, answers)
+                delivery.answer_client(session, sub, answers)
                 return
         for subject, payload in answers:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
 
     def unwritten_bytes(self, subject: bytes) -> int:
         """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
-        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
-        takers = [*clients, *(member for members in queues for member in members)]
-        subs = [*handlers, *(sub for _, sub, _ in takers)]
-        sessions = [sub.session if sub.client is None else sub.client.session for sub in subs]
+        sessions = [sub.behind().session for sub in self.routes.subscriptions_of(subject)]
         return max((session.pending_bytes for session in sessions if session is not None), default=0)
 
     def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
@@ -309,7 +299,7 @@ class Account:
 
         A reply that a request from another account has here has the interest that its own one has there.
         """
-        if subject.startswith(RESPONSE):
+        if subject[:4] == b"_R_.":
             listens = self.exchange.listens(subject)
             if listens is not None:
                 return listens
@@ -320,10 +310,7 @@ class Account:
 
     def has_subscriber(self, subject: bytes, queue: bytes = b"") -> bool:
         """True where somebody subscribed to exactly `subject`, not to a wildcard: plainly, or in the group `queue`."""
-        clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
-        if queue:
-            return any(m[0][1].queue == queue and any(sub.subject == subject for _, sub, _ in m) for m in queues)
-        return any(taker[1].subject == subject for taker in clients) or any(s.subject == subject for s in handlers)
+        return any(sub.subject == subject and sub.queue == queue for sub in self.routes.subscriptions_of(subject))
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
+    from natsctl.wire.ops import Op
 
 SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
 """Ends of message heads that are looked up instead of formatted."""
@@ -85,3 +86,8 @@ def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery
     if pending > most:
         session.cut_slow_consumer()
     return done
+
+
+def send_run(session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
+    """Queue a run of published messages for one client."""
+    send_all_to(session, sub, [op[1:] for op in run])

@@ -114,6 +114,12 @@ class Routes:
                     return route
         return self._match(subject, prefix)
 
+    def subscriptions_of(self, subject: bytes) -> list[Subscription]:
+        """Return every subscription that takes `subject`, all members of groups included."""
+        clients, queues, handlers = self.exact.get(subject) or self.find(subject)
+        members = (member for group in queues for member in group)
+        return [*handlers, *(taker[1] for taker in clients), *(member[1] for member in members)]
+
     def stem(self, subject: bytes) -> bytes:
         """Return the beginning of `subject` that any tokens may follow on the same route; empty where none is known."""
         stems = self._by_stem

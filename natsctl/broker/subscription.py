@@ -106,3 +106,7 @@ class Subscription:
         """Whether it serves other accounts, so that it takes nothing of what they export."""
         self.stand_ins: tuple[Subscription, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
+
+    def behind(self) -> Subscription:
+        """Return the subscription that messages end up at: the one that this one stands for, or itself."""
+        return self.client or self
