@@ -43,6 +43,7 @@ LIMITS: Final = (
         config="max_control_line: 64",
         clients={"m4": {"lang": "x"}},
         steps=(Step("m4", b"SUB " + b"a" * 80 + b" 1\r\n", error("maximum control line exceeded", closed=True)),),
+        log="maximum control line exceeded",
     ),
     Case(
         claim="one connection more than `max_connections`",
@@ -53,6 +54,7 @@ LIMITS: Final = (
             Step("second", b"", error("maximum connections exceeded", closed=True)),
             Step("first", publish("a"), message("a", 1)),
         ),
+        log="maximum connections exceeded",
     ),
     Case(
         claim="a subject with more tokens than `max_subscription_tokens`",
@@ -77,6 +79,7 @@ LIMITS: Final = (
             Step("second", b"", error("maximum account active connections exceeded", closed=True)),
             Step("first", publish("a"), message("a", 1)),
         ),
+        log="maximum account active connections exceeded",
     ),
     Case(
         claim="more subscriptions than the account lets a connection have",
@@ -108,11 +111,13 @@ LIMITS: Final = (
         config="",
         clients={"m7": {"headers": False, "no_responders": True}},
         steps=(Step("m7", b"", error("no responders requires headers support", closed=True)),),
+        log="no responders requires headers support",
     ),
     Case(
         claim="a protocol that does not exist",
         config="",
         clients={"m8": {"protocol": 2}},
         steps=(Step("m8", b"", error("invalid client protocol", closed=True)),),
+        log="invalid client protocol",
     ),
 )
