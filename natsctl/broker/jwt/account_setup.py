@@ -28,6 +28,7 @@ from natsctl.broker.jwt.claims import (
     ServiceLatency,
     WeightedMapping,
 )
+from natsctl.broker.jwt.mapping_checks import mapping_fault
 
 LARGEST_LIMIT: Final = (1 << 31) - 1
 TIER: Final = "R1"
@@ -43,7 +44,7 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountC
         jetstream=jetstream_limits(body),
         exports=tuple(_export(export) for export in body.exports if export.type),
         imports=tuple(_import(item) for item in imports if item.type),
-        mappings=tuple(_mapping(source, to) for source, to in body.mappings.items()),
+        mappings=tuple(_mapping(source, to) for source, to in body.mappings.items() if not mapping_fault(source, to)),
         limits=ConnectionLimits(
             max_connections=_limit(body.limits.conn),
             max_leafnodes=_limit(body.limits.leaf),

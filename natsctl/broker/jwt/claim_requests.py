@@ -15,6 +15,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
 from natsctl.broker.jwt.account_book import AccountBook
 from natsctl.broker.jwt.claims import AccountClaims, decode
+from natsctl.broker.jwt.mapping_checks import mapping_fault
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.resolver import Store, StoreRefused
 from natsctl.broker.jwt.token import JwtError, generic_claims
@@ -111,8 +112,8 @@ class ClaimRequests:
         what = "jwt update" if store.full else "jwt update cache"
         try:
             claims = decode(token, AccountClaims)
-        except JwtError as fault:
-            self._failed(reply, wanted if wanted and not store.full else NOBODY, f"{what} resulted in error", fault)
+        except JwtError as unread:
+            self._failed(reply, wanted if wanted and not store.full else NOBODY, f"{what} resulted in error", unread)
             return
         account = claims.sub
         failed = f"{what} resulted in error"
@@ -122,9 +123,9 @@ class ClaimRequests:
             self._failed(reply, account, failed, "operator requires issuer to be a signing key")
         elif not store.full and self._book.get(account) is None:
             self._done(reply, account, f"{what} skipped")
-        elif faults := list(account_faults(claims)):
+        elif fault := _account_fault(claims):
             text = "jwt validation failed" if store.full else f"{what} validation failed"
-            self._failed(reply, account, text, f"validation errors: [{' '.join(faults)}]")
+            self._failed(reply, account, text, fault)
         else:
             self._keep(store, reply, account, token, failed)
 
@@ -202,6 +203,13 @@ class ClaimRequests:
             if account == self._broker.system_account.name:
                 raise JwtError("not allowed to delete system account")
         return accounts
+
+
+def _account_fault(claims: AccountClaims) -> str:
+    """Return what is wrong with an account that is pushed, empty where nothing is; times do not count."""
+    if faults := list(account_faults(claims)):
+        return f"validation errors: [{' '.join(faults)}]"
+    return next((text for mapping in claims.nats.mappings.items() if (text := mapping_fault(*mapping))), "")
 
 
 def _account_in(subject: str) -> str:

@@ -209,3 +209,18 @@ def test_resolver_that_forgets_an_account_closes_its_clients(estate: Estate, ope
     preload = {key: token for key, token in estate.preload().items() if key != gone.public}
     assert town.auth.book.replace_resolver(MemoryResolver(preload), town.clock.now_ns()) == [gone.public]
     assert (stays.reason, goes.reason) == ("", "Authentication Failure")
+
+
+def test_mapping_that_can_not_be_made_is_left_out(estate: Estate, operate: Operate) -> None:
+    good = [{"subject": "n.$1", "weight": 40}, {"subject": "o.$1", "weight": 60}]
+    mappings = {
+        "m.*": good,
+        "a": [{"subject": "b.$1"}],
+        "c": [{"subject": "d"}, {"subject": "d", "weight": 1}],
+        "e": [{"subject": "{{nonsense(1)}}"}],
+    }
+    account = estate.account("A", mappings={**mappings, "f": [{"subject": "g", "weight": 100, "cluster": "elsewhere"}]})
+    # Weights of more than all make the whole account invalid, a duplicate alone does not.
+    account.nats["mappings"]["c"][0]["weight"] = 1
+    found = wake(operate(estate), account).mappings
+    assert [(each.source, len(each.destinations)) for each in found] == [("m.*", 2), ("f", 0)]
