@@ -107,7 +107,7 @@ class LeafRemote:
             self._door.log.debug(f'Trying to connect as leafnode to remote server on "{url.address}"')
             try:
                 return await self._dial(url)
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # a name that is none is no text for the resolver
                 attempts += 1
                 tell = self._door.log.error if self._reports(first, attempts) else self._door.log.debug
                 tell(
@@ -182,11 +182,11 @@ def _is_ip(host: str) -> bool:
     return False
 
 
-def _dial_text(url: LeafUrl, error: OSError) -> str:
+def _dial_text(url: LeafUrl, error: OSError | UnicodeError) -> str:
     """Return why a connection could not be made, in the reference's words."""
     if isinstance(error, TimeoutError):
         return f"dial tcp {url.address}: i/o timeout"
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, (socket.gaierror, UnicodeError)):
         return f"lookup {url.host}: no such host"
     refused = error.errno == errno.ECONNREFUSED or "refused" in str(error)
     text = "connection refused" if refused else (error.strerror or str(error)).lower()

@@ -51,8 +51,11 @@ class Leafs:
     def accept(self, host: str, port: int, kind: str = "tcp") -> LeafLink:
         """Return the link of a connection that was made to us; its INFO waits to be written."""
         link = AcceptedLink(self, self.broker.next_cid(), host, port, kind)
+        full = len(self.links) >= self.broker.options.max_connections
         self.links[link.cid] = link
         link.send_info()
+        if full:
+            link.fail(CloseReason.MAX_CONNECTIONS_EXCEEDED, "maximum connections exceeded")
         return link
 
     def solicit(

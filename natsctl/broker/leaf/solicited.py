@@ -33,7 +33,7 @@ PROTOCOL: Final = 2
 class SolicitedLink(LeafLink):
     """The connecting side of a connection."""
 
-    __slots__ = ("_remote", "_secured", "leafnode_urls", "wants_tls", "ws_urls")
+    __slots__ = ("_apart", "_remote", "_secured", "leafnode_urls", "wants_tls", "ws_urls")
 
     def __init__(
         self, leafs: Leafs, remote: RemoteOptions, cid: int, host: str, port: int, kind: str, *, secured: bool
@@ -41,6 +41,8 @@ class SolicitedLink(LeafLink):
         super().__init__(leafs, cid, host, port, kind)
         self._remote = remote
         self._secured = secured
+        self._apart: tuple[list[str], ...] = ([], [])
+        """What the domains deny, to be sent and to be asked for, whatever the hub says of its user."""
         self.solicited = True
         self.is_spoke = not remote.hub
         self.isolated = self.isolated or remote.isolate
@@ -150,7 +152,6 @@ class SolicitedLink(LeafLink):
     def _hold_to(self, info: PeerInfo) -> None:
         """Apply what the other side says that we may send and hear, besides what this side denies."""
         rules, remote = self.rules, self._remote
-        kept = (list(rules.send.deny), list(rules.ask.deny))
         for direction, lists, mine in (
             (rules.send, info.export, remote.deny_exports),
             (rules.ask, info.import_, remote.deny_imports),
@@ -158,8 +159,8 @@ class SolicitedLink(LeafLink):
             lists = lists or SubjectLists()
             direction.set(lists.allow, (*(lists.deny or ()), *mine))
         if self._registered:
-            rules.send.deny += kept[0]
-            rules.ask.deny += kept[1]
+            rules.send.forbid(self._apart[0])
+            rules.ask.forbid(self._apart[1])
             self.outward.withhold()
 
     def _finish(self) -> None:
@@ -171,7 +172,12 @@ class SolicitedLink(LeafLink):
             text = "maximum account active connections exceeded"
             self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return
+        before = [set(direction.deny) for direction in (self.rules.send, self.rules.ask)]
         keep_domains_apart(leafs, self)
+        after = [set(direction.deny) for direction in (self.rules.send, self.rules.ask)]
+        self._apart = tuple(
+            [deny.decode() for deny in sorted(now - then)] for then, now in zip(before, after, strict=True)
+        )
         self.start_telling()
         leafs.joined(self)
 

@@ -197,3 +197,31 @@ def test_users_that_are_gone_after_a_reload_lose_their_links(servers: Servers) -
     hub.leafs.options = LeafOptions(auth=StaticAuthenticator(users=users[1:]))
     hub.leafs.review()
     assert links[0].close_reason is CloseReason.AUTHENTICATION_VIOLATION and links[1].registered
+
+
+def test_permissions_that_a_hub_tells_later_hold_and_domains_stay_apart(
+    servers: Servers, hub: Server, spoke: Server
+) -> None:
+    cable = servers.join(spoke, hub)
+    near, far = spoke.machine.connect(), hub.machine.connect()
+    near.subscribe("down.a")
+    near.subscribe("other")
+    servers.settle()
+    cable.near.link.receive(b'INFO {"import":{"allow":["down.>"]},"export":{"deny":["up.no"]}}\r\n')
+    servers.settle()
+    assert not hub.machine.broker.accounts["$G"].has_interest(b"other")
+    assert hub.machine.broker.accounts["$G"].has_interest(b"down.a")
+    far.subscribe("up.*")
+    far.subscribe("$JS.API.>")
+    servers.settle()
+    for subject in ("up.no", "up.yes", "$JS.API.X"):
+        near.publish(subject)
+    servers.settle()
+    assert [message.subject for message in far.take()] == [b"up.yes"]
+
+
+def test_more_servers_than_there_may_be_connections_are_turned_away(servers: Servers, hub: Server) -> None:
+    hub.machine.broker.options.max_connections = 1
+    first, second = (hub.leafs.accept("127.0.0.1", port) for port in (1, 2))
+    assert first.close_reason is None
+    assert second.close_reason is CloseReason.MAX_CONNECTIONS_EXCEEDED
