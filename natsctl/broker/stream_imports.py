@@ -32,6 +32,10 @@ class StandIn(Subscription):
         self._line = line
         self._for = sub
 
+    def behind(self) -> Subscription:
+        """Return the subscription here that it stands for."""
+        return self._for.behind()
+
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
         sub, exporter = self._for, self._line.exporter
         to = exporter.destination(subject)

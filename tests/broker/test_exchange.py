@@ -146,6 +146,14 @@ def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
     assert not street.b.session.subs
 
 
+def test_what_waits_for_a_client_of_another_account_is_known() -> None:
+    street = Street(*streams(StreamImport("A", "s.>")))
+    street.b.say(b"SUB s.1 1\r\n")
+    exporter = street.broker.accounts["A"]
+    street.a.session.receive(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100))
+    assert exporter.unwritten_bytes(b"s.1") == street.b.session.pending_bytes > 100
+
+
 # --- services
 
 
