@@ -8,11 +8,15 @@ from natsctl.api.mapping_functions import BadTransform
 from natsctl.api.subject_transform import check_mapping
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.jwt.claims import WeightedMapping
+from natsctl.broker.jwt.subject_checks import without_references
 
 
 def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
-    """Return what is wrong with one mapping, empty where nothing is."""
-    if not is_valid_subject(source.encode()):
+    """Return what is wrong with one mapping, empty where nothing is.
+
+    A source may hold no functions: as what the weights leave, it is a destination too.
+    """
+    if not is_valid_subject(source.encode()) or "{{" in source or without_references(source) != source:
         return f'mapping "{source}": invalid subject'
     seen: set[str] = set()
     totals: dict[str, int] = {}
