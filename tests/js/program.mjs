@@ -47,7 +47,7 @@ function classic(library) {
 
 function options(core) {
   const { url, ca, handshakeFirst, token, user, pass, seed, creds } = asked;
-  const given = { servers: url, reconnect: false, timeout: 5000, name: "program" };
+  const given = { servers: url, reconnect: false, timeout: 20000, name: "program" };
   if (token) given.token = token;
   if (user) Object.assign(given, { user, pass });
   if (seed) given.authenticator = core.nkeyAuthenticator(bytes.encode(seed));
@@ -93,7 +93,7 @@ async function requests(nc) {
   const answers = await Promise.all([nc.request("echo", bytes.encode("hello")), nc.request("echo", big)]);
   let nobody = "";
   try {
-    await nc.request("nobody.there", bytes.encode(""), { timeout: 2000 });
+    await nc.request("nobody.there", bytes.encode(""), { timeout: 10000 });
   } catch (error) {
     nobody = error.constructor.name === "NatsError" ? error.code : error.constructor.name;
   }
@@ -110,7 +110,7 @@ async function jetStream(nc, client) {
   const again = await js.publish("orders.0", bytes.encode("0"), { msgID: "id0" });
   await manager.consumers.add("ORDERS", { durable_name: "puller", ack_policy: "explicit" });
   const puller = await js.consumers.get("ORDERS", "puller");
-  const pulled = await puller.fetch({ max_messages: 20, expires: 3000 });
+  const pulled = await puller.fetch({ max_messages: 20, expires: 10000 });
   const numbers = [];
   for await (const m of pulled) {
     numbers.push(Number(text.decode(m.data)));

@@ -94,7 +94,7 @@ def urls(server: ServerProcess) -> tuple[str, str]:
 async def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
     files = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
-    tls = f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}" }}'
+    tls = f'tls {{ cert_file: "{files.cert}", key_file: "{files.key}", timeout: 10 }}'
     who = logins(login)
     conf = tmp_path / "nats.conf"
     conf.write_text(
