@@ -62,6 +62,7 @@ class Cable:
             if far is None:
                 near.close()
                 continue
+            far.settimeout(None)
             self.carried += 1
             self._open += [near, far]
             for source, sink in ((near, far), (far, near)):

@@ -15,6 +15,7 @@ from natsctl.broker.grant import Credentials, Grant, Refusal
 from natsctl.broker.leaf.domains import keep_domains_apart
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
 from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.options import SECOND_NS
 from natsctl.broker.permissions import SubjectRules
 from natsctl.broker.permit import Replies
 from natsctl.broker.reasons import CloseReason
@@ -22,6 +23,8 @@ from natsctl.broker.reasons import CloseReason
 if TYPE_CHECKING:
     from natsctl.broker.leaf.leafs import Leafs
 
+REVIEW_NS: Final = 10 * SECOND_NS
+"""How often a user with a JWT is looked at again: accounts expire, users are revoked."""
 RESERVED_CLUSTER: Final = "-"
 """The name that the reference keeps for messages without an origin."""
 
@@ -29,12 +32,14 @@ RESERVED_CLUSTER: Final = "-"
 class AcceptedLink(LeafLink):
     """The accepting side of a connection."""
 
-    __slots__ = ("_export", "_import", "_nonce", "_shown")
+    __slots__ = ("_config", "_export", "_import", "_nonce", "_review_ns", "_shown")
 
     def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
         super().__init__(leafs, cid, host, port, kind)
         self._nonce = leafs.new_nonce()
         self._shown: Credentials | None = None
+        self._config = self.account.config
+        self._review_ns = 0
         self._import = self._export = SubjectRules()
         self.start_timers()
         leafs.log.info(f"{self.label} - Leafnode connection created ")
@@ -74,6 +79,16 @@ class AcceptedLink(LeafLink):
         if auth is None or self._shown is None:
             return auth is None and self.login.grant == self._leafs.anybody
         return auth.still_holds(self.login.grant, replace(self._shown, now_ns=self.broker.clock.now_ns()))
+
+    def tick(self) -> None:
+        """Do what is due, and look again at a user whose account has changed, or whose JWT may have lost its worth."""
+        super().tick()
+        now = self.broker.clock.monotonic_ns()
+        changed = self.account.config is not self._config
+        if self._registered and (changed or (self.login.grant.jwt and now >= self._review_ns)):
+            self._config, self._review_ns = self.account.config, now + REVIEW_NS
+            if not self.still_holds():
+                self.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
     def _refuse(self, refusal: Refusal, user: str) -> None:
         shown = f' - User "{user}"' if user else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from natsctl.broker.grant import Credentials, Grant
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.permissions import Permissions, ResponseRule, SubjectRules
@@ -225,3 +226,23 @@ def test_more_servers_than_there_may_be_connections_are_turned_away(servers: Ser
     first, second = (hub.leafs.accept("127.0.0.1", port) for port in (1, 2))
     assert first.close_reason is None
     assert second.close_reason is CloseReason.MAX_CONNECTIONS_EXCEEDED
+
+
+def test_a_user_with_a_jwt_is_looked_at_again(servers: Servers) -> None:
+    class Judge(StaticAuthenticator):
+        holds = True
+
+        def authenticate(self, credentials: Credentials) -> Grant:
+            return Grant("U", "$G", jwt="e30")
+
+        def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+            return self.holds
+
+    judge = Judge()
+    hub = servers.start("HUB", leaf=LeafOptions(auth=judge))
+    link, _ = answer(hub, name="X")
+    hub.machine.broker.tick()
+    assert link.registered
+    judge.holds = False
+    servers.advance(10.1)
+    assert link.close_reason is CloseReason.AUTHENTICATION_VIOLATION
