@@ -125,8 +125,6 @@ def _options(given: Given, base: ServerOptions) -> ServerOptions:
     changes: dict[str, Any] = {
         setting: read(given, setting) for setting, read in _READERS.items() if setting in given.values
     }
-    if given.text("store_dir") and "jetstream" not in given.values:
-        changes["jetstream"] = True
     for setting in ("debug_trace", "debug_trace_verbose"):
         if given.flag(setting):
             changes.update(debug=True, trace=True)

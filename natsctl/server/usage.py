@@ -23,7 +23,7 @@ Server Options:
 
 JetStream Options:
     -js, --jetstream                 Enable JetStream
-    -sd, --store_dir <dir>           Set the storage folder (the store lives in <dir>/jetstream)
+    -sd, --store_dir <dir>           Set the storage folder of JetStream (the store lives in <dir>/jetstream)
         --js_domain <domain>         Serve the API under $JS.<domain>.API too
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
