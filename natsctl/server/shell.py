@@ -83,7 +83,7 @@ class Shell:
         self.on_turn: list[Callable[[], None]] = []
         """What is done once a turn before output is written."""
         self.leaf_door: Shell | None = None
-        """What connections of leaf nodes that came through the WebSocket listener talk to; None where none are let in."""
+        """What leaf nodes that come through the WebSocket listener talk to; None where none are let in."""
         self.faults = 0
         self.write_deadline_s = write_deadline_s
         self._wanted = False

@@ -26,7 +26,8 @@ def test_every_spelling_of_the_address(flag: str) -> None:
 @pytest.mark.parametrize("spelling", [["-sd", "D"], ["-sd=D"], ["--store_dir", "D"], ["--store_dir=D"]])
 def test_the_store_lives_in_the_jetstream_folder_of_the_named_one(spelling: list[str]) -> None:
     given = options("-js", *spelling)
-    assert not given.jetstream  # the folder alone asks for nothing
+    assert given.jetstream
+    assert not options(*spelling).jetstream  # the folder alone asks for nothing
     assert given.store_path == Path("D/jetstream")
 
 
