@@ -28,6 +28,13 @@ _DEFAULTS: Final[dict[str, Any]] = {
 """Options of which 0 means what they are when nobody says."""
 
 
+_KEYS_IN_REMOTES: Final = (
+    "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your `leafnodes` "
+    "section, to assign it to an account. Each account value should be a 56 character public key, starting with the "
+    "letter 'A'"
+)
+
+
 def with_defaults(options: ServerOptions) -> ServerOptions:
     """Return `options` with the default of each one that is 0 and for which 0 is no value."""
     return replace(options, **{name: value for name, value in _DEFAULTS.items() if not getattr(options, name)})
@@ -68,14 +75,7 @@ def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
         if leafnodes.users:
             yield "leafnodes", "operator mode does not allow specifying users in leafnode config"
         if any(not is_public(remote.account, "account") for remote in leafnodes.remotes):
-            yield (
-                "leafnodes",
-                (
-                    "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
-                    "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
-                    "key, starting with the letter 'A'"
-                ),
-            )
+            yield "leafnodes", _KEYS_IN_REMOTES
         return
     known = {account.name for account in options.accounts} | {"", "$G", options.system_account or "$SYS"}
     bound = [("authorization", leafnodes.account), *(("authorization", user.account) for user in leafnodes.users)]

@@ -220,4 +220,4 @@ def test_an_error_names_the_line_of_the_import() -> None:
 @pytest.mark.parametrize("text", ["msg_trace: t", "trace_dest: t", "exports: [{service: s, allow_trace: true}]"])
 def test_tracing_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfError, match="nats-server"):
-        read("accounts {A {%s}}" % text)
+        read(f"accounts {{A {{{text}}}}}")
