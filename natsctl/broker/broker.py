@@ -42,7 +42,7 @@ class Broker:
         "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
         "import_problems", "inform", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id",
         "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
-        "total_connections", "undecided",
+        "total_connections", "undecided", "unfinished",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
@@ -71,6 +71,8 @@ class Broker:
 
         One that comes again while it waits sends much: it should not be read from.
         """
+        self.unfinished: deque[Session] = deque()
+        """Sessions that have put off a part of what they were sent (slices.py), in the order of their turns."""
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -213,6 +215,11 @@ class Broker:
         self.sessions[session.cid] = session
         session.open(full=full)
         return session
+
+    def members(self, account: Account) -> list[Session]:
+        """Return the clients of an account and the leaf node connections that serve it, the oldest first."""
+        links = [peer for peer in self.leafs.values() if isinstance(peer, Session) and peer.account is account]
+        return sorted([*account.sessions, *links], key=lambda session: session.cid)
 
     def take_dirty(self) -> list[Session]:
         """Return the sessions that have output or want to be closed, and start a new list."""

@@ -16,6 +16,7 @@ from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.permit import Permit
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, PutOff, keep, put_off, slice_end_ns
 from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
@@ -62,7 +63,7 @@ class Session:
         "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
         "last_data_ns", "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
         "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port",
-        "protocol", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "verbose", "version",
+        "protocol", "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
@@ -97,6 +98,8 @@ class Session:
         self.permit: Permit | None = None
         """What the user may do, None where everything."""
         self.login = Login(self)
+        self.put_off: PutOff | None = None
+        """What has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
         """When anything was last received, and when something other than protocol chatter last went either way."""
         self._seen_out_msgs = 0
@@ -165,9 +168,13 @@ class Session:
         """Close a client that does not read; what it has not been sent is dropped."""
         if self.close_reason is None:
             self.take_output()
-            self.broker.slow_consumers += 1
-            self.account.slow_consumers += 1
+            self.count_slow_consumer()
             self.close(CloseReason.SLOW_CONSUMER_PENDING_BYTES, "Slow Consumer")
+
+    def count_slow_consumer(self) -> None:
+        """Count a client that does not read."""
+        self.broker.slow_consumers += 1
+        self.account.slow_consumers += 1
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
         """The transport is gone: forget the session; `reason` counts where the broker had none."""
@@ -179,7 +186,7 @@ class Session:
         self._leave()
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
-        self._parser = Parser(broker.options.limits)
+        self._parser, self.put_off = Parser(broker.options.limits), None
         broker.gone_in_msgs += self.in_msgs
         broker.gone_in_bytes += self.in_bytes
         broker.gone_out_msgs += self.out_msgs
@@ -230,7 +237,9 @@ class Session:
         self.last_active_ns = self.broker.clock.monotonic_ns()
         self.timers.pings_out = 0
         login = self.login
-        if login.pending is not None:
+        if self.put_off is not None:
+            keep(self, chunk)
+        elif login.pending is not None:
             login.hold(chunk)
         elif login.authenticated:
             self._carry_out(self._parser.feed(chunk))
@@ -251,8 +260,9 @@ class Session:
             self._carry_out(self._parser.feed(line))
 
     def go_on(self, ops: list[Op], chunk: bytes) -> None:
-        """Carry out what has arrived while the client's login was worked out."""
+        """Carry out what has arrived while the client's login was worked out, or what was put off."""
         if self.close_reason is None:
+            self.last_active_ns = self.broker.clock.monotonic_ns()
             self._carry_out(ops)
         if chunk and self.close_reason is None:
             self.receive(chunk)
@@ -265,6 +275,7 @@ class Session:
         msgs = size = 0
         if len(ops) >= RUN_MIN and not (careful or self.verbose):
             ops = publish_runs(self, ops)
+        clock, until = self.broker.clock, slice_end_ns(self)
         rest = iter(ops)
         for op in rest:
             if op[0] != PUB:
@@ -276,12 +287,14 @@ class Session:
                     break
                 publish = self.account.publish_from
                 careful = self.pedantic or not self.headers or self.permit is not None
+                if clock.monotonic_ns() > until and put_off(self, rest):
+                    break
                 continue
             _, subject, reply, header, payload = op
             if (
                 careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
             ) and not self._may_publish(subject, reply, header):
-                if self.close_reason is not None:
+                if self.close_reason is not None or (clock.monotonic_ns() > until and put_off(self, rest)):
                     break
                 continue
             msgs += 1
@@ -290,11 +303,14 @@ class Session:
                 self.write(OK_LINE)
             if not publish(subject, reply, header, payload, self) and reply and self.no_responders:
                 answer_no_responders(self, subject, reply)
+            look = not msgs & LOOK_MASK or len(subject) > LONG_SUBJECT_BYTES
+            if look and clock.monotonic_ns() > until and put_off(self, rest):
+                break
         self.in_msgs += msgs
         self.in_bytes += size
         if self.in_msgs != before:
             self.last_data_ns = self.last_active_ns
-        if parser.fault is not None:
+        if parser.fault is not None and self.put_off is None:
             self._fail(parser.fault)
 
     def _fail(self, fault: ProtocolFault) -> None:

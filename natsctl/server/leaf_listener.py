@@ -54,6 +54,7 @@ class LeafDoor:
     def closed(self, connection: ClientConnection) -> None:
         """Forget a connection whose transport is gone."""
         session = connection.session
+        self._shell.logins.forget(session)
         if self._shell.connections.pop(session, None) is not None:
             session.closed()
             self.wake()

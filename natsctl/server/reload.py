@@ -82,7 +82,7 @@ class Reloader:
             _limit_jetstream(server.engine, old, new)
         same = set(_credentials(old)) & set(_credentials(new))
         reauthorize(broker, {user.name or user.nkey for user in same}, _names(new))
-        for session in [session for account in gone for session in account.sessions]:
+        for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
         if server.leafs is not None:
             server.leafs.apply(derived)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.slices import go_on
 from natsctl.server.committer import Committer
 from natsctl.server.log import Log
 from natsctl.server.logins import Logins
@@ -52,6 +53,9 @@ OFFENCES: Final = frozenset(CloseReason) - {
     CloseReason.SLOW_CONSUMER_WRITE_DEADLINE,
 }
 """Why clients are cut off that an operator wants to see without debugging; the write deadline has its own line."""
+
+UNFINISHED_S: Final = 0.02
+"""How much of a turn may go into what sessions have put off."""
 
 TICK_S: Final = 0.5
 """How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
@@ -164,6 +168,8 @@ class Shell:
         committer, engine = self.committer, self.engine
         if self.broker.undecided:
             self._work_out_logins()
+        if self.broker.unfinished:
+            self._go_on()
         if committer is not None and engine is not None:
             committer.kick()
             more = engine.run_ready(READY_BUDGET)
@@ -175,6 +181,28 @@ class Shell:
         for act in self.on_turn:
             act()
         self._drain()
+
+    def _go_on(self) -> None:
+        """Read no more from sessions that have put something off, and let some of them go on with it."""
+        unfinished, connections = self.broker.unfinished, self.connections
+        for session in unfinished:
+            if session in connections:
+                connections[session].pause()
+        end = time.monotonic() + UNFINISHED_S
+        while unfinished and time.monotonic() < end:
+            session = unfinished.popleft()
+            connection = connections.get(session)
+            if connection is None:
+                continue
+            try:
+                go_on(session)
+            except Exception as error:
+                self._fault(f"{connection.name} - what was put off", error)
+                connection.transport.abort()
+            if session.put_off is None and session.login.pending is None:
+                connection.resume()
+        if unfinished:
+            self.wake()
 
     def _work_out_logins(self) -> None:
         """Have logins worked out, and read no more from those who send much meanwhile.
@@ -244,8 +272,7 @@ class Shell:
         for session, connection in tuple(self.connections.items()):
             if 0 < connection.blocked_since < late:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
-                self.broker.slow_consumers += 1
-                session.account.slow_consumers += 1
+                session.count_slow_consumer()
                 session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
                 connection.transport.abort()
         self._ticker = self.loop.call_later(TICK_S, self._tick)
@@ -257,9 +284,13 @@ class Shell:
         """Take turns until everything that was received is durable and answered, or for `SETTLE_S`."""
         deadline = self.loop.time() + SETTLE_S
         self.turn()
-        while self.committer is not None and not self.committer.idle and self.loop.time() < deadline:
+        while self._is_busy and self.loop.time() < deadline:
             await asyncio.sleep(0.001)
             self.turn()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.broker.unfinished) or (self.committer is not None and not self.committer.idle)
 
     def stop(self) -> None:
         """Stop timers and worker threads; nothing may be received any more."""

@@ -59,13 +59,13 @@ class BrokerKeeper:
             except JwtError:
                 continue  # let in without a JWT: not one of ours
             _hold_to(session, user, held, before)
-            if session.close_reason is None:
-                _limit(session, user, held)
+            if session.close_reason is None and session in session.account.sessions:
+                _limit(session, user, held)  # a leaf node was told what it may do: it comes again to hear of more
 
     def _sessions(self, held: HeldAccount) -> list[Session]:
-        """Return the clients of an account, the oldest first."""
+        """Return the clients and leaf nodes of an account, the oldest first."""
         account = self._broker.accounts.get(held.name)
-        return sorted(account.sessions, key=lambda session: session.cid) if account is not None else []
+        return self._broker.members(account) if account is not None else []
 
 
 def _hold_to(session: Session, user: UserClaims, held: HeldAccount, before: HeldAccount) -> None:

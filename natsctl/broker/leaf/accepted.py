@@ -15,6 +15,7 @@ from natsctl.broker.grant import Credentials, Grant, Refusal
 from natsctl.broker.leaf.domains import keep_domains_apart
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
 from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.leaf.link_login import LinkLogin
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.permissions import SubjectRules
 from natsctl.broker.permit import Replies
@@ -32,10 +33,12 @@ RESERVED_CLUSTER: Final = "-"
 class AcceptedLink(LeafLink):
     """The accepting side of a connection."""
 
-    __slots__ = ("_config", "_export", "_import", "_nonce", "_review_ns", "_shown")
+    __slots__ = ("_config", "_connect", "_export", "_import", "_nonce", "_review_ns", "_shown")
 
     def __init__(self, leafs: Leafs, cid: int, host: str, port: int, kind: str) -> None:
         super().__init__(leafs, cid, host, port, kind)
+        self.login: LinkLogin = LinkLogin(self)
+        self._connect = LeafConnect()
         self._nonce = leafs.new_nonce()
         self._shown: Credentials | None = None
         self._config = self.account.config
@@ -61,11 +64,15 @@ class AcceptedLink(LeafLink):
         elif connect.lang:
             self.fail(CloseReason.WRONG_PORT, "attempted to connect to leaf node port")
         else:
-            answer = self._leafs.authenticate(self._credentials(options))
-            if isinstance(answer, Refusal):
-                self._refuse(answer, options.user)
-            elif self._is_welcome(connect):
-                self._admit(answer, connect)
+            self._connect = connect
+            self.login.ask(self._leafs.authenticate(self._credentials(options)))
+
+    def answered(self, answer: Grant | Refusal) -> None:
+        """Let the other side in, or not."""
+        if isinstance(answer, Refusal):
+            self.refuse(answer)
+        elif self._is_welcome(self._connect):
+            self._admit(answer, self._connect)
 
     def _credentials(self, options: ConnectOptions) -> Credentials:
         now_ns = self.broker.clock.now_ns()
@@ -90,7 +97,15 @@ class AcceptedLink(LeafLink):
             if not self.still_holds():
                 self.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
-    def _refuse(self, refusal: Refusal, user: str) -> None:
+    def _late(self) -> None:
+        if self.login.pending is not None:
+            self.start_timers()  # who has said CONNECT in time need not pay for the server's slowness
+        else:
+            super()._late()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Close the connection, and tell the log who was not let in."""
+        user = self._shown.options.user if self._shown is not None else ""
         shown = f' - User "{user}"' if user else ""
         self._leafs.log.error(f"{self.label} - authentication error{shown}")
         self.close(refusal.reason, refusal.text)

@@ -91,13 +91,10 @@ class Leafs:
             if isinstance(link, AcceptedLink) and not link.still_holds():
                 link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal:
-        """Return what who connects is let in as, or why not."""
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        """Return what who connects is let in as, or why not, or how that is found out."""
         auth = self.authenticator
-        if auth is None:
-            return self.anybody
-        answer = auth.authenticate(credentials)
-        return answer.work() if isinstance(answer, Pending) else answer
+        return auth.authenticate(credentials) if auth is not None else self.anybody
 
     def info(self, link: LeafLink) -> LeafInfo:
         """Return what this server says of itself."""

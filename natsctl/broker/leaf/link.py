@@ -230,11 +230,10 @@ class LeafLink(Session):
         if self.outward in self.account.listeners:
             self.account.listeners.remove(self.outward)
 
-    def cut_slow_consumer(self) -> None:
-        """Close a link whose other side does not read; what it has not been sent is dropped."""
-        if self.close_reason is None:
-            self._leafs.slow_consumers += 1
-        super().cut_slow_consumer()
+    def count_slow_consumer(self) -> None:
+        """Count a link whose other side does not read."""
+        self._leafs.slow_consumers += 1
+        super().count_slow_consumer()
 
     # --- timers
 
@@ -254,6 +253,7 @@ class LeafLink(Session):
             return
         if self._pings_out >= self.broker.options.ping_max:
             self._leafs.stale_connections += 1
+            self.broker.stale_connections += 1
             self.close(CloseReason.STALE_CONNECTION, "Stale Connection")
             return
         self._pings_out += 1
@@ -284,11 +284,21 @@ class LeafLink(Session):
         if self.close_reason is not None:
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
-        for op in self._reader.feed(chunk):
+        if self.login.pending is not None:
+            self.login.hold(chunk)
+        else:
+            self._carry_out(self._reader.feed(chunk))
+
+    def _carry_out(self, ops: list[Op]) -> None:
+        rest = iter(ops)
+        for op in rest:
             if op[0] == LEAF_MSG and self._registered:
                 self._take_message(op)
             else:
                 self._operate(op)
+                if self.login.pending is not None:
+                    self.login.hold(b"", rest)
+                    return
             if self.close_reason is not None:
                 return
         if self._reader.fault is not None:

@@ -37,7 +37,7 @@ def varz(server: ServerInstance) -> dict[str, Any]:
         **_process(),
         **traffic(server.broker),
         **_configuration(server),
-        **_details(server.broker),
+        **_details(server),
         **certificate_end(server, server.options.tls),
     }
 
@@ -151,9 +151,21 @@ def _configuration(server: ServerInstance) -> dict[str, Any]:
     return {**shown, "system_account": broker.system_account.name}
 
 
-def _details(broker: Broker) -> dict[str, Any]:
+def _details(server: ServerInstance) -> dict[str, Any]:
+    broker, leafs = server.broker, leaf_faults(server)
     return {
-        "slow_consumer_stats": {"clients": broker.slow_consumers, "routes": 0, "gateways": 0, "leafs": 0},
-        "stale_connection_stats": {"clients": broker.stale_connections, "routes": 0, "gateways": 0, "leafs": 0},
+        "slow_consumer_stats": by_kind(broker.slow_consumers, leafs[0]),
+        "stale_connection_stats": by_kind(broker.stale_connections, leafs[1]),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
+
+
+def leaf_faults(server: ServerInstance) -> tuple[int, int]:
+    """Return how many leaf node connections did not read, and how many were silent."""
+    leafs = server.leafs.leafs if server.leafs is not None else None
+    return (leafs.slow_consumers, leafs.stale_connections) if leafs is not None else (0, 0)
+
+
+def by_kind(count: int, leafs: int) -> dict[str, int]:
+    """Return a count of connections by what is at their other ends."""
+    return {"clients": count - leafs, "routes": 0, "gateways": 0, "leafs": leafs}

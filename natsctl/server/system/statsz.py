@@ -9,6 +9,7 @@ from natsctl.api.times import format_time
 from natsctl.broker.info import server_info
 from natsctl.server.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
 from natsctl.server.monitor.process_usage import process_usage
+from natsctl.server.monitor.varz import by_kind, leaf_faults
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -49,11 +50,12 @@ def _traffic(server: ServerInstance) -> dict[str, Any]:
         "received_from_clients": received,
         "slow_consumers": broker.slow_consumers,
     }
+    leafs = leaf_faults(server)
     if broker.slow_consumers:
-        traffic["slow_consumer_stats"] = _of_clients(broker.slow_consumers)
+        traffic["slow_consumer_stats"] = by_kind(broker.slow_consumers, leafs[0])
     if broker.stale_connections:
         traffic["stale_connections"] = broker.stale_connections
-        traffic["stale_connection_stats"] = _of_clients(broker.stale_connections)
+        traffic["stale_connection_stats"] = by_kind(broker.stale_connections, leafs[1])
     return traffic
 
 
@@ -63,7 +65,3 @@ def _is_active(server: ServerInstance, account: Account) -> bool:
         return True
     js = server.engine.accounts.get(account.name) if server.engine is not None else None
     return js is not None and bool(js.streams)
-
-
-def _of_clients(count: int) -> dict[str, int]:
-    return {"clients": count, "routes": 0, "gateways": 0, "leafs": 0}

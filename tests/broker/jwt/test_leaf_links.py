@@ -1,0 +1,80 @@
+"""Leaf nodes of accounts with JWTs: what ends a client's connection ends theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.leaf.link import LeafLink
+from natsctl.broker.leaf.options import LeafOptions
+from natsctl.testing.jwts import Estate, UserLogin
+from natsctl.testing.leaf_pair import Lines
+
+Operate = Callable[..., Any]
+START_S = 1_700_000_000
+
+
+def link_of(town: Any, user: UserLogin) -> LeafLink:
+    """Return a link that has shown a user's JWT."""
+    leafs = Leafs(town.broker, LeafOptions(host="127.0.0.1", port=7422), Lines())
+    link = leafs.accept("127.0.0.1", 1)
+    info = msgspec.json.decode(b"".join(link.take_output()).removeprefix(b"INFO "))
+    shown = {"name": "SPOKE", **user.connect_options(info["nonce"])}
+    link.receive(b"CONNECT " + msgspec.json.encode(shown) + b"\r\n")
+    link.take_output()
+    assert link.registered
+    return link
+
+
+def last_words(link: LeafLink) -> tuple[str, str]:
+    """Return what a closed link was told at the end, and why it was closed."""
+    assert link.close_reason is not None
+    _, _, told = b"".join(link.take_output()).decode().partition("-ERR '")
+    return told.removesuffix("'\r\n"), link.close_reason.value
+
+
+def test_link_ends_when_its_user_expires(estate: Estate, operate: Operate) -> None:
+    account = estate.account("A")
+    town = operate(estate)
+    link = link_of(town, estate.user(account, {"exp": START_S + 60}))
+    town.wait(59)
+    assert link.close_reason is None
+    town.wait(1)
+    assert last_words(link) == ("User Authentication Expired", "Authentication Expired")
+
+
+def test_link_ends_at_once_when_its_account_expires(estate: Estate, operate: Operate) -> None:
+    account = estate.account("A", {"exp": START_S + 60})
+    town = operate(estate)
+    link = link_of(town, estate.user(account))
+    town.wait(59)
+    assert link.close_reason is None
+    town.wait(1)
+    assert last_words(link) == ("Account Authentication Expired", "Authentication Expired")
+
+
+def test_link_ends_at_once_when_its_user_is_revoked(estate: Estate, operate: Operate) -> None:
+    account = estate.account("A")
+    town = operate(estate)
+    gone, stays = estate.user(account), estate.user(account)
+    links = [link_of(town, gone), link_of(town, stays)]
+    account.nats["revocations"] = {gone.key.public: 1 << 40}
+    town.push(account)
+    assert last_words(links[0]) == ("User Authentication Revoked", "Credentials Revoked")
+    town.wait(11)
+    assert links[1].close_reason is None
+
+
+def test_youngest_beyond_the_connections_of_an_account_go_leaf_nodes_among_them(
+    estate: Estate, operate: Operate
+) -> None:
+    account = estate.account("A")
+    town = operate(estate)
+    first, link = town.guest(estate.user(account)), link_of(town, estate.user(account))
+    account.nats["limits"] = {**account.nats["limits"], "conn": 1}
+    town.push(account)
+    assert first.reason == ""
+    assert last_words(link)[1] == "Maximum Account Connections Exceeded"
