@@ -6,10 +6,13 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
+
+UNSPECIFIED: Final = ("", "0.0.0.0", "::")
+"""Hosts that mean every address of the machine."""
 
 
 class Endpoint(Protocol):
@@ -74,14 +77,24 @@ class TransportEndpoint:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; raises OSError when it is in use or not this machine's."""
+    """Return a socket bound to the address; raises OSError when it is in use or not this machine's.
+
+    An unspecified address, `0.0.0.0` too, is every one of the machine, IPv6 included. Source: the reference.
+    """
+    if host in UNSPECIFIED and socket.has_dualstack_ipv6():
+        sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        return _bound(sock, ("::", max(port, 0)))
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
-    sock = socket.socket(family, kind, protocol)
+    return _bound(socket.socket(family, kind, protocol), address)
+
+
+def _bound(sock: socket.socket, address: tuple[Any, ...]) -> socket.socket:
     try:
         # Reuse lets a restart follow at once. Set before the bind, "any free port" could be one that another is taking.
-        if port > 0:
+        if address[1] > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """What the transport may hold before output waits in the session instead."""
 
+MAPPED: Final = "::ffff:"
+"""How an IPv4 address begins for a listener of both families."""
+
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""
 
@@ -135,5 +138,5 @@ def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
     """Return host and port of the other side."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple) and len(peer) >= 2:
-        return str(peer[0]), int(peer[1])
+        return str(peer[0]).removeprefix(MAPPED), int(peer[1])
     return "", 0

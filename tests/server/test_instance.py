@@ -46,6 +46,15 @@ async def test_a_port_in_use_is_an_error_and_leaves_nothing_running() -> None:
         await client.close()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+async def test_an_unspecified_address_is_of_both_families() -> None:
+    async with ServerInstance(ANY.at("0.0.0.0", -1)) as server:
+        for host in ("127.0.0.1", "::1"):
+            reader, writer = await asyncio.open_connection(host, server.port)
+            assert f'"client_ip":"{host}"'.encode() in await reader.readline()
+            writer.close()
+
+
 async def test_stop_closes_clients_and_frees_the_port() -> None:
     server = ServerInstance(ANY)
     await server.start()
