@@ -31,6 +31,8 @@ MUCH_HELD_BYTES: Final = 64 << 10
 """What may arrive while an answer is worked out before the shell is told again, and stops reading."""
 MAX_HELD_BYTES: Final = 8 << 20
 """What may arrive at most: one read of the shell may be unpacked to much more."""
+ACCOUNT_FULL: Final = "maximum account active connections exceeded"
+"""What a client is told that its account has no room for."""
 REDACTED: Final = "[REDACTED]"
 """How a client is called that has shown a token."""
 
@@ -209,8 +211,7 @@ class Login:
         account = session.broker.account(grant.account)
         most = account.config.limits.max_connections
         if most >= 0 and session not in account.sessions and len(account.sessions) >= most:
-            text = "maximum account active connections exceeded"
-            self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
+            self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return False
         self.grant = grant
         session.hold_to(grant, account)

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from natsctl.broker.grant import Grant, Refusal
+from natsctl.broker.login import ACCOUNT_FULL
 from natsctl.broker.reasons import CloseReason
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
 
@@ -26,6 +28,18 @@ def reauthorize(broker: Broker, unchanged: Collection[str], known: Collection[st
                 hold_to_limits(session)
             else:
                 _ask_again(session, known)
+    for account in broker.accounts.values():
+        _close_crowd(account)
+
+
+def _close_crowd(account: Account) -> None:
+    """Close the clients that are more than their account may have now: those that came last."""
+    most = account.config.limits.max_connections
+    if 0 <= most < len(account.sessions):
+        clients = [session for session in account.sessions if session.close_reason is None]
+        for session in sorted(clients, key=lambda session: session.cid)[most:]:
+            session.broker.notice(session, ACCOUNT_FULL)
+            session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
 
 
 def _ask_again(session: Session, known: Collection[str]) -> None:

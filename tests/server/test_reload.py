@@ -152,6 +152,21 @@ async def test_clients_beyond_max_connections_are_closed(tmp_path: Path) -> None
         assert "[INF] Closed 2 connections to fall within max_connections" in at.log
 
 
+async def test_clients_beyond_what_their_account_may_have_are_closed(tmp_path: Path) -> None:
+    text = "accounts {{ A {{ users: [{{user: a, password: a}}], limits: {{max_conn: {}}} }} }}"
+    full = "maximum account active connections exceeded"
+    async with site(tmp_path, text.format(3)) as at:
+        clients = [await at.client(user="a", **{"pass": "a"}) for _ in range(3)]
+        at.reload(text.format(2))
+        assert await clients[2].heard() == f"-ERR '{full}'\r\n<END>"
+        assert sum(full in line for line in at.log) == 1
+        assert [await client.say("") for client in clients[:2]] == ["", ""]
+        at.reload(text.format(2) + " # again")
+        assert [await client.say("") for client in clients[:2]] == ["", ""]
+        at.reload(text.format(-1))
+        assert await (await at.client(user="a", **{"pass": "a"})).say("") == ""
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
