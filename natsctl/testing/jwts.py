@@ -22,7 +22,7 @@ import nkeys
 
 Kind = Literal["operator", "account", "user"]
 
-_PREFIXES: Final[dict[Kind, int]] = {
+PREFIXES: Final[dict[Kind, int]] = {
     "operator": nkeys.PREFIX_BYTE_OPERATOR,
     "account": nkeys.PREFIX_BYTE_ACCOUNT,
     "user": nkeys.PREFIX_BYTE_USER,
@@ -41,7 +41,7 @@ class Key:
     def __init__(self, kind: Kind, seed: bytes = b"") -> None:
         """Make a new key, or the one of a seed."""
         self.kind = kind
-        self.seed = bytes(seed or nkeys.encode_seed(secrets.token_bytes(32), _PREFIXES[kind]))
+        self.seed = bytes(seed or nkeys.encode_seed(secrets.token_bytes(32), PREFIXES[kind]))
         self._pair = nkeys.from_seed(self.seed)
         self.public: str = self._pair.public_key.decode()
 

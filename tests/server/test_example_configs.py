@@ -1,0 +1,465 @@
+"""Every nats.conf in examples/configs does what it says, on both servers, seen by clients.
+
+A test starts a server from the file; only folders, hosts and ports are exchanged for those of the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import NoRespondersError, TimeoutError
+from nats.js.api import ConsumerConfig
+from nats.js.errors import NotFoundError, ServiceUnavailableError
+from websockets.asyncio.client import connect as websocket_connect
+from websockets.exceptions import InvalidStatus
+
+from natsctl.server.flags import parse_command_line
+from natsctl.testing.certificates import Authority
+from natsctl.testing.example_keys import example_files
+from natsctl.testing.leaf_process import eventually, leaf_port, linked
+from natsctl.testing.operated import Visitor
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
+FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}
+QUIET_S = 0.3
+
+ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+
+
+class FromFile(ServerProcess):
+    """A server that is told nothing but an example and, by flag, to take a free port."""
+
+    def __init__(self, folder: Path, kind: Kind, name: str, changes: dict[str, str], *flags: str) -> None:
+        text = (EXAMPLES / name).read_text()
+        for old, place in FOLDERS.items():
+            text = text.replace(old, str(folder / place))
+            (folder / place).mkdir(parents=True, exist_ok=True)
+        for old, new in changes.items():
+            assert old in text, f"{name} has no {old}"
+            text = text.replace(old, new)
+        self.config = folder / name
+        self.config.write_text(text)
+        super().__init__(folder, kind, *flags)
+
+    def _command(self) -> list[str]:
+        start = ["nats-server"] if self.kind == "reference" else [sys.executable, "-m", "natsctl", "server", "run"]
+        return [*start, "-c", str(self.config), "-p", "-1", "--ports_file_dir", str(self.store_dir), *self.flags]
+
+    def listening(self, what: str) -> str:
+        """Return the URL of a listener besides the clients' own."""
+        found: list[str] = json.loads(next(self.store_dir.glob("*.ports")).read_text())[what]
+        return found[0]
+
+
+Start = Callable[..., FromFile]
+
+
+@pytest.fixture
+def start(kind: Kind, tmp_path: Path) -> Any:
+    """Start servers from examples; all are stopped at the end."""
+    started: list[FromFile] = []
+
+    def starter(name: str, changes: dict[str, str] | None = None, *flags: str) -> FromFile:
+        server = FromFile(tmp_path / Path(name).stem, kind, name, changes or {}, *flags)
+        started.append(server)
+        server.start()
+        return server
+
+    yield starter
+    for server in started:
+        server.stop()
+
+
+class Clients:
+    """Clients that note what the server says against them."""
+
+    def __init__(self) -> None:
+        self.open: list[Client] = []
+        self.errors: list[str] = []
+
+    async def __call__(self, server: ServerProcess, user: str = "", number: int = 0, **options: Any) -> Client:
+        async def note(error: Exception) -> None:
+            self.errors.append(str(error))
+
+        if user:
+            options |= {"user": user, "password": f"change-me-{number}"}
+        options = {"allow_reconnect": False, "connect_timeout": 10, "error_cb": note, **options}
+        client = await nats.connect(server.url, **options)
+        self.open.append(client)
+        return client
+
+    async def refused(self, client: Client, subject: str) -> None:
+        """Expect that the client may not publish to a subject."""
+        await client.publish(subject, b"{}", reply=client.new_inbox())
+        await self.told(f'permissions violation for publish to "{subject.lower()}"')
+
+    async def told(self, text: str) -> None:
+        """Wait until the server has said a text against one of the clients."""
+        async with asyncio.timeout(5):
+            while not any(text in error.lower() for error in self.errors):
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def clients() -> Any:
+    made = Clients()
+    yield made
+    for client in made.open:
+        await client.close()
+
+
+async def silent(wait: Callable[..., Awaitable[Msg]]) -> bool:
+    """Tell that nothing comes."""
+    try:
+        await wait(timeout=QUIET_S)
+    except TimeoutError:
+        return True
+    return False
+
+
+def certificates(folder: Path) -> Authority:
+    """Write an authority and a server's certificate as the examples name them; return the authority."""
+    authority = Authority(folder)
+    server = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
+    (folder / "ca.pem").write_bytes(authority.cert.read_bytes())
+    (folder / "server-cert.pem").write_bytes(server.cert.read_bytes())
+    (folder / "server-key.pem").write_bytes(server.key.read_bytes())
+    return authority
+
+
+def trusting(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority.cert))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.conf")))
+def test_a_check_accepts_every_example(kind: Kind, name: str, tmp_path: Path) -> None:
+    server = FromFile(tmp_path, kind, name, {})
+    certificates(tmp_path / "etc")
+    if kind == "natsctl":
+        assert parse_command_line(["-t", "-c", str(server.config)]).action == "check"
+        return
+    command = ["nats-server", "-t", "-c", str(server.config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+async def test_jetstream_has_the_limits_and_the_folder_of_the_file(start: Start, clients: Clients) -> None:
+    server = start("jetstream.conf")
+    client = await clients(server)
+    js = client.jetstream()
+    await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
+    assert (await js.publish("ORDERS.received", b"order 1")).seq == 1
+    assert (await js.get_msg("ORDERS", 1)).data == b"order 1"
+    assert client._server_info["server_name"] == "orders-1"
+    assert any(path.is_file() for path in (server.store_dir / "data" / "jetstream").rglob("*"))
+
+
+async def test_verbs_of_jetstream_are_open_to_those_who_may_use_them(start: Start, clients: Clients) -> None:
+    server = start("permissions.conf")
+    admin = await clients(server, "orders-admin", 1)
+    js = admin.jetstream()
+    await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
+    await js.add_consumer("ORDERS", ConsumerConfig(durable_name="NEW", ack_policy="explicit"))
+    await clients.refused(admin, "$JS.API.STREAM.CREATE.OTHER")
+    await clients.refused(admin, "ORDERS.received")
+
+    shop = await clients(server, "shop", 3)
+    assert (await shop.jetstream().publish("ORDERS.received", b"order 1")).seq == 1
+    await clients.refused(shop, "ORDERS.shipped")
+    await clients.refused(shop, "$JS.API.STREAM.INFO.ORDERS")
+
+    viewer = await clients(server, "viewer", 2)
+    assert (await viewer.jetstream().stream_info("ORDERS")).state.messages == 1
+    await clients.refused(viewer, "$JS.API.STREAM.PURGE.ORDERS")
+
+    worker = await clients(server, "worker", 4, inbox_prefix=b"_INBOX_worker")
+    pull = await worker.jetstream().pull_subscribe_bind("NEW", "ORDERS")
+    [message] = await pull.fetch(1)
+    await message.ack_sync()
+    assert (await js.consumer_info("ORDERS", "NEW")).ack_floor.consumer_seq == 1
+    await clients.refused(worker, "$JS.API.CONSUMER.MSG.NEXT.ORDERS.OTHER")
+
+    everything = await clients(server, "admin", 0)
+    await everything.jetstream().purge_stream("ORDERS")
+
+
+async def test_who_answers_may_answer_once_and_in_its_queue_group(start: Start, clients: Clients) -> None:
+    server = start("permissions.conf")
+    quotes, guest = await clients(server, "quotes", 5), await clients(server, "guest", 6)
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b"1")
+        await message.respond(b"2")
+
+    await quotes.subscribe("quotes.get", "quote-servers", cb=answer)
+    await quotes.flush()
+    assert (await guest.request("quotes.get", b"")).data == b"1"
+    await clients.told('permissions violation for publish to "_inbox.')  # the second answer
+    await clients.refused(quotes, "quotes.get")
+    await clients.refused(guest, "$JS.API.INFO")
+    await quotes.subscribe("quotes.get")
+    await clients.told('permissions violation for subscription to "quotes.get"')
+
+
+async def test_accounts_are_apart_and_have_their_limits(start: Start, clients: Clients) -> None:
+    server = start("accounts.conf")
+    hr, sales, web = await clients(server, "hr", 1), await clients(server, "sales", 2), await clients(server)
+    limits = (await hr.jetstream().account_info()).limits
+    assert (limits.max_memory, limits.max_storage, limits.max_streams, limits.max_consumers) == (
+        512_000_000,
+        1_000_000_000,
+        10,
+        100,
+    )
+    assert (await sales.jetstream().account_info()).limits.max_streams == -1
+    with pytest.raises(ServiceUnavailableError):
+        await web.jetstream().account_info()
+
+    for number in range(10):
+        await hr.jetstream().add_stream(name=f"S{number}", subjects=[f"s{number}"], max_bytes=1024)
+    with pytest.raises(Exception, match="maximum number of streams reached"):
+        await hr.jetstream().add_stream(name="S10", subjects=["s10"])
+    assert await sales.jetstream().streams_info() == []
+
+    heard = await sales.subscribe("salaries")
+    await sales.flush()
+    await hr.publish("salaries", b"secret")
+    await hr.flush()
+    assert await silent(heard.next_msg)
+    system = await clients(server, "system", 4)
+    pong = json.loads((await system.request("$SYS.REQ.SERVER.PING.IDZ", b"")).data)
+    assert pong.get("server", pong)
+
+
+async def test_exports_reach_those_who_import_them(start: Start, clients: Clients) -> None:
+    server = start("exports.conf")
+    store, shop, audit = [await clients(server, user, n) for n, user in enumerate(("store", "shop", "audit"), 1)]
+    theirs, plain = await shop.subscribe("store.prices.>"), await audit.subscribe("prices.>")
+    await asyncio.gather(shop.flush(), audit.flush())
+    await store.publish("prices.apple", b"3")
+    assert (await theirs.next_msg()).subject == "store.prices.apple"
+    assert (await plain.next_msg()).data == b"3"
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b"12 left")
+
+    await store.subscribe("stock.check", cb=answer)
+    await store.flush()
+    assert (await shop.request("stock", b"apple")).data == b"12 left"
+    with pytest.raises(NoRespondersError):
+        await audit.request("stock.check", b"apple")
+
+
+async def test_jetstream_of_one_account_is_used_from_another(start: Start, clients: Clients) -> None:
+    server = start("exports.conf")
+    store, shop = await clients(server, "store", 1), await clients(server, "shop", 2)
+    js = shop.jetstream(prefix="JS.STORE.API")
+    await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
+    assert (await js.publish("ORDERS.received", b"order 1")).seq == 1
+    pull = await js.pull_subscribe("ORDERS.received", "NEW")
+    [message] = await pull.fetch(1)
+    await message.ack_sync()
+    pushed = await js.subscribe("ORDERS.*", stream="ORDERS", config=ConsumerConfig(deliver_subject="deliver.SHOP.1"))
+    assert (await pushed.next_msg()).data == b"order 1"
+    assert (await store.jetstream().stream_info("ORDERS")).state.messages == 1
+    with pytest.raises((NotFoundError, ServiceUnavailableError, NoRespondersError)):
+        await shop.jetstream().stream_info("ORDERS")
+
+
+async def test_a_canary_takes_about_a_tenth(start: Start, clients: Clients) -> None:
+    client = await clients(start("mappings.conf"))
+    counts = {"orders.place.v1": 0, "orders.place.v2": 0}
+
+    async def count(message: Msg) -> None:
+        counts[message.subject] += 1
+
+    await client.subscribe("orders.place.*", cb=count)
+    shipping, invoices = await client.subscribe("shipping.>"), await client.subscribe("invoices.*.*")
+    for _ in range(2000):
+        await client.publish("orders.place", b"")
+    await client.publish("orders.berlin.42.ship", b"")
+    for _ in range(2):
+        await client.publish("invoices.c7", b"")
+    assert (await shipping.next_msg()).subject == "shipping.42.berlin"
+    first, second = (await invoices.next_msg()).subject, (await invoices.next_msg()).subject
+    assert first == second
+    assert re.fullmatch(r"invoices\.c7\.(\d|1[0-5])", first)
+    while sum(counts.values()) < 2000:
+        await asyncio.sleep(0.01)
+    assert 100 < counts["orders.place.v2"] < 320  # 200 ± 9 sigma
+
+
+async def test_keys_sign_what_the_server_asks(start: Start, clients: Clients) -> None:
+    server = start("nkeys.conf")
+    admin = await clients(server, nkeys_seed=str(EXAMPLES / "nkeys-admin.seed"))
+    sensor = await clients(server, nkeys_seed=str(EXAMPLES / "nkeys-sensor.seed"))
+    heard = await admin.subscribe(">")
+    await admin.flush()
+    await sensor.publish("sensors.1", b"20")
+    assert (await heard.next_msg()).subject == "sensors.1"
+    await clients.refused(sensor, "doors.open")
+    assert Visitor(server.url).show(user="app", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
+
+
+async def test_jwts_of_an_operator_say_who_may_what(start: Start, clients: Clients) -> None:
+    server = start("operator.conf")
+    app = await clients(server, user_credentials=str(EXAMPLES / "operator-app.creds"))
+    reader = await clients(server, user_credentials=str(EXAMPLES / "operator-reader.creds"))
+    info = await app.jetstream().account_info()
+    assert (info.limits.max_storage, info.limits.max_streams) == (1 << 30, 10)
+    heard = await reader.subscribe("prices.>")
+    await reader.flush()
+    await app.publish("prices.apple", b"3")
+    assert (await heard.next_msg()).data == b"3"
+    await clients.refused(reader, "prices.apple")
+    system = await clients(server, user_credentials=str(EXAMPLES / "operator-system.creds"))
+    connections = json.loads((await system.request("$SYS.REQ.SERVER.PING.CONNZ", b"")).data)["data"]
+    assert connections["num_connections"] >= 2
+    assert Visitor(server.url).show(user="app", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
+
+
+async def test_certificates_say_who_a_client_is(start: Start, clients: Clients, tmp_path: Path) -> None:
+    authority = certificates(tmp_path / "tls" / "etc")
+    server = start("tls.conf")
+    people = {
+        "ops": authority.issue("ops", emails=["ops@example.com"]),
+        "sensor": authority.issue("sensor", attributes=[("O", "Example"), ("OU", "sensors"), ("CN", "sensor-1")]),
+    }
+    joined: dict[str, Client] = {}
+    for name, issued in people.items():
+        context = trusting(authority)
+        context.load_cert_chain(issued.cert, issued.key)
+        joined[name] = await clients(server, tls=context)
+    heard = await joined["ops"].subscribe("sensors.>")
+    await joined["ops"].flush()
+    await joined["sensor"].publish("sensors.1.heat", b"20")
+    assert (await heard.next_msg()).data == b"20"
+    await clients.refused(joined["sensor"], "sensors.2.heat")
+    assert not await asyncio.to_thread(answered, server, trusting(authority))
+
+
+def answered(server: ServerProcess, context: ssl.SSLContext) -> bool:
+    """Tell whether a client without a certificate hears anything after the handshake."""
+    place = urlsplit(server.url)
+    with socket.create_connection((place.hostname, place.port), 5) as plain:
+        assert plain.recv(4096).startswith(b"INFO ")
+        try:
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+                secure.sendall(b"CONNECT {}\r\nPING\r\n")
+                return secure.recv(4096).startswith(b"PONG")
+        except OSError:
+            return False
+
+
+async def test_pages_of_our_own_come_by_websocket(start: Start, clients: Clients, tmp_path: Path) -> None:
+    authority = certificates(tmp_path / "websocket" / "etc")
+    server = start("websocket.conf", {"0.0.0.0:8443": "127.0.0.1:-1"})
+    url, context = server.listening("websocket"), trusting(authority)
+    service = await clients(server, "service", 1)
+
+    async def greeted(user: str, password: str) -> str:
+        async with websocket_connect(url, ssl=context, origin="https://app.example.com") as page:  # type: ignore[arg-type]
+            assert bytes(await page.recv()).startswith(b"INFO ")
+            assert page.protocol.extensions  # compression was agreed on
+            login = json.dumps({"user": user, "pass": password, "verbose": False})
+            await page.send(f"CONNECT {login}\r\nSUB chat.* 1\r\nPING\r\n".encode())
+            answer = bytes(await page.recv()).decode()
+            if answer.startswith("PONG"):
+                await service.publish("chat.hall", b"hello")
+                answer = bytes(await page.recv()).decode()
+            return answer
+
+    assert await greeted("page", "change-me-2") == "MSG chat.hall 1 5\r\nhello\r\n"
+    assert "Authorization Violation" in await greeted("service", "change-me-1")
+    with pytest.raises(InvalidStatus) as refused:
+        await websocket_connect(url, ssl=context, origin="https://elsewhere.example.com")  # type: ignore[arg-type]
+    assert refused.value.response.status_code == 403
+
+
+async def test_monitoring_answers_and_the_files_are_where_they_are_said(start: Start, clients: Clients) -> None:
+    server = start("monitoring.conf", {"127.0.0.1:8222": "127.0.0.1:-1"})
+    url = server.listening("monitoring")
+
+    def page(path: str) -> bytes:
+        with urlopen(url + path, timeout=10) as answer:
+            body: bytes = answer.read()
+        return body
+
+    assert json.loads(await asyncio.to_thread(page, "/healthz")) == {"status": "ok"}
+    assert json.loads(await asyncio.to_thread(page, "/varz"))["server_name"] == "orders-1"
+    system, app = await clients(server, "system", 1), await clients(server, "app", 2)
+    await app.jetstream().add_stream(name="S", subjects=["s"])
+    answer = json.loads((await system.request("$SYS.REQ.SERVER.PING.JSZ", b"")).data)
+    assert answer["data"]["streams"] == 1
+    assert (server.store_dir / "run" / "nats.pid").read_text().strip() == str(server.pid)
+    assert "Server is ready" in (server.store_dir / "log" / "nats.log").read_text()
+
+
+async def test_an_edge_shares_its_account_with_the_hub(start: Start, clients: Clients) -> None:
+    hub = start("leafnode-hub.conf", {"0.0.0.0:7422": "127.0.0.1:-1"})
+    edge = start("leafnode.conf", {"hub.example.com:7422": f"127.0.0.1:{leaf_port(hub)}"})
+    linked(edge)
+    app, office, here = await clients(hub, "app", 1), await clients(hub, "office", 2), await clients(edge)
+    field, others = await app.subscribe(">"), await office.subscribe(">")
+    await asyncio.gather(app.flush(), office.flush())
+    await reach(here, "ready", field)
+    await here.publish("local.noise", b"")
+    await here.publish("sensors.1", b"20")
+    assert (await field.next_msg()).subject == "sensors.1"  # and no local.noise before it
+    assert await silent(others.next_msg)
+
+    await here.jetstream().add_stream(name="EDGE", subjects=["edge.>"])
+    assert (await app.jetstream(domain="edge").stream_info("EDGE")).config.subjects == ["edge.>"]
+    await app.jetstream().add_stream(name="HUB", subjects=["hub.>"])
+    assert (await here.jetstream(domain="hub").stream_info("HUB")).config.name == "HUB"
+
+
+async def reach(client: Client, subject: str, heard: Any) -> None:
+    """Publish until what crosses is heard: interest needs a moment to travel."""
+    for _ in range(100):
+        await client.publish(subject, b"")
+        if not await silent(heard.next_msg):
+            break
+    while not await silent(heard.next_msg):
+        pass
+
+
+async def test_a_laptop_is_part_of_a_hosted_account(
+    start: Start, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = certificates(tmp_path / "operator" / "etc")
+    block = "cert_file: {0}/server-cert.pem, key_file: {0}/server-key.pem".format(tmp_path / "operator" / "etc")
+    leafnodes = f'leafnodes {{ listen: "127.0.0.1:-1", tls {{ {block} }} }}\noperator:'
+    hosted = start("operator.conf", {"operator:": leafnodes})
+    creds = tmp_path / "leafnode-ngs" / "etc" / "ngs.creds"
+    creds.parent.mkdir(parents=True)
+    creds.write_text(example_files()["operator-app.creds"])
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))  # the authorities that a machine trusts
+    laptop = start("leafnode-ngs.conf", {"connect.ngs.global": f"127.0.0.1:{leaf_port(hosted)}"})
+    eventually(
+        lambda: "JetStream using domains" in laptop.log() or "Leafnode connection created" in laptop.log(), "link"
+    )
+    app = await clients(hosted, user_credentials=str(EXAMPLES / "operator-app.creds"))
+    here = await clients(laptop)
+    heard = await app.subscribe("notes.>")
+    await app.flush()
+    await reach(here, "notes.1", heard)
+    await here.jetstream().add_stream(name="NOTES", subjects=["notes.>"])
+    assert (await app.jetstream(domain="laptop").stream_info("NOTES")).config.name == "NOTES"
