@@ -14,7 +14,7 @@ from natsctl.server.conf.values import format_seconds
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions, WebSocketOptions
 
-_FIXED: Final = {
+FIXED: Final = {
     "host": "Host", "port": "Port", "server_name": "ServerName", "http_host": "HTTPHost", "http_port": "HTTPPort",
     "https_port": "HTTPSPort", "http_base_path": "HTTPBasePath", "allow_non_tls": "AllowNonTLS",
     "max_pending": "MaxPending", "max_subscriptions": "MaxSubs", "max_subscription_tokens": "MaxSubTokens",
@@ -25,7 +25,7 @@ _FIXED: Final = {
 }  # fmt: skip
 """Options that need a restart, by their names in the reference."""
 
-_SAYS: Final[dict[str, Callable[[Any], str]]] = {
+SAYS: Final[dict[str, Callable[[Any], str]]] = {
     "client_advertise": lambda value: f"Reload: client_advertise = {value}",
     "trace": lambda value: f"Reloaded: trace = {_text(value)}",
     "debug": lambda value: f"Reloaded: debug = {_text(value)}",
@@ -75,7 +75,7 @@ def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> Se
 def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
     """Raise Refused where something differs that needs a restart."""
     _refuse_store(old, new)
-    for name, called in _FIXED.items():
+    for name, called in FIXED.items():
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             raise Refused(
@@ -110,7 +110,7 @@ def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
 
 def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
     """Yield a line for each option that a reload changes."""
-    for name, say in _SAYS.items():
+    for name, say in SAYS.items():
         value = getattr(new, name)
         if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
             yield say(value)

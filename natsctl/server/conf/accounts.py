@@ -22,7 +22,7 @@ from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import items_of, number_of, shown, text_of
 from natsctl.server.options import ServerOptions
 
-_LIMITS: Final = {
+ACCOUNT_LIMIT_KEYS: Final = {
     "max_connections": "max_connections", "max_conn": "max_connections",
     "max_subscriptions": "max_subscriptions", "max_subs": "max_subscriptions",
     "max_payload": "max_payload", "max_pay": "max_payload",
@@ -94,7 +94,7 @@ def _account(name: str, item: Item) -> _Account:
     _refuse_reserved(name, item)
     account = _Account(name)
     for key, value in item.value.items():
-        setter = _KEYS.get(key.lower())
+        setter = ACCOUNT_KEYS.get(key.lower())
         if setter is not None:
             setter(account, value)
         elif key not in item.value.variables:
@@ -119,7 +119,7 @@ def _limits(account: _Account, item: Item) -> None:
         raise item.fault(f"Expected account limits to be a map/struct, got {shown(item)}")
     found: dict[str, int] = {}
     for key, value in item.value.items():
-        name = _LIMITS.get(key.lower())
+        name = ACCOUNT_LIMIT_KEYS.get(key.lower())
         if name is not None:
             found[name] = number_of(value)
         elif key not in item.value.variables:
@@ -167,7 +167,7 @@ def _mappings(account: _Account, item: Item) -> None:
     account.mappings += mappings_of(item)
 
 
-_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {
+ACCOUNT_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {
     "nkey": _nkey, "users": _users, "default_permissions": _permissions, "jetstream": _jetstream,
     "exports": _exports, "imports": _imports, "mappings": _mappings, "maps": _mappings, "limits": _limits,
     "msg_trace": _trace_dest, "trace_dest": _trace_dest,

@@ -30,7 +30,7 @@ from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, 
 from natsctl.server.conf.websocket import websocket_block
 from natsctl.server.options import ServerOptions
 
-_ELSEWHERE: Final = frozenset({
+ELSEWHERE: Final = frozenset({
     "mqtt", "default_js_domain", "proxies",
 })  # fmt: skip
 """Keys of the reference that no code here serves: saying so is better than running without them."""
@@ -45,7 +45,7 @@ def read_config(path: Path, options: ServerOptions, environment: Mapping[str, st
 def apply(block: Block, options: ServerOptions) -> ServerOptions:
     """Return `options` with what a block sets; raises ConfError."""
     for key, item in block.items():
-        setter = _TOP.get(key.lower())
+        setter = TOP_KEYS.get(key.lower())
         if setter is None:
             if key not in block.variables:
                 raise _unknown(key, item)
@@ -55,7 +55,7 @@ def apply(block: Block, options: ServerOptions) -> ServerOptions:
 
 
 def _unknown(key: str, item: Item) -> ConfError:
-    if key.lower() in _ELSEWHERE:
+    if key.lower() in ELSEWHERE:
         return item.fault(f"{key}: not available in this version of natsctl server")
     return item.fault(f'unknown field "{key}"')
 
@@ -124,7 +124,7 @@ def _switched_off(name: str, why: str) -> Setter:
     return check
 
 
-_TOP: Final[dict[str, Setter]] = {
+TOP_KEYS: Final[dict[str, Setter]] = {
     **LIMITS,
     **LOGGING,
     **OPERATOR_KEYS,

@@ -72,7 +72,7 @@ def _fields(item: Item, what: str, known: dict[str, str]) -> dict[str, Item]:
 
 # Exports
 
-_EXPORT: Final = {
+EXPORT_KEYS: Final = {
     "stream": "stream", "service": "service", "response": "response", "response_type": "response",
     "threshold": "threshold", "response_threshold": "threshold", "response_max_time": "threshold",
     "response_time": "threshold", "accounts": "accounts", "latency": "latency",
@@ -81,7 +81,7 @@ _EXPORT: Final = {
 
 
 def _export(item: Item) -> StreamExport | ServiceExport:
-    found = _fields(item, "Export", _EXPORT)
+    found = _fields(item, "Export", EXPORT_KEYS)
     accounts = _accounts(found["accounts"]) if "accounts" in found else None
     position = number_of(found["position"]) if "position" in found else 0
     if "allow_trace" in found and flag_of(found["allow_trace"]):
@@ -165,14 +165,14 @@ def _sampling(item: Item) -> int:
 
 # Imports
 
-_IMPORT: Final = {
+IMPORT_KEYS: Final = {
     "stream": "stream", "service": "service", "prefix": "prefix", "to": "to", "share": "share",
     "allow_trace": "allow_trace",
 }  # fmt: skip
 
 
 def _import(item: Item) -> StreamImport | ServiceImport:
-    found = _fields(item, "Import", _IMPORT)
+    found = _fields(item, "Import", IMPORT_KEYS)
     if "allow_trace" in found and ("service" in found or flag_of(found["allow_trace"])):
         if "service" in found:
             raise found["allow_trace"].fault("Detected allow_trace directive on a non-stream")

@@ -28,12 +28,12 @@ def jetstream_block(options: ServerOptions, item: Item) -> ServerOptions:
     block = block_of(item)
     for key, value in block.items():
         name = key.lower()
-        if name in _UNHEEDED:
-            _UNHEEDED[name](value)
-        elif name in _JETSTREAM:
-            options = _JETSTREAM[name](options, value)
-        elif name in _REFUSED:
-            raise value.fault(f"{key} of jetstream: {_REFUSED[name]}")
+        if name in UNHEEDED_KEYS:
+            UNHEEDED_KEYS[name](value)
+        elif name in JETSTREAM_KEYS:
+            options = JETSTREAM_KEYS[name](options, value)
+        elif name in REFUSED_KEYS:
+            raise value.fault(f"{key} of jetstream: {REFUSED_KEYS[name]}")
         elif key not in block.variables:
             raise value.fault(f'unknown field "{key}"')
     return options
@@ -96,7 +96,7 @@ def _concurrent_io(item: Item) -> int:
     return number_of(item)
 
 
-_UNHEEDED: Final[dict[str, Callable[[Item], object]]] = {
+UNHEEDED_KEYS: Final[dict[str, Callable[[Item], object]]] = {
     "max_buffered_size": size_of,
     "max_buffered_msgs": number_of,
     "max_outstanding_catchup": size_of,
@@ -113,11 +113,11 @@ _UNHEEDED: Final[dict[str, Callable[[Item], object]]] = {
 none of these."""
 
 _NO_ENCRYPTION: Final = "encryption at rest is not available in natsctl server; put the store on an encrypted disk"
-_REFUSED: Final = dict.fromkeys(
+REFUSED_KEYS: Final = dict.fromkeys(
     ("key", "ek", "encryption_key", "prev_key", "prev_ek", "prev_encryption_key", "cipher", "tpm"), _NO_ENCRYPTION
 )
 
-_JETSTREAM: Final[dict[str, Setter]] = {
+JETSTREAM_KEYS: Final[dict[str, Setter]] = {
     "enabled": set_option("jetstream", flag_of),
     "enable": set_option("jetstream", flag_of),
     "strict": _strict,
@@ -136,7 +136,7 @@ _JETSTREAM: Final[dict[str, Setter]] = {
     "archive_version": set_option("archive_version", _archive_version),
 }
 
-_LIMITS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] = {
+ACCOUNT_LIMIT_KEYS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] = {
     "max_memory": ("max_memory", number_of),
     "max_mem": ("max_memory", number_of),
     "mem": ("max_memory", number_of),
@@ -171,7 +171,7 @@ def account_limits(item: Item) -> AccountLimits | None:
         if key.lower() == "cluster_traffic":
             _cluster_traffic(value)
             continue
-        known = _LIMITS.get(key.lower())
+        known = ACCOUNT_LIMIT_KEYS.get(key.lower())
         if known is None:
             if key in item.value.variables:
                 continue

@@ -21,12 +21,12 @@ class JetStreamLimits:
     batches: BatchLimits = field(default_factory=BatchLimits)
 
 
-_COUNTS: Final = {
+COUNT_KEYS: Final = {
     "max_ack_pending": "max_ack_pending",
     "max_request_batch": "max_request_batch",
     "default_max_consumers": "default_max_consumers",
 }
-_OF_BATCHES: Final = {
+BATCH_KEYS: Final = {
     "max_inflight_per_stream": ("atomic_of_stream", "fast_of_stream"),
     "max_inflight_total": ("atomic_of_server", "fast_of_server"),
     "max_msgs": ("atomic_size",),
@@ -39,8 +39,8 @@ def read_limits(item: Item) -> JetStreamLimits:
     limits = JetStreamLimits()
     for key, value in block_of(item).items():
         name = key.lower()
-        if name in _COUNTS:
-            count: dict[str, Any] = {_COUNTS[name]: number_of(value)}
+        if name in COUNT_KEYS:
+            count: dict[str, Any] = {COUNT_KEYS[name]: number_of(value)}
             limits = replace(limits, **count)
         elif name == "duplicate_window":
             limits = replace(limits, max_duplicate_window_ns=_duration_ns(value))
@@ -54,7 +54,7 @@ def read_limits(item: Item) -> JetStreamLimits:
 def _batches(item: Item) -> BatchLimits:
     limits = BatchLimits()
     for key, value in block_of(item).items():
-        fields = _OF_BATCHES.get(key.lower())
+        fields = BATCH_KEYS.get(key.lower())
         if fields is None:
             raise value.fault(f'unknown field "{key}"')
         number = _duration_ns(value) if fields == ("timeout_ns",) else number_of(value)

@@ -39,7 +39,7 @@ def _remote(item: Item) -> LeafRemoteOptions:
     remote = LeafRemoteOptions()
     block = block_of(item)
     for key, value in block.items():
-        setter = _KEYS.get(key.lower())
+        setter = REMOTE_KEYS.get(key.lower())
         if setter is not None:
             remote = setter(remote, value)
         elif key.lower() == "proxy":
@@ -112,7 +112,7 @@ def _compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
     return remote
 
 
-_KEYS: Final[dict[str, RemoteSetter]] = {
+REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
     "url": _set("urls", _urls),
     "urls": _set("urls", _urls),
     "account": _set("account", text_of),

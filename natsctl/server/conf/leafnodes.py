@@ -26,7 +26,7 @@ def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
     leafnodes = LeafNodesOptions()
     block = block_of(item)
     for key, value in block.items():
-        setter = _KEYS.get(key.lower())
+        setter = LEAFNODE_KEYS.get(key.lower())
         if setter is not None:
             leafnodes = setter(leafnodes, value)
         elif key not in block.variables:
@@ -115,7 +115,7 @@ def _user(item: Item) -> User:
     return User(fields["name"], fields["password"], fields["account"])
 
 
-_KEYS: Final[dict[str, LeafSetter]] = {
+LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
     "listen": _listen,
     "port": _set("port", port_of),
     "host": _set("host", text_of),

@@ -46,8 +46,8 @@ def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
             insecure = [suite for suite in tls.cipher_suites if suite in INSECURE_SUITES]
         elif name == "allow_insecure_cipher_suites":
             allowed = flag_of(value)
-        elif name in _KEYS:
-            tls = replace(tls, **_KEYS[name](value, key))
+        elif name in TLS_KEYS:
+            tls = replace(tls, **TLS_KEYS[name](value, key))
         elif name == "ocsp_peer":
             raise value.fault("ocsp_peer: not available in natsctl server")
         else:
@@ -196,7 +196,7 @@ def _pair(item: Item) -> tuple[Path, Path]:
     return files["cert_file"], files["key_file"]
 
 
-_KEYS: Final[dict[str, Reader]] = {
+TLS_KEYS: Final[dict[str, Reader]] = {
     "cert_file": _file("cert_file"),
     "key_file": _file("key_file"),
     "ca_file": _file("ca_file"),

@@ -34,8 +34,8 @@ def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
             websocket = replace(websocket, host=host, port=port)
         elif name in ("authorization", "authentication"):
             websocket = _authorization(websocket, value)
-        elif name in _KEYS:
-            field, read = _KEYS[name]
+        elif name in WEBSOCKET_KEYS:
+            field, read = WEBSOCKET_KEYS[name]
             websocket = replace(websocket, **{field: read(value)})
         elif key not in item.value.variables:
             raise value.fault(f'unknown field "{key}"')
@@ -88,7 +88,7 @@ def _ping_interval(item: Item) -> float:
     return duration_text_of(item, "ping_interval") if isinstance(item.value, str) else seconds_of(item)
 
 
-_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
+WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
     "port": ("port", port_of),
     "host": ("host", text_of),
     "net": ("host", text_of),
