@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
+
+from natsctl.wire.faults import FaultKind
 
 
 class CloseReason(Enum):
@@ -38,3 +41,18 @@ class CloseReason(Enum):
     CLUSTER_NAMES_IDENTICAL = "Cluster Names Identical"
     KICKED = "Kicked"
     PROXY_REQUIRED = "Proxy Required"
+
+
+FAULT_REASONS: Final = {
+    FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
+    FaultKind.MALFORMED: CloseReason.PROTOCOL_VIOLATION,
+    FaultKind.MAX_PAYLOAD: CloseReason.MAX_PAYLOAD_EXCEEDED,
+    FaultKind.MAX_CONTROL_LINE: CloseReason.MAX_CONTROL_LINE_EXCEEDED,
+}
+FAULT_NOTICES: Final = {
+    FaultKind.UNKNOWN_OPERATION: "Client parser ERROR, proto=%s",
+    FaultKind.MALFORMED: "parse error: %s",
+    FaultKind.MAX_PAYLOAD: "maximum payload exceeded: %s",
+    FaultKind.MAX_CONTROL_LINE: "maximum control line exceeded%.0s",
+}
+"""What the log says of a fault; a longer line than allowed is not repeated."""

@@ -15,8 +15,8 @@ from natsctl.broker.login import Login
 from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.permit import Permit
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
-from natsctl.broker.reasons import CloseReason
-from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, PutOff, keep, put_off, slice_end_ns
+from natsctl.broker.reasons import FAULT_NOTICES, FAULT_REASONS, CloseReason
+from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, MANY_TAKERS, PutOff, keep, put_off, slice_end_ns
 from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
@@ -39,20 +39,6 @@ MAX_LEFT_SUBS: Final = 1000
 
 CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
 """How users and JWTs name the kinds of connections that are not STANDARD."""
-
-FAULT_REASONS: Final = {
-    FaultKind.UNKNOWN_OPERATION: CloseReason.PROTOCOL_VIOLATION,
-    FaultKind.MALFORMED: CloseReason.PROTOCOL_VIOLATION,
-    FaultKind.MAX_PAYLOAD: CloseReason.MAX_PAYLOAD_EXCEEDED,
-    FaultKind.MAX_CONTROL_LINE: CloseReason.MAX_CONTROL_LINE_EXCEEDED,
-}
-FAULT_NOTICES: Final = {
-    FaultKind.UNKNOWN_OPERATION: "Client parser ERROR, proto=%s",
-    FaultKind.MALFORMED: "parse error: %s",
-    FaultKind.MAX_PAYLOAD: "maximum payload exceeded: %s",
-    FaultKind.MAX_CONTROL_LINE: "maximum control line exceeded%.0s",
-}
-"""What the log says of a fault; a longer line than allowed is not repeated."""
 
 
 class Session:
@@ -301,9 +287,10 @@ class Session:
             size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
-            if not publish(subject, reply, header, payload, self) and reply and self.no_responders:
+            takers = publish(subject, reply, header, payload, self)
+            if not takers and reply and self.no_responders:
                 answer_no_responders(self, subject, reply)
-            look = not msgs & LOOK_MASK or len(subject) > LONG_SUBJECT_BYTES
+            look = not msgs & LOOK_MASK or takers > MANY_TAKERS or len(subject) > LONG_SUBJECT_BYTES
             if look and clock.monotonic_ns() > until and put_off(self, rest):
                 break
         self.in_msgs += msgs

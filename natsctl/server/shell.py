@@ -284,13 +284,9 @@ class Shell:
         """Take turns until everything that was received is durable and answered, or for `SETTLE_S`."""
         deadline = self.loop.time() + SETTLE_S
         self.turn()
-        while self._is_busy and self.loop.time() < deadline:
+        while self.committer is not None and not self.committer.idle and self.loop.time() < deadline:
             await asyncio.sleep(0.001)
             self.turn()
-
-    @property
-    def _is_busy(self) -> bool:
-        return bool(self.broker.unfinished) or (self.committer is not None and not self.committer.idle)
 
     def stop(self) -> None:
         """Stop timers and worker threads; nothing may be received any more."""

@@ -18,8 +18,8 @@ from natsctl.broker.leaf.outward import Outward
 from natsctl.broker.leaf.rules import LinkRules
 from natsctl.broker.login import Login
 from natsctl.broker.options import SECOND_NS
-from natsctl.broker.reasons import CloseReason
-from natsctl.broker.session import FAULT_REASONS, Session
+from natsctl.broker.reasons import FAULT_REASONS, CloseReason
+from natsctl.broker.session import Session
 from natsctl.broker.timers import NEVER_NS
 from natsctl.wire.encode import PING_LINE, PONG_LINE
 from natsctl.wire.faults import ProtocolFault

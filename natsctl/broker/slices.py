@@ -1,0 +1,92 @@
+"""What one client has sent, carried out in slices, so that nobody's work keeps everybody else waiting.
+
+Theory of operation. A few kilobytes can ask for seconds of work: a publish that reaches fifty thousand subscriptions of
+its own sender, or a subject of a thousand tokens among as many patterns. A session looks at the clock while it carries
+out a chunk; after `SLICE_NS` it puts the rest off, here, and is in `broker.unfinished`. The shell stops reading from it
+and calls `go_on` in later turns, one session after another, for as long as a turn may take; what arrives meanwhile all
+the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
+memory is worth more than time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.reasons import CloseReason
+from natsctl.wire.ops import Op
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+
+SLICE_NS: Final = 10_000_000
+"""How long a session carries out what has arrived before others have their turn."""
+CROWD_SLICE_NS: Final = 1_000_000
+"""The same while others have put something off."""
+LOOK_MASK: Final = 7
+"""The clock is looked at after every eighth message."""
+LONG_SUBJECT_BYTES: Final = 128
+"""And after each with a longer subject, which may take long to match,"""
+MANY_TAKERS: Final = 64
+"""or with more takers than these."""
+MAX_PUT_OFF_BYTES: Final = 8 << 20
+"""What may arrive after something was put off: one read of the shell may be unpacked to much more."""
+MAX_FORCED: Final = 50
+"""Slices that are carried out at once where more arrives."""
+
+
+class PutOff:
+    """What one session has yet to carry out."""
+
+    __slots__ = ("chunks", "ops", "size")
+
+    def __init__(self, ops: list[Op]) -> None:
+        self.ops = ops
+        self.chunks: list[bytes] = []
+        self.size = 0
+        """Bytes in `chunks`."""
+
+
+def slice_end_ns(session: Session) -> int:
+    """Return when what a session is about to carry out should end or be put off, by the monotonic clock."""
+    return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
+
+
+def put_off(session: Session, rest: Iterable[Op]) -> bool:
+    """Keep what is left of a chunk for a later turn; False where nothing is."""
+    ops = list(rest)
+    if not ops:
+        return False
+    session.put_off = PutOff(ops)
+    session.broker.unfinished.append(session)
+    return True
+
+
+def keep(session: Session, chunk: bytes) -> None:
+    """Take what arrives before everything was carried out."""
+    later = session.put_off
+    assert later is not None
+    later.chunks.append(chunk)
+    later.size += len(chunk)
+    for _ in range(MAX_FORCED):
+        if later is None or later.size <= MAX_PUT_OFF_BYTES:
+            return
+        go_on(session)
+        later = session.put_off
+    session.broker.notice(session, "too much work was sent at once")
+    session.close(CloseReason.PROTOCOL_VIOLATION)
+
+
+def go_on(session: Session) -> None:
+    """Carry out some of what was put off; what is left then waits behind the other sessions."""
+    later, session.put_off = session.put_off, None
+    if later is None or session.close_reason is not None:
+        return
+    session.go_on(later.ops, b"")
+    if session.close_reason is not None:
+        return
+    again = session.put_off
+    if again is not None:
+        again.chunks, again.size = later.chunks, later.size
+    elif later.chunks:
+        session.receive(b"".join(later.chunks))

@@ -1,0 +1,181 @@
+"""Work that takes long is done in slices, in the order in which it was sent."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import pytest
+
+from natsctl.broker.broker import Broker
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.reasons import CloseReason
+from natsctl.broker.session import Session
+from natsctl.broker.slices import LOOK_MASK, MAX_PUT_OFF_BYTES, SLICE_NS, go_on
+from natsctl.broker.static_auth import StaticAuthenticator, User
+
+HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
+"""Pedantic, so that no runs of messages are handed over as a whole: those cost little each."""
+
+
+class SlowClock:
+    """A clock that goes on by `step_ns` with each look."""
+
+    def __init__(self, step_ns: int) -> None:
+        self.ns = 10**18
+        self.step_ns = step_ns
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def monotonic_ns(self) -> int:
+        self.ns += self.step_ns
+        return self.ns
+
+
+def broker(step_ns: int = 0, options: BrokerOptions | None = None) -> Broker:
+    return Broker(SlowClock(step_ns), random.Random(1), options)
+
+
+def client(of: Broker, hello: bytes = HELLO) -> Session:
+    session = of.connect("h", 1)
+    session.receive(hello)
+    session.take_output()
+    return session
+
+
+def heard(session: Session) -> bytes:
+    return b"".join(session.take_output())
+
+
+def finish(of: Broker) -> int:
+    """Let everybody go on to the end and return how many slices that took."""
+    slices = 0
+    while of.unfinished:
+        go_on(of.unfinished.popleft())
+        slices += 1
+        assert slices < 10_000, "no end"
+    return slices
+
+
+def work(count: int) -> tuple[bytes, bytes]:
+    """Return messages on different subjects, and what their publisher hears with `SUB > 1`."""
+    sent = b"".join(b"PUB a.%d 1\r\nx\r\n" % number for number in range(count))
+    return sent, b"".join(b"MSG a.%d 1 1\r\nx\r\n" % number for number in range(count))
+
+
+def test_quick_work_is_done_at_once() -> None:
+    house = broker()
+    session = client(house)
+    sent, echoed = work(1000)
+    session.receive(b"SUB > 1\r\n" + sent)
+    assert heard(session) == echoed
+    assert not house.unfinished
+
+
+def test_slow_work_is_put_off_and_goes_on_in_order_with_what_comes_later() -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    sent, echoed = work(100)
+    session.receive(b"SUB > 1\r\n")
+    session.receive(sent)
+    first = heard(session)
+    assert echoed.startswith(first)
+    assert first.count(b"MSG") <= 2 * (LOOK_MASK + 1)
+    assert list(house.unfinished) == [session]
+    session.receive(b"PI")
+    session.receive(b"NG\r\nPUB a.last 0\r\n\r\n")
+    assert heard(session) == b""
+    assert finish(house) > 3
+    rest = heard(session)
+    assert (first + rest).startswith(echoed + b"PONG\r\n")
+    assert rest.endswith(b"MSG a.last 1 0\r\n\r\n")
+    assert session.in_msgs == 101
+
+
+def test_each_long_subject_is_looked_at() -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    session.receive(b"PUB %b 0\r\n\r\n" % (b"a" * 200) * 10)
+    assert session.in_msgs == 2
+
+
+def test_refused_messages_and_other_operations_are_put_off_too() -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    session.receive(b"SUB a 1\r\nUNSUB 1\r\n" * 20)
+    assert house.unfinished
+    finish(house)
+    other = client(house)
+    other.receive(b"PUB $GR.x 0\r\n\r\n" * 50)
+    assert house.unfinished
+    finish(house)
+    assert heard(other).count(b"-ERR") == 50
+
+
+def test_a_fault_is_told_after_what_came_before_it() -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    sent, echoed = work(50)
+    session.receive(b"SUB > 1\r\n")
+    session.receive(sent + b"WHAT\r\n")
+    assert session.close_reason is None
+    finish(house)
+    assert heard(session) == echoed + b"-ERR 'Unknown Protocol Operation'\r\n"
+    assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
+
+
+def test_sessions_take_turns() -> None:
+    house = broker(SLICE_NS)
+    one, two = client(house), client(house)
+    sent, _ = work(200)
+    one.receive(sent)
+    two.receive(sent)
+    go_on(house.unfinished.popleft())
+    assert list(house.unfinished) == [two, one]
+    finish(house)
+    assert one.in_msgs == two.in_msgs == 200
+
+
+def test_who_leaves_leaves_nothing_to_do() -> None:
+    house = broker(SLICE_NS)
+    session, listener = client(house), client(house)
+    listener.receive(b"SUB a.* 1\r\n")
+    session.receive(work(100)[0])
+    session.closed()
+    assert session.put_off is None
+    heard(listener)
+    finish(house)
+    assert heard(listener) == b""
+
+
+def test_a_login_in_the_middle_of_what_was_put_off_is_waited_for() -> None:
+    hashed = "$2a$04$igRjN11Z3BPB1hnNNL88YeQOqI52IWeyoa6itve8ho4ksh1AyBrVa"
+    users = (User("plain", "x"), User("hashed", hashed))
+    house = broker(SLICE_NS, BrokerOptions(auth=StaticAuthenticator(users=users)))
+    session = client(house, b'CONNECT {"verbose":false,"pedantic":false,"user":"plain","pass":"x"}\r\n')
+    sent, _ = work(20)
+    session.receive(sent + b'CONNECT {"user":"hashed","pass":"wrong"}\r\n' + sent)
+    while session.login.pending is None:
+        go_on(house.unfinished.popleft())
+    assert session.in_msgs == 20
+    session.login.decide(session.login.pending.work())
+    finish(house)
+    assert session.in_msgs == 20
+    assert session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    session.receive(work(2000 if endless else 100)[0])
+    chunk = b"PUB big 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
+    for _ in range(MAX_PUT_OFF_BYTES // len(chunk) + 2):
+        session.receive(chunk)
+    if endless:
+        assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
+    else:
+        finish(house)
+        assert session.close_reason is None
+        assert session.in_msgs == 100 + MAX_PUT_OFF_BYTES // len(chunk) + 2
