@@ -2,7 +2,7 @@
 
 Theory of operation. A handler subscription copies what it hears into the queue and returns, so that a request is
 answered after what was read with it has been counted, and a flood of expensive requests does not hold up a turn: `run`
-answers a bounded number.
+answers a bounded number, and begins none after a bounded time. Every account may ask some of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from natsctl.api.clock import Clock
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
 
 MAX_WAITING: Final = 4096
 """Requests that may wait for their answers; more are dropped."""
+MAX_WAITING_BYTES: Final = 8 << 20
+"""What their bodies and headers may take; more are dropped."""
 MAX_RUN: Final = 32
 """Requests that are answered in one turn."""
+RUN_NS: Final = 10_000_000
+"""How long a turn goes on answering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,14 @@ Responder: TypeAlias = Callable[[Request], None]
 class Requests:
     """The requests that wait for their answers."""
 
-    __slots__ = ("_waiting", "_wake")
+    __slots__ = ("_clock", "_size", "_waiting", "_wake")
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
         """`wake` asks for a turn, in which `run` is called."""
         self._wake = wake
+        self._clock = clock
+        self._size = 0
+        """Bytes of bodies and headers that wait."""
         self._waiting: deque[tuple[Responder, Request]] = deque()
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:
@@ -57,15 +65,21 @@ class Requests:
         self, account: Account, responder: Responder, subject: bytes, reply: bytes, header: bytes, payload: bytes,
         origin: Session | None,
     ) -> None:  # fmt: skip
-        if len(self._waiting) < MAX_WAITING:
+        size = len(header) + len(payload)
+        if len(self._waiting) < MAX_WAITING and self._size + size <= MAX_WAITING_BYTES:
+            self._size += size
             text = subject.decode("utf-8", "replace")
             self._waiting.append((responder, Request(account, text, reply, header, payload, origin)))
             self._wake()
 
     def run(self) -> None:
         """Answer some of what waits, and ask for another turn where that was not all."""
+        end = self._clock.monotonic_ns() + RUN_NS
         for _ in range(min(MAX_RUN, len(self._waiting))):
             responder, request = self._waiting.popleft()
+            self._size -= len(request.header) + len(request.body)
             responder(request)
+            if self._clock.monotonic_ns() > end:
+                break
         if self._waiting:
             self._wake()

@@ -50,7 +50,7 @@ class System:
         self._reload = reload
         self._stopped = False
         self._answers: Answers | None = None
-        self.requests = Requests(wake)
+        self.requests = Requests(wake, self._broker.clock)
         self.connections = ConnectionEvents(self._broker)
         self.accounts = AccountEvents(self._broker, self._stat)
         self.heartbeat = Heartbeat(self._broker, self._statsz)

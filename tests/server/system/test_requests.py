@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.broker.account_config import AccountConfig
 from natsctl.server.system.names import ACCOUNT_NAMES, DEBUG_SUBJECTS, OPERATION_NAMES, OWN_SUBJECTS, SERVER_NAMES
-from natsctl.server.system.requests import MAX_RUN, MAX_WAITING
+from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, Request, Requests
 
 from .conftest import Net
 
@@ -57,6 +57,51 @@ def test_more_requests_than_may_wait_are_dropped(net: Net) -> None:
         net.system.requests.run()
     net.machine.settle()
     assert len(net.operator.take(sid)) == MAX_WAITING
+
+
+def test_more_than_may_be_kept_of_their_bodies_is_dropped(net: Net) -> None:
+    body = b"{" + b" " * 1_000_000 + b"}"
+    sid = net.operator.subscribe("in.box")
+    for _ in range(20):
+        net.operator.session.receive(b"PUB $SYS.REQ.SERVER.PING.IDZ in.box %d\r\n%b\r\n" % (len(body), body))
+    net.system.requests.run()
+    net.machine.settle()
+    assert len(net.operator.take(sid)) == MAX_WAITING_BYTES // len(body)
+    net.operator.publish("$SYS.REQ.SERVER.PING.IDZ", body, "in.box")
+    net.system.requests.run()
+    net.machine.settle()
+    assert len(net.operator.take(sid)) == 1
+
+
+def test_a_turn_answers_for_a_bounded_time(net: Net) -> None:
+    class SlowClock:
+        ns = 0
+
+        def monotonic_ns(self) -> int:
+            return self.ns
+
+        def now_ns(self) -> int:
+            return self.ns
+
+    clock, turns, answered = SlowClock(), [0], [0]
+
+    def take_long(request: Request) -> None:
+        clock.ns += RUN_NS // 2 + 1
+        answered[0] += 1
+
+    def wake() -> None:
+        turns[0] += 1
+
+    requests = Requests(wake, clock)
+    account = net.broker.account("SLOW")
+    requests.listen(account, "ask", take_long)
+    for _ in range(5):
+        account.publish(b"ask", b"r", b"", b"")
+    requests.run()
+    assert (answered, turns) == ([2], [6])
+    requests.run()
+    requests.run()
+    assert answered == [5]
 
 
 def test_who_left_before_the_answer_is_no_harm(net: Net) -> None:
