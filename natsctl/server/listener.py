@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from natsctl.server.log import TRACE_BYTES
+from natsctl.broker.notices import log_name
+from natsctl.server.protocol_trace import ProtocolTrace
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -29,13 +30,15 @@ CLOSE_WAIT_S: Final = 2.0
 class ClientConnection(asyncio.Protocol):
     """The transport side of one session."""
 
-    __slots__ = ("_shell", "blocked_since", "closing", "paused", "ready", "session", "transport")
+    __slots__ = ("_shell", "_traces", "blocked_since", "closing", "paused", "ready", "session", "transport")
 
     mark: ClassVar = "cid"
     """What stands before the connection's number in log lines."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
+        self._traces: tuple[ProtocolTrace, ProtocolTrace] | None = None
+        """What arrives and what is sent, once the log shows it."""
         self.session: Session
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
@@ -60,7 +63,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Give a chunk to the session."""
         if self._shell.log.tracing:
-            self._shell.log.trace(f"{self.name} - <<- {shown(data, self._shell.log.traced_bytes)}")
+            self._trace(data, sent=False)
         self._shell.received(self, data)
 
     def eof_received(self) -> bool:
@@ -89,13 +92,22 @@ class ClientConnection(asyncio.Protocol):
             if parts and not self.transport.is_closing():
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
                 if self._shell.log.tracing:
-                    self._shell.log.trace(f"{self.name} - ->> {shown(data, self._shell.log.traced_bytes)}")
+                    self._trace(data, sent=True)
                 self._write(data)
         if session.close_reason is not None and not self.closing:
             self.close()
 
     def _write(self, data: bytes) -> None:
         self.transport.write(data)
+
+    def _trace(self, data: bytes, *, sent: bool) -> None:
+        """Write to the log what the operations in a chunk are."""
+        log = self._shell.log
+        if self._traces is None:
+            self._traces = ProtocolTrace(sent=False), ProtocolTrace(sent=True)
+        name = log_name(self.session)
+        for line in self._traces[sent].lines(data, log.traced_bytes):
+            log.trace(f"{name} - {line}")
 
     def close(self) -> None:
         """Close after the output that the transport holds has left, or after a bounded wait."""
@@ -118,15 +130,6 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
-
-
-def shown(data: bytes, most: int = TRACE_BYTES) -> str:
-    """Return the beginning of a chunk as a trace line shows it; secrets of CONNECT are left out."""
-    if data[:7].upper() == b"CONNECT":
-        data = data[data.find(b"\n") + 1 :]
-        return f"CONNECT (options not shown) {shown(data, most)}" if data else "CONNECT (options not shown)"
-    text = repr(data[:most])[2:-1]
-    return f"[{text}]" if len(data) <= most else f"[{text}] and {len(data) - most} bytes more"
 
 
 def joined(host: str, port: int) -> str:

@@ -12,13 +12,10 @@ import time
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
-
-TRACE_BYTES: Final = 256
-"""Bytes of a chunk that a trace line shows where nobody says."""
 
 
 class Log:
@@ -59,8 +56,8 @@ class Log:
         self._max_files = max_files
         self.debugging = debug
         self.tracing = trace
-        self.traced_bytes = TRACE_BYTES
-        """Bytes of a chunk that a trace line shows."""
+        self.traced_bytes = 0
+        """Bytes of a payload that a trace line shows; 0: all."""
         self.quiet = quiet
         self.lost = 0
 
@@ -76,13 +73,13 @@ class Log:
             size_limit=options.log_size_limit,
             max_files=options.log_max_files,
         )
-        log.traced_bytes = options.max_traced_bytes or TRACE_BYTES
+        log.traced_bytes = options.max_traced_bytes
         return log
 
     def configure(self, options: ServerOptions) -> None:
         """Go on as options ask; a file that cannot be opened is told, and the old one stays."""
         self.debugging, self.tracing = options.debug, options.trace
-        self.traced_bytes = options.max_traced_bytes or TRACE_BYTES
+        self.traced_bytes = options.max_traced_bytes
         self._with_time, self._utc = options.log_time, options.log_utc
         if options.log_file != self._path:
             try:

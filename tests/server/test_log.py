@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.listener import shown
 from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
 
@@ -93,14 +92,3 @@ def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
         r"\d\d:\d\d:\d\d\.\d{6} \[DBG\] x\n.*\[ERR\] error opening log file.*\n.* \[INF\] y\n",
         (tmp_path / "two").read_text(),
     )
-
-
-@pytest.mark.parametrize(
-    ("most", "text"), [(0, "[" + "x" * 256 + "] and 44 bytes more"), (5, "[xxxxx] and 295 bytes more")]
-)
-def test_a_trace_shows_as_much_as_is_asked_for(most: int, text: str) -> None:
-    assert shown(b"x" * 300, Log.of(ServerOptions(max_traced_bytes=most)).traced_bytes) == text
-
-
-def test_a_trace_never_shows_what_connect_says() -> None:
-    assert "secret" not in shown(b'CONNECT {"pass":"secret"}\r\nPING\r\n')

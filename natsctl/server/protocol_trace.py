@@ -1,0 +1,111 @@
+"""What one side of a connection says, as the trace of a log shows it: a line for each operation and for each payload.
+
+The bytes are looked at beside the session, which does not know of it, so that a server that does not trace pays
+nothing. What is no operation leaves no line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from natsctl.broker.notices import quoted
+
+MAX_KEPT_BYTES: Final = 1 << 20
+"""What is kept of a payload or of an unfinished line; a server has longer payloads only where it was told so."""
+MASK: Final = "[REDACTED]"
+SECRETS: Final = frozenset({"sig", "proxy_sig", "nkey", "jwt"})
+"""What is not shown of CONNECT, with what begins with SECRET_HEADS. nats-server shows the JWT."""
+SECRET_HEADS: Final = ("pass", "auth_token")
+BARE: Final = frozenset({b"PING", b"PONG"})
+SHOWN: Final = frozenset({b"PUB", b"HPUB", b"SUB", b"UNSUB", b"MSG", b"HMSG", b"LS+", b"LS-", b"LMSG"})
+SIZED: Final = frozenset({b"PUB", b"HPUB", b"MSG", b"HMSG", b"LMSG"})
+"""Operations whose last argument tells how long the payload is that follows them."""
+_LINE: Final = re.compile(rb"[ \t]*([+-]?[A-Za-z]+[+-]?)[ \t]*(.*?)[ \t\r]*", re.DOTALL)
+_CRLF_BYTES: Final = 2
+_QUOTE: Final = b"'"
+
+
+class ProtocolTrace:
+    """The operations in one direction of a connection."""
+
+    __slots__ = ("_arrow", "_body", "_left", "_sent", "_size", "_tail")
+
+    def __init__(self, *, sent: bool) -> None:
+        self._sent = sent
+        self._arrow = "->>" if sent else "<<-"
+        self._tail = b""
+        self._body = bytearray()
+        self._left = self._size = 0
+
+    def lines(self, chunk: bytes, most: int) -> list[str]:
+        """Return the lines for what `chunk` completes; of each payload the first `most` bytes, 0 for all of it."""
+        data, at, found = self._tail + chunk, 0, list[str]()
+        while at < len(data):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._body += piece[: MAX_KEPT_BYTES - len(self._body)]
+                self._left -= len(piece)
+                at += len(piece)
+                if not self._left:
+                    found += self._payload(most)
+                continue
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            found += self._operation(data[at:end])
+            at = end + 1
+        self._tail = data[at : at + MAX_KEPT_BYTES]
+        return found
+
+    def _operation(self, line: bytes) -> list[str]:
+        match = _LINE.fullmatch(line)
+        if match is None:
+            return []
+        verb, args = match[1].upper(), match[2]
+        if verb in SIZED and (size := args.rpartition(b" ")[2]).isdigit() and len(size) < 10:
+            self._size = int(size)
+            self._left = self._size + _CRLF_BYTES
+        text = self._text(verb, args)
+        return [f"{self._arrow} [{text}]"] if text else []
+
+    def _text(self, verb: bytes, args: bytes) -> str:
+        if verb in BARE:
+            return verb.decode()
+        if verb in SHOWN:
+            return f"{verb.decode()} {printable(args)}"
+        if self._sent:
+            return {b"+OK": "OK", b"-ERR": "-ERR " + printable(args.strip(_QUOTE))}.get(verb, "")
+        return f"CONNECT {masked(args)}" if verb == b"CONNECT" else ""
+
+    def _payload(self, most: int) -> list[str]:
+        body, size = bytes(self._body[: self._size]), self._size
+        self._body.clear()
+        kept = min(most or size, size, MAX_KEPT_BYTES)
+        text = quoted(body[:kept])
+        if kept < size:
+            text = f'{text[:-1]}..."'
+        return [f"{self._arrow} MSG_PAYLOAD: [{text}]"] if size else []
+
+
+def printable(data: bytes) -> str:
+    """Return arguments of an operation as one line of text that does nothing to a terminal."""
+    text = data.decode("utf-8", "replace")
+    return text if text.isprintable() else "".join(each if each.isprintable() else "�" for each in text)
+
+
+def masked(connect: bytes) -> str:
+    """Return the options of CONNECT without what is secret in them; nothing of what can not be read."""
+    try:
+        options: Any = json.loads(connect)
+    except ValueError:
+        return MASK
+    if not isinstance(options, dict):
+        return MASK
+    shown = {name: MASK if value and _is_secret(name.lower()) else value for name, value in options.items()}
+    return printable(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _is_secret(name: str) -> bool:
+    return name in SECRETS or name.startswith(SECRET_HEADS)
