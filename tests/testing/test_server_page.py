@@ -1,0 +1,81 @@
+"""docs/server.md says what the server's own tables say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from natsctl.server.conf import config
+from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.flags import parse_command_line
+from natsctl.server.options import ServerOptions
+from natsctl.testing.server_page import REFUSING, WRITTEN_OUT, refusal, renewed
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "server.md"
+
+
+def test_the_page_is_what_would_be_made_now() -> None:
+    assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m natsctl.testing.server_page docs/server.md"
+
+
+def test_a_page_without_its_marks_is_not_renewed() -> None:
+    with pytest.raises(ValueError, match="0 places for keys"):
+        renewed(PAGE.read_text().replace("<!-- keys -->", ""))
+
+
+@pytest.mark.parametrize("key", REFUSING)
+def test_what_is_refused_says_who_refuses_it(key: str) -> None:
+    assert re.search("natsctl server|this server|refused here|closed here", refusal(key))
+
+
+@pytest.mark.parametrize(("block", "key"), [(block, key) for block, (_, keys) in WRITTEN_OUT.items() for key in keys])
+def test_keys_that_are_read_without_a_table_are_known(block: str, key: str) -> None:
+    def fault(name: str) -> str:
+        try:
+            config.apply(load_text(WRITTEN_OUT[block][0].format(key=name), {}), ServerOptions())
+        except ConfError as error:
+            return str(error)
+        return ""
+
+    assert "nknown field" not in fault(key)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_command_lines_of_the_server_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "nats.conf").write_text("port: -1")
+    lines = [line for page in (ROOT / "README.md", PAGE) for line in command_lines(page) if " server run " in line]
+    assert len(lines) >= 8
+    for line in lines:
+        words = line.split(" server run ", 1)[1].replace("nats.conf", str(tmp_path / "nats.conf")).split()
+        assert parse_command_line(words).action in ("run", "check", "signal", "help"), line
+
+
+def test_command_lines_of_the_tool_are_understood() -> None:
+    for line in command_lines(PAGE):
+        words = line.split()[1:]
+        if words[0] == "-s":
+            command = [word for word in words[2:4] if not word.startswith("-")]
+            flags = [word for word in words[2:] if word.startswith("--")]
+            done = subprocess.run(
+                [sys.executable, "-m", "natsctl", *command, "--help"], capture_output=True, text=True, check=True
+            )
+            assert all(flag in done.stdout for flag in flags), line
+
+
+def command_lines(page: Path) -> list[str]:
+    """Return what follows `natsctl` in blocks of commands, without comments."""
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+    lines = (line.split("  #")[0].strip() for block in blocks for line in block.splitlines())
+    return [line for line in lines if line.startswith("natsctl ")]
