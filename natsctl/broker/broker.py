@@ -22,6 +22,7 @@ from natsctl.broker.leaf_peer import LeafPeer
 from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
+from natsctl.broker.timers import NEVER_NS
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
@@ -38,7 +39,7 @@ class Broker:
     """The state of one server's core."""
 
     __slots__ = (
-        "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "_plan", "accounts", "clock",
+        "_changed", "_configured", "_event_seq", "_followers", "_greeters", "_last_cid", "_plan", "accounts", "alarms", "clock",
         "closed", "dirty", "gone_in_bytes", "gone_in_msgs", "gone_out_bytes", "gone_out_msgs", "hops",
         "import_problems", "inform", "leafs", "notice", "on_tick", "onlooker", "options", "rng", "server_id",
         "server_name", "sessions", "slow_consumers", "stale_connections", "start_ns", "system_account",
@@ -87,6 +88,8 @@ class Broker:
         """Exports and imports that are not in effect, and why."""
         self.on_tick: list[Callable[[], None]] = []
         """What else looks at the clock each time that the sessions do."""
+        self.alarms: list[Callable[[], int]] = []
+        """Return when something else is due that should be in time."""
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(self.options.system_account)
 
@@ -227,12 +230,16 @@ class Broker:
         self.dirty = []
         return dirty
 
-    def tick(self) -> None:
-        """Run every session's timers."""
+    def tick(self) -> int:
+        """Run every session's timers; return when the next thing is due that should be in time, monotonic clock."""
+        alarm_ns = NEVER_NS
         for session in tuple(self.sessions.values()):
             session.tick()
+            if session.timers.alarm_ns < alarm_ns:
+                alarm_ns = session.timers.alarm_ns
         for look in self.on_tick:
             look()
+        return min([alarm_ns, *(due_ns() for due_ns in self.alarms)])
 
     @property
     def in_msgs(self) -> int:

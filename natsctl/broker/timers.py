@@ -17,7 +17,7 @@ NEVER_NS: Final = 1 << 62
 class Timers:
     """The timers of one session; `tick` is called often and costs a comparison until something is due."""
 
-    __slots__ = ("_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "pings_out")
+    __slots__ = ("_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "alarm_ns", "pings_out")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -26,10 +26,12 @@ class Timers:
         self._ping_sent_ns = 0
         self.pings_out = 0
         """Pings since the client was last heard."""
+        self.alarm_ns = NEVER_NS
+        """When credentials end or the wait for CONNECT does, which others may watch; pings may be a little late."""
 
     def hold(self) -> None:
         """Let nothing fall due until `start`."""
-        self._next_ns = NEVER_NS
+        self._next_ns = self.alarm_ns = NEVER_NS
 
     def start(self) -> None:
         """Count from now on: the client has a time to say who it is, or is pinged soon where it need not."""
@@ -38,6 +40,7 @@ class Timers:
         first_ping_ns = min(options.first_ping_ns, options.ping_interval_of(session.connection_type))
         first = first_ping_ns if session.login.authenticated else session.login.timeout_ns
         self._sleep_until(session.broker.clock.monotonic_ns() + first)
+        self.alarm_ns = self._expires_ns if session.login.authenticated else self._next_ns
 
     def expire_at(self, wall_ns: int) -> None:
         """Close the connection at a time of the wall clock; 0: never."""
@@ -46,6 +49,7 @@ class Timers:
         if wall_ns:
             self._expires_ns = clock.monotonic_ns() + max(wall_ns - clock.now_ns(), 0)
         self._next_ns = min(self._next_ns, self._expires_ns)
+        self.alarm_ns = self._expires_ns
 
     def _sleep_until(self, at_ns: int) -> None:
         self._next_ns = min(at_ns, self._expires_ns)
@@ -62,7 +66,10 @@ class Timers:
         """Do what is due."""
         session = self._session
         now = session.broker.clock.monotonic_ns()
-        if now < self._next_ns or session.close_reason is not None:
+        if session.close_reason is not None:
+            self.alarm_ns = NEVER_NS
+            return
+        if now < self._next_ns:
             return
         if now >= self._expires_ns:
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")

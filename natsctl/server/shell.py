@@ -59,6 +59,8 @@ UNFINISHED_S: Final = 0.02
 
 TICK_S: Final = 0.5
 """How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
+TICK_LEAST_S: Final = 0.02
+"""How soon they do so again where something is due in time (end of credentials, of the wait for CONNECT)."""
 
 
 class Shell:
@@ -267,7 +269,7 @@ class Shell:
 
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
-        self.broker.tick()
+        alarm_ns = self.broker.tick()
         late = self.loop.time() - self.write_deadline_s
         for session, connection in tuple(self.connections.items()):
             if 0 < connection.blocked_since < late:
@@ -275,7 +277,9 @@ class Shell:
                 session.count_slow_consumer()
                 session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
                 connection.transport.abort()
-        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        # A millisecond more: the loop may be that much early, and would find nothing due.
+        wait_s = (alarm_ns - self.broker.clock.monotonic_ns()) / 1e9 + 0.001
+        self._ticker = self.loop.call_later(min(max(wait_s, TICK_LEAST_S), TICK_S), self._tick)
         self.wake()
 
     # The end

@@ -89,6 +89,11 @@ class AccountBook:
         """Who imports from an account, alive or not."""
         self._due_s = NEVER_S
 
+    @property
+    def due_s(self) -> int:
+        """When `tick` has something to do, in seconds since the epoch."""
+        return self._due_s
+
     def get(self, name: str) -> HeldAccount | None:
         """Return an account that is alive."""
         return self._held.get(name)

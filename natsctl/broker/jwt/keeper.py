@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from natsctl.broker.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.broker import Broker
-from natsctl.broker.jwt.account_book import HeldAccount
+from natsctl.broker.jwt.account_book import SECOND_NS, HeldAccount
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claims import UserClaims
 from natsctl.broker.jwt.token import JwtError
@@ -25,9 +25,14 @@ class BrokerKeeper:
         self._auth = auth
         auth.book.keeper = self
         broker.on_tick.append(self._tick)
+        broker.alarms.append(self._alarm_ns)
 
     def _tick(self) -> None:
         self._auth.book.tick(self._broker.clock.now_ns())
+
+    def _alarm_ns(self) -> int:
+        clock = self._broker.clock
+        return clock.monotonic_ns() + self._auth.book.due_s * SECOND_NS - clock.now_ns()
 
     def configure(self, configs: Sequence[AccountConfig]) -> None:
         """Let accounts be as configured."""

@@ -23,6 +23,7 @@ from natsctl.broker.leaf.options import LeafOptions, LinkLog, RemoteOptions
 from natsctl.broker.leaf.outward import LOOP_PREFIX
 from natsctl.broker.leaf.solicited import PROTOCOL, SolicitedLink
 from natsctl.broker.reasons import CloseReason
+from natsctl.broker.timers import NEVER_NS
 from natsctl.wire.encode import encode_info
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Leafs:
         """Called with each link when it begins to serve its account."""
         self._loop_subjects: dict[str, bytes] = {}
         broker.on_tick.append(self.tick)
+        broker.alarms.append(self.alarm_ns)
 
     def accept(self, host: str, port: int, kind: str = "tcp") -> LeafLink:
         """Return the link of a connection that was made to us; its INFO waits to be written."""
@@ -74,6 +76,10 @@ class Leafs:
         """Run every link's timers."""
         for link in tuple(self.links.values()):
             link.tick()
+
+    def alarm_ns(self) -> int:
+        """Return when the first link has had its time for the handshake, or credentials of one end."""
+        return min((link.alarm_ns for link in self.links.values()), default=NEVER_NS)
 
     @property
     def authenticator(self) -> Authenticator | None:

@@ -261,6 +261,15 @@ class LeafLink(Session):
         self.write(PING_LINE)
         self.due_ns = now + interval
 
+    @property
+    def alarm_ns(self) -> int:
+        """When something is due that should be in time; pings may be a little late."""
+        if self.close_reason is not None:
+            return NEVER_NS
+        expires_ns, clock = self.login.grant.expires_ns, self.broker.clock
+        ends_ns = clock.monotonic_ns() + expires_ns - clock.now_ns() if expires_ns else NEVER_NS
+        return ends_ns if self._registered else min(ends_ns, self.due_ns)
+
     def hold_timers(self) -> None:
         """Let nothing fall due until `start_timers`."""
         self.due_ns = NEVER_NS

@@ -31,6 +31,11 @@ class Heartbeat:
         self._due_ns = broker.clock.monotonic_ns() + FIRST_NS
         self._last_ns: int | None = None
 
+    @property
+    def due_ns(self) -> int:
+        """When `tick` has something to tell, monotonic clock."""
+        return self._due_ns
+
     def tick(self) -> None:
         """Tell what is due."""
         now_ns = self._broker.clock.monotonic_ns()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.codec import encode
 from natsctl.broker.info import server_info
 from natsctl.broker.onlooker import Nobody
+from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.account_events import AccountEvents
 from natsctl.server.system.connection_events import ConnectionEvents, is_known
 from natsctl.server.system.heartbeat import Heartbeat
@@ -69,6 +70,7 @@ class System:
         self._broker.greet_accounts(self._listen_in)
         self._broker.onlooker = self
         self._broker.on_tick.append(self.tick)
+        self._broker.alarms.append(lambda: NEVER_NS if self._stopped else self.heartbeat.due_ns)
 
     # Requests
 

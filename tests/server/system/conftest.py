@@ -24,7 +24,7 @@ class Net:
         self.broker = self.machine.broker
         self.reloads = 0
         self.reload_fault = ""
-        server: Any = SimpleNamespace(broker=self.broker, engine=None)
+        server: Any = SimpleNamespace(broker=self.broker, engine=None, leafs=None)
         self.system = System(server, lambda: None, self._reload)
         self.system.start()
         self.operator = self.client("operator", account="$SYS", user="s")

@@ -19,7 +19,7 @@ def test_a_leaf_node_that_comes_and_goes_is_told_as_one() -> None:
     servers = Servers()
     hub, spoke = servers.start("HUB", "hub"), servers.start("SPOKE", "leaf")
     broker = hub.machine.broker
-    server: Any = SimpleNamespace(broker=broker, engine=None)
+    server: Any = SimpleNamespace(broker=broker, engine=None, leafs=None)
     System(server, lambda: None, lambda: None).start()
     operator = hub.machine.connect("operator")
     operator.session.login.admit(Grant("s", "$SYS"))

@@ -1,0 +1,33 @@
+"""Deadlines of connections are kept to a few hundredths of a second, not to the next regular look at the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+
+from natsctl.broker.static_auth import User
+from natsctl.server.instance import ServerInstance
+from natsctl.server.options import ServerOptions
+from natsctl.server.shell import TICK_S
+
+TIMEOUT_S = 0.7
+
+
+async def test_who_does_not_say_connect_is_closed_in_time() -> None:
+    users = (User("a", "b"),)
+    async with ServerInstance(
+        ServerOptions(host="127.0.0.1", port=-1, users=users, auth_timeout_s=TIMEOUT_S)
+    ) as server:
+
+        async def lateness(delay_s: float) -> float:
+            await asyncio.sleep(delay_s)
+            begin = time.monotonic()
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            await reader.read()
+            writer.close()
+            return time.monotonic() - begin - TIMEOUT_S
+
+        late = await asyncio.gather(*(lateness(index * 0.07) for index in range(12)))
+        # Looks that came once a tick would be half a tick late in the middle.
+        assert statistics.median(late) < TICK_S / 4
