@@ -167,6 +167,15 @@ class ServerInstance:
 
         return LeafNodes(self.options, shell)
 
+    def follow_leafnodes(self, options: ServerOptions) -> None:
+        """Go by other options of leaf nodes; a server without any may get remotes."""
+        if self.leafs is not None:
+            self.leafs.apply(options)
+        elif options.leafnodes is not None:
+            self.leafs = self._leaf_nodes(self._running)
+            if self.leafs is not None:
+                self.leafs.start()
+
     def _start_system(self, shell: Shell) -> System:
         from natsctl.server.system.system import System
 

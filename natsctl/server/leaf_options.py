@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from natsctl.broker.static_auth import User
 
@@ -40,6 +41,12 @@ class LeafUrl:
         """Tell whether it is reached over WebSocket."""
         return self.scheme in ("ws", "wss")
 
+    @property
+    def label(self) -> str:
+        """The whole url as log lines show it, without its password."""
+        user = quote(self.user) + (":xxxxx" if self.password is not None else "") + "@" if self.user else ""
+        return f"{self.scheme}://{user}{self.address}{self.path}"
+
 
 @dataclass(frozen=True, slots=True)
 class LeafRemoteOptions:
@@ -64,6 +71,19 @@ class LeafRemoteOptions:
     ignore_discovered_servers: bool = False
     isolate: bool = False
     request_isolation: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes it this remote and no other."""
+        return (self.urls, self.account, self.creds, self.nkey)
+
+    @property
+    def label(self) -> str:
+        """How log lines call it."""
+        urls = " ".join(f'"{url.label}"' for url in self.urls)
+        secret = f', credentials="{self.creds}"' if self.creds is not None else ""
+        secret += ', nkey="[REDACTED]"' if self.nkey else ""
+        return f'urls=[{urls}], account="{self.account}"{secret}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,17 @@ class LeafRemote:
         """Connect no more, and end the connection."""
         if self._task is not None:
             self._task.cancel()
+            self._task = None
         if self.link is not None:
             self.link.close(reason)
+
+    def follow(self, options: LeafRemoteOptions) -> None:
+        """Go by other options of the same remote: its TLS from the next connection on, and whether it is disabled."""
+        before, self.options = self.options, options
+        if options.disabled and not before.disabled:
+            self.stop(CloseReason.CLIENT_CLOSED)
+        else:
+            self.start()
 
     async def _run(self) -> None:
         first = True

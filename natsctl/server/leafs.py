@@ -76,12 +76,20 @@ class LeafNodes:
         self.gate.replace(self.options.tls)
         self.leafs.options = self._link_options()
         self.leafs.review()
-        kept = [remote for remote in self.remotes if remote.options in self.options.remotes]
+        self._follow_remotes()
+
+    def _follow_remotes(self) -> None:
+        """Let remotes come and go; the connection of one that stays does too, unless it is disabled."""
+        wanted = {found.key: index for index, found in enumerate(self.options.remotes)}
+        kept: list[LeafRemote] = []
         for remote in self.remotes:
-            if remote not in kept:
+            index = wanted.pop(remote.options.key, None)
+            if index is None:
                 remote.stop(CloseReason.CLIENT_CLOSED)
-        known = [remote.options for remote in kept]
-        fresh = [self._remote(index) for index, found in enumerate(self.options.remotes) if found not in known]
+            else:
+                remote.follow(self.options.remotes[index])
+                kept.append(remote)
+        fresh = [self._remote(index) for index in wanted.values()]
         self.remotes = kept + fresh
         for remote in fresh:
             remote.start()

@@ -84,8 +84,7 @@ class Reloader:
         reauthorize(broker, {user.name or user.nkey for user in same}, _names(new))
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
-        if server.leafs is not None:
-            server.leafs.apply(derived)
+        server.follow_leafnodes(derived)
         reload_operator_mode(broker, new, server.log)
         self.applied(old, new)
         if closed := close_excess(broker):

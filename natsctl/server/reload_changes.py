@@ -13,6 +13,7 @@ from natsctl.api.units import format_size
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions, WebSocketOptions
+from natsctl.server.reload_leafnodes import changed_leafnodes, refuse_leafnodes
 
 FIXED: Final = {
     "host": "Host", "port": "Port", "server_name": "ServerName", "http_host": "HTTPHost", "http_port": "HTTPPort",
@@ -89,8 +90,7 @@ def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
         raise Refused("config reload does not support moving to or from an account resolver")
     if _trusted(old) != _trusted(new):
         raise Refused("config reload not supported for TrustedOperators")
-    if _leaf_listener(old) != _leaf_listener(new):
-        raise Refused("config reload not supported for LeafNode")
+    refuse_leafnodes(old.leafnodes, new.leafnodes)
 
 
 def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
@@ -114,15 +114,11 @@ def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
         value = getattr(new, name)
         if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
             yield say(value)
+    yield from changed_leafnodes(old.leafnodes, new.leafnodes)
 
 
 def _names(options: ServerOptions) -> set[str]:
     return {user.name for user in options.users} | {user.nkey for user in options.users}
-
-
-def _leaf_listener(options: ServerOptions) -> object:
-    """Return where leaf nodes are accepted, which stays; users, TLS and remotes may change."""
-    return (options.leafnodes.host, options.leafnodes.port) if options.leafnodes is not None else None
 
 
 def _without_tls(options: WebSocketOptions | None) -> WebSocketOptions | None:

@@ -177,7 +177,10 @@ async def test_clients_beyond_what_their_account_may_have_are_closed(tmp_path: P
         ("http_port: 8222", "config reload not supported for HTTPPort: old=0, new=8222"),
         ("system_account: X\naccounts { X {} }", "config reload not supported for SystemAccount: old=, new=X"),
         ("websocket { port: -1, no_tls: true }", "config reload not supported for Websocket"),
-        ("leafnodes { port: -1 }", "config reload not supported for LeafNode"),
+        (
+            "leafnodes { port: -1 }",
+            'config reload not supported for LeafNode: field "Host": old=, new=0.0.0.0',
+        ),
         ("prot: 1", 'unknown field "prot"'),
         ("a {", "is never closed"),
         ("tls { cert_file: /no/such, key_file: /no/such }", "no such file"),
