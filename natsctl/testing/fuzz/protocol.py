@@ -7,6 +7,7 @@ a session of a broker beside which another client must go on being served.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final
 
 from natsctl.broker.broker import Broker
@@ -51,7 +52,7 @@ def make(chance: random.Random) -> bytes:
     pieces = [_line(chance) if chance.random() < 0.4 else chance.choice(_GOOD) for _ in range(chance.randrange(1, 9))]
     data = b"".join(pieces)
     for _ in range(chance.choice((0, 0, 1, 1, 2, 5))):
-        data = _spoilt(data, chance)
+        data = spoilt(data, chance, _WORDS)
     return data
 
 
@@ -61,15 +62,15 @@ def _line(chance: random.Random) -> bytes:
     return blank.join([chance.choice(_VERBS), *words]) + chance.choice(_ENDS)
 
 
-def _spoilt(data: bytes, chance: random.Random) -> bytes:
-    """Return `data` with one thing wrong."""
+def spoilt(data: bytes, chance: random.Random, words: Sequence[bytes]) -> bytes:
+    """Return `data` with one thing wrong; it may be that one of `words` stands where it should not."""
     at = chance.randrange(len(data) + 1)
     end = min(len(data), at + chance.randrange(1, 20))
     return chance.choice((
         data[:at] + data[end:],
         data[:at] + data[at:end] * chance.randrange(2, 5) + data[end:],
         data[:at] + chance.randbytes(end - at) + data[end:],
-        data[:at] + chance.choice(_WORDS) + data[at:],
+        data[:at] + chance.choice(words) + data[at:],
         data[:at],
         data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :],
     ))  # fmt: skip
@@ -78,11 +79,11 @@ def _spoilt(data: bytes, chance: random.Random) -> bytes:
 def check(data: bytes, chance: random.Random) -> None:
     """Read `data` in every way; raises AssertionError, or whatever a fault of ours raises."""
     whole, fault = _read([data])
-    pieces = _pieces(data, chance)
-    again, fault_again = _read(pieces)
-    assert (again, fault_again) == (whole, fault), f"pieces {pieces} read otherwise"
+    parts = pieces(data, chance)
+    again, fault_again = _read(parts)
+    assert (again, fault_again) == (whole, fault), f"pieces {parts} read otherwise"
     if chance.randrange(SESSION_EVERY) == 0:
-        _converse(pieces)
+        _converse(parts)
 
 
 def _read(pieces: list[bytes]) -> tuple[list[Op], FaultKind | None]:
@@ -92,7 +93,8 @@ def _read(pieces: list[bytes]) -> tuple[list[Op], FaultKind | None]:
     return ops, parser.fault.kind if parser.fault is not None else None
 
 
-def _pieces(data: bytes, chance: random.Random) -> list[bytes]:
+def pieces(data: bytes, chance: random.Random) -> list[bytes]:
+    """Return `data` cut somewhere, as a network does."""
     cuts = sorted({chance.randrange(len(data) + 1) for _ in range(chance.randrange(1, 12))})
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
