@@ -19,7 +19,6 @@ from natsctl.server.conf.values import (
     text_of,
 )
 from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSocketOptions
-from natsctl.server.ws_upgrade import HEADERS_REFUSED, allowed_origin
 
 
 def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
@@ -120,6 +119,8 @@ def websocket_complaints(options: ServerOptions) -> Iterator[str]:
     websocket = options.websocket
     if websocket is None:
         return
+    from natsctl.server.ws_upgrade import HEADERS_REFUSED, allowed_origin  # slow to import
+
     if websocket.tls is None and not websocket.no_tls:
         yield "websocket requires TLS configuration"
     for origin in websocket.allowed_origins:
