@@ -60,20 +60,21 @@ class _Scanner:
             self._after_element()
 
     def _begin_value(self) -> None:
-        """Read a scalar, or open a container and read up to its first element."""
-        byte = self._next()
+        """Read a scalar, or open containers up to the first scalar in them or an empty one."""
+        while (byte := self._next()) in b"{[":
+            if not self._open(byte):
+                return
         if byte == 0x22:
             self._string()
         elif byte in _LITERALS:
             self._literal(_LITERALS[byte])
         elif byte == 0x2D or byte in _DIGITS:
             self._number()
-        elif byte in b"{[":
-            self._open(byte)
         else:
             raise self._fault("looking for beginning of value")
 
-    def _open(self, byte: int) -> None:
+    def _open(self, byte: int) -> bool:
+        """Open a container, with the first key; return False where it is empty, and closed again."""
         closing = 0x7D if byte == 0x7B else 0x5D
         if len(self.stack) >= MAX_DEPTH:
             raise SyntaxFault("exceeded max depth")
@@ -82,20 +83,19 @@ class _Scanner:
         if self._next() == closing:
             self.at += 1
             self.stack.pop()
-        elif closing == 0x7D:
+            return False
+        if closing == 0x7D:
             self._key()
-        else:
-            self._begin_value()
+        return True
 
     def _key(self) -> None:
-        """Read a key, its colon, and begin its value."""
+        """Read a key and its colon."""
         if self._next() != 0x22:
             raise self._fault("looking for beginning of object key string")
         self._string()
         if self._next() != 0x3A:
             raise self._fault("after object key")
         self.at += 1
-        self._begin_value()
 
     def _after_element(self) -> None:
         """Read what follows an element: a comma and the next one, or the end of its container."""
@@ -110,8 +110,7 @@ class _Scanner:
             self.at += 1
             if closing == 0x7D:
                 self._key()
-            else:
-                self._begin_value()
+            self._begin_value()
 
     def _string(self) -> None:
         self.at += 1

@@ -181,7 +181,11 @@ class Shell:
             if more or ended:
                 self.wake()
         for act in self.on_turn:
-            act()
+            try:
+                act()
+            except Exception as error:  # what others have to say leaves all the same
+                self._fault("what is done once a turn", error)
+                self.wake()
         self._drain()
 
     def _go_on(self) -> None:

@@ -1,5 +1,6 @@
 """Strict reading of requests. reference_faults.json is what nats-server 2.15.2 answered to malformed bodies (10025)."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from natsctl.api.codec import InvalidJSON, decode
 from natsctl.api.endpoints import ENDPOINTS
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest, StreamCreateRequest, StreamPurgeRequest
-from natsctl.api.stream import DiscardPolicy, PersistMode, StreamSource
+from natsctl.api.stream import DiscardPolicy, PersistMode, StreamConfig, StreamSource
+from natsctl.api.strict import Fault, read_plain, read_strict
 from natsctl.api.syntax import SyntaxFault, go_quote, split_values
 
 FAULTS: list[tuple[str, str, str]] = msgspec.json.decode(
@@ -122,3 +124,16 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 )
 def test_quoting_is_gos(text: str, quoted: str) -> None:
     assert go_quote(text) == quoted
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":', b'{"limit":[', b'{"sort":{"a":[1,'])
+@pytest.mark.parametrize("depth", [100, 450, 900, 5000, 20_000])
+def test_depth_is_a_fault_and_never_more(opening: bytes, depth: int) -> None:
+    for raw in (opening * depth, opening * depth + b"1"):
+        for read in (read_strict, read_plain):
+            with pytest.raises(Fault):
+                read(raw, StreamConfig)
+    closing = opening.translate(bytes.maketrans(b"[{", b"]}"), b'"a:limitsor1,')[::-1]
+    for read in (read_strict, read_plain):
+        with suppress(Fault):
+            read(opening * depth + b"1" + closing * depth, StreamConfig)
