@@ -12,6 +12,7 @@ from natsctl.broker.connect_options import ConnectOptions
 from natsctl.broker.grant import UNLIMITED, Grant, Refusal
 from natsctl.broker.info import info_json
 from natsctl.broker.login import Login
+from natsctl.broker.message_trace import TRACE_DEST, publish_traced
 from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.permit import Permit
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
@@ -287,7 +288,8 @@ class Session:
             size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
-            takers = publish(subject, reply, header, payload, self)
+            send = publish_traced if header and TRACE_DEST in header else publish
+            takers = send(subject, reply, header, payload, self)
             if not takers and reply and self.no_responders:
                 answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or takers > MANY_TAKERS or len(subject) > LONG_SUBJECT_BYTES

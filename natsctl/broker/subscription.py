@@ -40,6 +40,9 @@ class InterestListener(Protocol):
     def withdrawn(self, subject: bytes) -> None:
         """Take note that such an interest has ended."""
 
+    def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
+        """Take note of several of which some may have ended and others may be new."""
+
 
 class InterestSource(Protocol):
     """Who takes by one handler what is told of subject by subject."""
@@ -70,6 +73,7 @@ class Subscription:
         "sid",
         "sid_field",
         "stand_ins",
+        "stream",
         "subject",
         "take_all",
     )
@@ -104,6 +108,8 @@ class Subscription:
         """The handler that stands in the routing table instead of this one (guard.py)."""
         self.foreign = False
         """Whether it serves other accounts, so that it takes nothing of what they export."""
+        self.stream = ""
+        """The stream that takes the messages, where it is one."""
         self.stand_ins: tuple[Subscription, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 

@@ -61,6 +61,8 @@ class Stream:
         self.retention = Retention(self)
         self.usage = js.usage[config.storage]
         self._counted_bytes = 0
+        self._purged = False
+        """Everything was taken out once: a stream that was never written then shows where it begins."""
         self.limits: Limits = Limits(self)
         self.intake = Intake(self)
         self.upstreams = Upstreams(self)
@@ -142,6 +144,8 @@ class Stream:
         self.upstreams.configure()
         one, run = self.intake.publish, self.intake.publish_run
         self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
+        for capture in self._captures:
+            capture.stream = self.name
 
     def _release(self) -> None:
         captures, self._captures = self._captures, []
@@ -171,6 +175,7 @@ class Stream:
         self.dedupe.purging(below_seq)
         oldest = self._oldest_of(filters) if filters or keep else 0
         count = self.store.purge(filters, below_seq, keep)
+        self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
         for consumer in self._takers_of(filters):  # they move even where nothing was taken
@@ -221,7 +226,7 @@ class Stream:
         return StreamState(
             messages=store.messages,
             bytes=store.bytes,
-            first_seq=store.first_seq,
+            first_seq=store.first_seq or int(self._purged),
             first_ts=format_time(store.first_ts_ns) if store.messages else ZERO_TIME,
             last_seq=store.last_seq,
             last_ts=format_time(store.last_ts_ns) if store.last_ts_ns else ZERO_TIME,

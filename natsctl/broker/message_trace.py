@@ -1,0 +1,166 @@
+"""Messages that ask to be traced: who takes them is written down, and told on the subject that they name.
+
+Theory of operation. A header `Nats-Trace-Dest` sends a client's publish here instead of to its account. The route is
+walked taker by taker, so that each one leaves an event: clients (`eg`), streams (`js`), before them the message itself
+(`in`) and the account's mapping (`sm`). With `Nats-Trace-Only` nobody is given anything. What other handlers take,
+imports and leaf nodes among them, leaves no event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from natsctl.api import codec
+from natsctl.api.subjects import is_literal, is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.broker.guard import Guard
+from natsctl.broker.info import server_info
+from natsctl.broker.notices import refuse_publish
+
+if TYPE_CHECKING:
+    from natsctl.broker.routes import Taker
+    from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
+
+TRACE_DEST: Final = b"\r\nNats-Trace-Dest:"
+"""What a header holds that asks for a trace."""
+DISABLED: Final = b"trace disabled"
+"""The destination of messages that were traced before and are not to be traced again."""
+CLIENT: Final = 0
+"""The kind of connection, as events tell it."""
+NO_ECHO: Final = "Not delivered because of no echo"
+DENIED: Final = "Not delivered because subscription denies this subject"
+MAX_EVENTS: Final = 10_000
+"""What is told of one message."""
+_ONLY: Final = frozenset({b"1", b"true", b"on"})
+
+Values: TypeAlias = "dict[bytes, list[bytes]]"
+
+
+def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> int:
+    """Deliver one message of a client, tell what became of it, and return the number of takers."""
+    assert origin is not None
+    values = _values(header)
+    dest = values.get(b"Nats-Trace-Dest", [b""])[0]
+    if not dest or dest == DISABLED:
+        return origin.account.publish_from(subject, reply, header, payload, origin)
+    only = values.get(b"Nats-Trace-Only", [b""])[0].lower() in _ONLY
+    if b"Nats-Trace-Origin-Account" in values or not (is_valid_subject(dest) and is_literal(dest)):
+        return 1 if only else origin.account.publish_from(subject, reply, header, payload, origin)
+    if origin.permit is not None and not origin.permit.may_publish(dest):
+        refuse_publish(origin, dest)
+        return 1
+    trace = MessageTrace(origin, only)
+    takers = trace.deliver(subject, reply, header, payload)
+    trace.tell(dest, values, len(header) + len(payload))
+    return takers
+
+
+class MessageTrace:
+    """One message on its way."""
+
+    __slots__ = ("_account", "_clock", "_events", "_message", "_only", "_origin")
+
+    def __init__(self, origin: Session, only: bool) -> None:
+        self._origin, self._account = origin, origin.account
+        self._clock = origin.broker.clock
+        self._only = only
+        self._events: list[dict[str, Any]] = []
+        self._message = (b"", b"", b"", b"")
+
+    def deliver(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
+        """Give the message to its takers, unless it is only to be traced, and return how many they are."""
+        account, origin = self._account, self._origin
+        self._note("in", {**_who(origin), "acc": account.name, "subj": _text(subject)})
+        to = account.mapped(subject)
+        if to != subject:
+            self._note("sm", {"to": _text(to)})
+        self._message = (to, reply, header, payload)
+        clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
+        takers = sum([self._to_client(sub) for _, sub, _ in clients])
+        takers += sum([self._to_handler(sub) for sub in handlers])
+        return takers + sum([self._to_group(members) for members in groups])
+
+    def tell(self, dest: bytes, values: Values, size: int) -> None:
+        """Publish what has been noted."""
+        headers = {_text(key): [_text(value) for value in values[key]] for key in sorted(values)}
+        event = {
+            "server": server_info(self._origin.broker),
+            "request": {"header": headers, "msgsize": size},
+            "events": self._events,
+        }
+        self._account.publish(dest, b"", b"", codec.encode(event))
+
+    def _to_client(self, sub: Subscription) -> int:
+        session = sub.session
+        if session is self._origin and not session.echo:
+            return self._leaves(sub, NO_ECHO)
+        if not self._only:
+            self._account.deliver_to(sub, *self._message)
+        return self._leaves(sub)
+
+    def _to_handler(self, sub: Subscription) -> int:
+        if isinstance(sub, Guard):
+            return self._to_guarded(sub)
+        if sub.stream:
+            self._note("js", {"stream": sub.stream, "subject": _text(self._message[0])})
+        subject, reply, header, payload = self._message
+        if sub.stream:  # what is stored is not traced again when it is delivered
+            header = header.replace(TRACE_DEST + _rest_of_line(header), TRACE_DEST + b" " + DISABLED)
+        return int(self._only or sub.handler(subject, reply, header, payload, self._origin) is not False)
+
+    def _to_guarded(self, guard: Guard) -> int:
+        client = guard.client
+        if client is None or client.session is None or client.session.close_reason is not None:
+            return 0
+        if client.session is self._origin and not client.session.echo:
+            return self._leaves(client, NO_ECHO)
+        if guard.filters and not guard.permit.lets_through(self._message[0], guard.queue, guard.wider):
+            return self._leaves(client, DENIED)
+        if not self._only:
+            guard.handler(*self._message, self._origin)
+        return self._leaves(client)
+
+    def _to_group(self, members: tuple[Taker, ...]) -> int:
+        start = int(self._origin.broker.rng.random() * len(members))
+        for session, sub, _ in members[start:] + members[:start]:
+            if self._to_client(sub) if session is not None else self._to_handler(sub):
+                return 1
+        return 0
+
+    def _leaves(self, sub: Subscription, error: str = "") -> int:
+        """Note that the message left for a client, or why not; return whether it did."""
+        assert sub.session is not None
+        queue = {"queue": _text(sub.queue)} if sub.queue else {}
+        self._note(
+            "eg", {**_who(sub.session), "sub": _text(sub.subject), **queue, **({"error": error} if error else {})}
+        )
+        return int(not error)
+
+    def _note(self, kind: str, more: dict[str, Any]) -> None:
+        if len(self._events) < MAX_EVENTS:
+            self._events.append({"type": kind, "ts": format_time(self._clock.now_ns()), **more})
+
+
+def _who(session: Session) -> dict[str, Any]:
+    return {"kind": CLIENT, "cid": session.cid, **({"name": session.name} if session.name else {})}
+
+
+def _values(header: bytes) -> Values:
+    """Return the values of each key, those without either left out."""
+    values: Values = {}
+    for line in header.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key and (value := value.strip(b" \t")):
+            values.setdefault(key, []).append(value)
+    return values
+
+
+def _rest_of_line(header: bytes) -> bytes:
+    """Return what stands after the colon of the destination."""
+    start = header.index(TRACE_DEST) + len(TRACE_DEST)
+    return header[start : header.index(b"\r\n", start)]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
