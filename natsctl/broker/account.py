@@ -19,20 +19,13 @@ from natsctl.broker.exchange import Exchange
 from natsctl.broker.interest import Watch, Watches
 from natsctl.broker.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
-from natsctl.broker.subscription import (
-    AllHandler,
-    Handler,
-    InterestListener,
-    InterestSource,
-    RunHandler,
-    Subscription,
-    not_mine,
-)
+from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
 from natsctl.broker.traffic import Traffic
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import InterestListener, InterestSource
 
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
@@ -68,16 +61,21 @@ class Account:
 
     def map_subject(self, mapping: Mapping) -> None:
         """Send what clients publish on a mapping's source to its destination, unless the configuration maps it."""
-        self._mappings = self._mappings or Mappings()
+        before, self._mappings = self.mapping_sources(), self._mappings or Mappings()
         self._mappings.add(mapping)
-        self.publish_from = self._publish_mapped
+        self._follow_mappings(before)
 
     def configure_mappings(self, configured: Sequence[SubjectMap]) -> None:
         """Map what the configuration says, before what `map_subject` was told."""
-        mappings = self._mappings or Mappings()
+        before, mappings = self.mapping_sources(), self._mappings or Mappings()
         mappings.configure(compile_mapping(each, self._rng) for each in configured)
         self._mappings = mappings if mappings.sources() else None
+        self._follow_mappings(before)
+
+    def _follow_mappings(self, before: list[bytes]) -> None:
         self.publish_from = self._publish_mapped if self._mappings is not None else self.publish
+        for listener in self.listeners:
+            listener.reoffered(before, self.mapping_sources())
 
     def mapped(self, subject: bytes) -> bytes:
         """Return where what a client publishes on `subject` goes."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ACKS: Final = b"$JS.ACK."
 """Replies that are left as they are: a consumer's messages on their way through another account."""
+FAST_BATCH: Final = b".$FI"
+"""How replies end that say something themselves: a stream has to see them."""
 
 
 class ServiceDoor(Subscription):
@@ -55,6 +57,8 @@ class ServiceDoor(Subscription):
         if before is not None and before.passed(self._service):
             return False
         info, share = self._who(before, origin)
+        if before is None and reply.endswith(FAST_BATCH):
+            info.reply = reply.decode("utf-8", "replace")
         sample, waiting = self._sample(header, origin, reply), None
         if reply and not reply.startswith(_ACKS):
             measured = sample is not None

@@ -147,3 +147,17 @@ def test_a_request_of_another_account_that_waits_ends_with_its_interest() -> Non
     tenants.a.publish("s.1", b"x")
     info = tenants.a.request("$JS.API.CONSUMER.INFO.S.C")
     assert (info["num_waiting"], info["num_pending"], info["num_ack_pending"]) == (0, 1, 0)
+
+
+def test_a_fast_batch_through_a_service_of_another_account_is_one() -> None:
+    tenants = Tenants(*importing())
+    assert make(tenants.a, allow_batched=True) == 0
+    sid = tenants.b.subscribe("in.f.>")
+    for place, op in ((1, 0), (2, 1), (3, 2)):
+        tenants.b.publish("s.1", b"x", f"in.f.2.fail.{place}.{op}.$FI")
+    tenants.machine.settle()
+    told = [message.json() for message in tenants.b.take(sid)]
+    assert told[0] == {"type": "ack", "seq": 0, "msgs": 2}
+    assert told[-1] == {"stream": "S", "seq": 3, "batch": "f", "count": 3}
+    answer = tenants.a.request("$JS.API.STREAM.MSG.GET.S", {"seq": 3})
+    assert "hdrs" not in answer["message"]

@@ -6,6 +6,8 @@ import WebSocket from "ws";
 const asked = JSON.parse(process.argv[2]);
 globalThis.WebSocket ??= WebSocket;
 
+// A folder that was just deleted may still be there when the next program asks for the same name.
+const own = asked.library.replace(".", "-");
 const text = new TextDecoder();
 const bytes = new TextEncoder();
 
@@ -134,7 +136,7 @@ async function jetStream(nc, client) {
 
 async function keyValue(nc, client) {
   const js = client.jetstream(nc);
-  const bucket = await client.kv(js, "settings");
+  const bucket = await client.kv(js, `settings-${own}`);
   const first = await bucket.put("a.b", bytes.encode("1"));
   await bucket.update("a.b", bytes.encode("2"), first);
   let conflict = false;
@@ -153,7 +155,7 @@ async function keyValue(nc, client) {
 
 async function objectStore(nc, client) {
   const js = client.jetstream(nc);
-  const store = await client.objects(js, "files");
+  const store = await client.objects(js, `files-${own}`);
   const content = new Uint8Array(400_000).map((_, i) => i % 251);
   const put = await store.putBlob({ name: "file" }, content);
   const back = await store.getBlob("file");

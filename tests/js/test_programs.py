@@ -30,6 +30,8 @@ KINDS = [
     pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server not on PATH")),
 ]
 
+ATTEMPTS = 5
+
 EXPECTED = {
     "publishAndSubscribe": True,
     "queueGroups": {"all": 200, "shared": True},
@@ -81,6 +83,19 @@ async def run(program: dict[str, Any], authority: Path) -> dict[str, Any]:
     return answer
 
 
+async def why_not(program: dict[str, Any], authority: Path) -> str:
+    """Return the error of a program that is not let in.
+
+    A client that still writes when the server has closed may find its connection reset before it reads why, with both
+    servers where the machine is busy: it asks again.
+    """
+    for _ in range(ATTEMPTS):
+        error: str = (await run(program, authority))["error"]
+        if "uthorization" in error:
+            break
+    return error
+
+
 def urls(server: ServerProcess) -> tuple[str, str]:
     """Return where clients and WebSocket clients connect, without schemes."""
     ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
@@ -107,8 +122,7 @@ async def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool,
         ws = {"url": f"{'wss' if secure else 'ws'}://{websocket}"}
         libraries = {"transport-node": tcp, "nats-core": ws} if secure else {"nats": tcp, "nats.ws": ws}
         for library, where in libraries.items():
-            stranger = await run({"library": library, **where, **who.wrong}, authority.cert)
-            assert "uthorization" in stranger["error"], (library, stranger)
+            assert "uthorization" in await why_not({"library": library, **where, **who.wrong}, authority.cert), library
             assert await run({"library": library, **where, **who.right}, authority.cert) == EXPECTED, library
 
 

@@ -92,6 +92,14 @@ class Site:
         self.server = ServerInstance(told, Log(self.log_path, with_time=False))
         self.reloader = Reloader(self.server, self.read, told)
 
+    async def __aenter__(self) -> Site:
+        await self.server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.stop()
+        self.server.log.close()
+
     def read(self) -> ServerOptions:
         return read_config(self.path, ServerOptions(), {})
 
@@ -113,7 +121,7 @@ async def until(probe: Callable[[], bool]) -> None:
 async def test_remotes_come_and_go_with_a_reload_and_those_that_stay_keep_their_connection(tmp_path: Path) -> None:
     hub = ServerInstance(ServerOptions(host="127.0.0.1", port=-1, leafnodes=LeafNodesOptions("127.0.0.1", -1)))
     at = Site(tmp_path, "")
-    async with hub, at.server:
+    async with hub, at:
         url = f"nats-leaf://127.0.0.1:{hub.port_of('leafnodes')}"
         one = f'{{ url: "{url}" }}'
         other = f'{{ url: "{url}", account: B, deny_imports: "no.>" }}'
@@ -143,7 +151,7 @@ async def test_remotes_come_and_go_with_a_reload_and_those_that_stay_keep_their_
 async def test_users_of_the_block_that_a_reload_takes_out_lose_their_links(tmp_path: Path) -> None:
     block = "leafnodes {{ listen: 127.0.0.1:-1, authorization {{ users: [ {} ] }} }}\n"
     at = Site(tmp_path, block.format("{user: a, password: a}, {user: b, password: b}"))
-    async with at.server:
+    async with at:
         gone, gone_writer = await link(at.server, "a")
         await until(lambda: at.leafs == 1)
         at.reload(block.format("{user: b, password: b}"))
@@ -172,7 +180,7 @@ async def test_what_needs_a_restart_is_refused_in_the_words_of_the_reference(
     tmp_path: Path, before: str, after: str, field: str
 ) -> None:
     at = Site(tmp_path, f"leafnodes {before}\n" if before else "")
-    async with at.server:
+    async with at:
         with pytest.raises(Refused) as refused:
             at.reload(f"leafnodes {after}\n" if after else "")
         assert str(refused.value) == f"config reload not supported for LeafNode: {field}"

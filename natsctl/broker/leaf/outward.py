@@ -8,7 +8,7 @@ that nobody else can have, `$LDS.…`, goes along: when it comes back, the conne
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.leaf.inward import Carrier, Member
@@ -56,6 +56,15 @@ class Outward:
         """Take note that such an interest has ended."""
         if (subject, b"") in self._counts:
             self._change((subject, b""), -1)
+
+    def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
+        """Take note of several of which some may have ended and others may be new."""
+        for subject in now:
+            if subject not in before:
+                self.offered(subject)
+        for subject in before:
+            if subject not in now:
+                self.withdrawn(subject)
 
     def told(self) -> list[tuple[bytes, bytes]]:
         """Return subject and queue group of all interest that the other side knows of."""

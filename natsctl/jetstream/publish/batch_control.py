@@ -5,10 +5,19 @@ Source: server/stream.go of the reference, ADR-50.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from natsctl.api import headers
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.publish.incoming import Incoming
 
 CONTROL_SUFFIX: Final = b".$FI"
 """How the reply subject of every message of a fast batch ends."""
+SERVICE_REPLY: Final = b"_R_."
+"""How replies begin that a service of another account answers to."""
 
 DEFAULT_FLOW: Final = 10
 LARGEST_FLOW: Final = 2**16 - 1
@@ -47,3 +56,23 @@ def parse_control(reply: bytes) -> Control | None:
         return None
     every = int(flow) if flow.isdigit() and len(flow) < 20 else 0
     return Control(batch_id, min(every, LARGEST_FLOW) or DEFAULT_FLOW, gap_mode == b"ok", seq, op)
+
+
+class _Asked(msgspec.Struct):
+    """What is read of who asked through a service of another account."""
+
+    reply: str = ""
+
+
+def control_subject(message: Incoming) -> bytes:
+    """Return the reply subject that places a message in a fast batch, b"" where it is in none.
+
+    One that came through another account's service has a reply of the service; its own stands in a header then.
+    """
+    reply = message.reply
+    if reply.startswith(SERVICE_REPLY) and headers.REQUEST_INFO in message.wish:
+        try:
+            reply = msgspec.json.decode(message.wish[headers.REQUEST_INFO], type=_Asked).reply.encode()
+        except msgspec.DecodeError:
+            return b""
+    return reply if reply[-len(CONTROL_SUFFIX) :] == CONTROL_SUFFIX else b""

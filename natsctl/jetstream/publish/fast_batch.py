@@ -119,9 +119,9 @@ class FastBatches:
 
     # Messages
 
-    def take(self, message: Incoming) -> None:
-        """Take one message of a batch."""
-        control = parse_control(message.reply)
+    def take(self, message: Incoming, subject: bytes) -> None:
+        """Take one message of a batch; the reply `subject` that it was sent with says which place it has."""
+        control = parse_control(subject)
         refusal = self._refuse(message, control)
         if refusal is None:
             assert control is not None

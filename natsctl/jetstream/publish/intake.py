@@ -20,7 +20,7 @@ from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, Stor
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.jetstream.publish import publish_checks as checks
 from natsctl.jetstream.publish.atomic_batch import AtomicBatches
-from natsctl.jetstream.publish.batch_control import CONTROL_SUFFIX
+from natsctl.jetstream.publish.batch_control import CONTROL_SUFFIX, control_subject
 from natsctl.jetstream.publish.counters import FreshTotals
 from natsctl.jetstream.publish.fast_batch import FastBatches
 from natsctl.jetstream.publish.incoming import Incoming
@@ -201,8 +201,8 @@ class Intake:
     def take(self, message: Incoming) -> None:
         """Take one message that something may refuse, rewrite or keep for later."""
         _clean(message)
-        if message.reply[-4:] == CONTROL_SUFFIX:
-            self.fast.take(message)
+        if control := control_subject(message):
+            self.fast.take(message, control)
         elif headers.BATCH_ID in message.wish:
             self.atomic.take(message)
         else:

@@ -10,6 +10,7 @@ import msgspec
 
 from natsctl.api.model import Model
 from natsctl.api.strict import Fault, read_plain
+from natsctl.broker.info import server_info
 from natsctl.server.system.endpoints import ACCOUNT_ENDPOINTS, SERVER_ENDPOINTS, AccountEndpoint, Endpoint
 from natsctl.server.system.forms import Form
 from natsctl.server.system.operations import client_asked, kick, send_elsewhere
@@ -81,6 +82,12 @@ class Answers:
         if request.reply:
             identity = {"name": broker.server_name, "host": broker.options.host, "id": broker.server_id}
             self._replies.send(request, identity)
+
+    def tell_nobody(self, request: Request) -> None:
+        """Answer who asks, past its own account's subject for that, who it is: unknown."""
+        if request.reply:
+            data = {"user": "", "account": ""}
+            self._replies.send(request, {"server": server_info(self._broker), "data": data}, request.header)
 
     def _answer_statsz(self, request: Request) -> None:
         if not request.reply:

@@ -19,6 +19,9 @@ OPERATION_NAMES: Final = ("KICK", "LDM", "RELOAD")
 ACCOUNT_NAMES: Final = ("SUBSZ", "CONNZ", "LEAFZ", "JSZ", "INFO", "STATZ", "CONNS")
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
+USER_INFO: Final = "$SYS.REQ.USER.*.INFO"
+"""Where the reference has its own accounts ask for `$SYS.REQ.USER.INFO`; who asks there is nobody that it knows."""
+
 DEBUG_SUBJECTS: Final = {"$SYS.REQ.ACCOUNT.NSUBS": "NSUBS", "$SYS.DEBUG.SUBSCRIBERS": "SUBSCRIBERS"}
 
 OWN_SUBJECTS: Final = {

@@ -26,6 +26,7 @@ from natsctl.server.system.names import (
     OPERATION_NAMES,
     OWN_SUBJECTS,
     SERVER_NAMES,
+    USER_INFO,
 )
 from natsctl.server.system.requests import Request, Requests
 
@@ -67,6 +68,7 @@ class System:
             self._listen(f"$SYS.REQ.ACCOUNT.*.{name}", partial(self._of_account, name))
         for subject, name in DEBUG_SUBJECTS.items():
             self._listen(subject, partial(self._of_account, name))
+        self._listen(USER_INFO, lambda request: self.answers.tell_nobody(request))
         self._broker.greet_accounts(self._listen_in)
         self._broker.onlooker = self
         self._broker.on_tick.append(self.tick)

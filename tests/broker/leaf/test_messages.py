@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from natsctl.broker.account_config import AccountConfig, ConnectionLimits
+from natsctl.api.account import UNLIMITED
+from natsctl.broker.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
@@ -225,3 +226,24 @@ def test_the_parser_of_links_is_not_that_of_clients(servers: Servers, hub: Serve
     link.receive(b"PUB foo 0\r\n\r\n")
     assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
     assert LeafParser.VERBS
+
+
+def test_mappings_that_come_and_go_are_told_to_the_other_side(servers: Servers, hub: Server, spoke: Server) -> None:
+    servers.join(spoke, hub)
+    far = hub.machine.broker.accounts["$G"]
+
+    def configure(*sources: str) -> None:
+        maps = tuple(SubjectMap(source, (Destination(f"to.{source}"),)) for source in sources)
+        spoke.machine.broker.configure([AccountConfig("$G", UNLIMITED, mappings=maps)])
+        servers.settle()
+
+    assert not far.has_interest(b"old")
+    configure("old", "stays")
+    assert far.has_interest(b"old") and far.has_interest(b"stays")
+    client = spoke.machine.connect()
+    sid = client.subscribe("to.old")
+    hub.machine.connect().publish("old", b"x")
+    servers.settle()
+    assert [message.payload for message in client.take(sid)] == [b"x"]
+    configure("stays", "new")
+    assert not far.has_interest(b"old") and far.has_interest(b"stays") and far.has_interest(b"new")

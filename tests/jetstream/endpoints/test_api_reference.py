@@ -136,6 +136,12 @@ def purges() -> Iterator[Request]:
         yield from publish(*(f"s.{number % 4}" for number in range(10)))
         yield api("STREAM.PURGE.S", body)
         yield api("STREAM.INFO.S", {"subjects_filter": ">", "deleted_details": True})
+    for storage in ("file", "memory"):
+        yield stream("N", subjects=["n"], storage=storage)
+        for body in ({"filter": "n"}, b""):
+            yield api("STREAM.PURGE.N", body)
+            yield api("STREAM.INFO.N")
+        yield api("STREAM.DELETE.N")
     yield stream("D", subjects=["d"], deny_purge=True, deny_delete=True)
     yield stream("E", subjects=["e"])
     yield from publish("d", "e")

@@ -202,3 +202,8 @@ def test_every_name_that_is_listened_for_has_its_answer(net: Net) -> None:
     assert set(answers.of_servers) == {*SERVER_NAMES, *OPERATION_NAMES}
     assert set(answers.of_accounts) == {*ACCOUNT_NAMES, *DEBUG_SUBJECTS.values()}
     assert set(OWN_SUBJECTS.values()) <= set(answers.of_accounts)
+
+
+@pytest.mark.parametrize("name", ["A", "nobody", "SYS"])
+def test_who_asks_for_a_user_past_its_own_subject_is_nobody(net: Net, name: str) -> None:
+    assert net.answer(f"$SYS.REQ.USER.{name}.INFO")["data"] == {"user": "", "account": ""}
