@@ -108,7 +108,7 @@ def _export(item: Item) -> StreamExport | ServiceExport:
 
 
 def _no_tracing(item: Item) -> ConfError:
-    return item.fault("allow_trace: natsctl server does not trace messages; use nats-server")
+    return item.fault("allow_trace: natsctl server traces messages within one account; use nats-server")
 
 
 def _accounts(item: Item) -> tuple[str, ...] | None:
