@@ -136,11 +136,11 @@ def _nkey(account: _Account, item: Item) -> None:
 
 
 def _trace_dest(account: _Account, item: Item) -> None:
-    """Check where traces would go, and say that there are none."""
+    """Check where traces would go, and say that messages with a traceparent have none."""
     destination = item.value
     if isinstance(destination, str) and not (is_valid_subject(destination) and is_literal(destination)):
         raise item.fault(f"Trace destination {go_quote(destination)} is not valid")
-    raise item.fault("message tracing: not available in natsctl server; use nats-server")
+    raise item.fault("msg_trace: natsctl server traces messages by Nats-Trace-Dest alone; use nats-server")
 
 
 def _users(account: _Account, item: Item) -> None:
