@@ -11,12 +11,13 @@ import argparse
 import asyncio
 import random
 import resource
+import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,25 +26,30 @@ from urllib.parse import urlsplit
 
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.soak.citizen import Citizen
-from natsctl.testing.soak.offences import OFFENCES
+from natsctl.testing.soak.edges import CONFIG, EDGES
 
 BAD_SHARE: Final = 10
 """One of so many connections misbehaves."""
 GROWTH: Final = 1.05
 """How much more memory the last quarter may take than the second."""
+SETTLED_S: Final = 180.0
+"""Memory of shorter runs is not judged: all of their quarters warm caches up."""
 SAMPLE_S: Final = 2.0
 PACE_S: Final = 5.0
 """Mean time between two messages of one good client."""
 OPENING: Final = 50
 """Connections opened at the same time."""
+TOLD_CHARS: Final = 4000
+"""What is shown of the first internal fault in the server's log."""
+WRONGS: Final = tuple((listener, offence) for listener, offences in EDGES.items() for offence in offences)
 
 
 @dataclass(slots=True)
 class Soak:
-    """One run against a server that listens at `host`:`port`, whose process is `pid`."""
+    """One run against a server whose process is `pid`; `ports` are those of its listeners."""
 
     host: str
-    port: int
+    ports: dict[str, int]
     pid: int
     connections: int
     seconds: float
@@ -59,7 +65,8 @@ class Soak:
         good = self.connections - self.connections // BAD_SHARE
         for start in range(0, good, OPENING):
             batch = [Citizen(number, self.latencies) for number in range(start, min(start + OPENING, good))]
-            await asyncio.gather(*(loop.create_connection(partial(_given, one), self.host, self.port) for one in batch))
+            port = self.ports["clients"]
+            await asyncio.gather(*(loop.create_connection(partial(_given, one), self.host, port) for one in batch))
             self.citizens += batch
         end = time.monotonic() + self.seconds
         bad = [self._misbehave(number, end) for number in range(self.connections // BAD_SHARE)]
@@ -81,9 +88,9 @@ class Soak:
     async def _misbehave(self, number: int, end: float) -> None:
         chance = random.Random(self.seed * 10_007 + number)
         while time.monotonic() < end:
-            offence = chance.choice(OFFENCES)
+            listener, offence = chance.choice(WRONGS)
             with suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_connection(self.host, self.port)
+                reader, writer = await asyncio.open_connection(self.host, self.ports[listener])
                 try:
                     await offence(reader, writer, chance)
                 finally:
@@ -129,7 +136,17 @@ class Soak:
     @property
     def passed(self) -> bool:
         """True where nobody suffered and memory is flat."""
-        return not self.faults and self.quarters[3] <= self.quarters[1] * GROWTH
+        flat = self.seconds < SETTLED_S or self.quarters[3] <= self.quarters[1] * GROWTH
+        return not self.faults and flat
+
+
+def free_ports(listeners: list[str]) -> dict[str, int]:
+    """Return a port for each listener that nobody uses now."""
+    with ExitStack() as stack:
+        socks = [stack.enter_context(socket.socket()) for _ in listeners]
+        for sock in socks:
+            sock.bind(("127.0.0.1", 0))
+        return {listener: sock.getsockname()[1] for listener, sock in zip(listeners, socks, strict=True)}
 
 
 def _given(citizen: Citizen) -> Citizen:
@@ -153,14 +170,24 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     kind: Kind = options.server
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder), kind) as server:
+    with tempfile.TemporaryDirectory() as folder:
+        ports = free_ports([listener for listener in EDGES if listener != "clients"])
+        config = Path(folder) / "soak.conf"
+        config.write_text(CONFIG % ports)
+        return _run(ServerProcess(Path(folder), kind, "-c", str(config)), ports, options)
+
+
+def _run(process: ServerProcess, ports: dict[str, int], options: argparse.Namespace) -> int:
+    with process as server:
         address = urlsplit(server.url)
         assert address.hostname is not None and address.port is not None
-        soak = Soak(address.hostname, address.port, server.pid, options.connections, options.minutes * 60, options.seed)
+        ports["clients"] = address.port
+        soak = Soak(address.hostname, ports, server.pid, options.connections, options.minutes * 60, options.seed)
         asyncio.run(soak.run())
         print(soak.render())
-        if "internal fault" in server.log():
-            print("the server's log tells of internal faults")
+        _, fault, told = server.log().partition("internal fault")
+        if fault:
+            print(f"the server's log tells of an internal fault{told[:TOLD_CHARS]}")
             return 1
     return 0 if soak.passed else 1
 

@@ -19,13 +19,15 @@ Offence: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter, rando
 
 READ_S: Final = 3.0
 """How long an offender waits for what the server says."""
+MOST_S: Final = 10.0
+"""How long an offender listens at most."""
 
 
-async def _told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
-    """Return what the server says until it closes or is quiet for `wait_s`."""
-    heard = b""
+async def told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
+    """Return the end of what the server says until it closes, is quiet for `wait_s`, or has talked long enough."""
+    heard, end = b"", asyncio.get_running_loop().time() + MOST_S
     try:
-        while chunk := await asyncio.wait_for(reader.read(65536), wait_s):
+        while asyncio.get_running_loop().time() < end and (chunk := await asyncio.wait_for(reader.read(65536), wait_s)):
             heard = (heard + chunk)[-4096:]
     except (TimeoutError, ConnectionError):
         pass
@@ -35,19 +37,19 @@ async def _told(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
 async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send random bytes."""
     writer.write(chance.randbytes(chance.randrange(1, 4096)))
-    await _told(reader)
+    await told(reader)
 
 
 async def endless_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send a control line that does not end."""
     writer.write(HELLO + b"SUB " + b"a" * 100_000)
-    await _told(reader)
+    await told(reader)
 
 
 async def oversized_payload(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Announce more than max_payload."""
     writer.write(HELLO + b"PUB a %d\r\n" % ((1 << 20) + 1 + chance.randrange(9)) + b"x" * 1000)
-    await _told(reader)
+    await told(reader)
 
 
 async def wrong_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -56,13 +58,13 @@ async def wrong_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         b"PUB a -1\r\n\r\n", b"PUB a 99999999999999999999\r\n", b"HPUB a 10 5\r\nhello\r\n", b"HPUB a 12\r\n",
         b"PUB a 3\r\nhello\r\n", b"PUB\r\n", b"PUB a b c d 5\r\nhello\r\n", b"UNSUB\r\n", b"SUB a\r\n",
     ]))  # fmt: skip
-    await _told(reader)
+    await told(reader)
 
 
 async def half_a_message(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Announce a large message and send half of it, then wait."""
     writer.write(HELLO + b"PUB a 1000000\r\n" + b"x" * 500_000)
-    await _told(reader, 1.0 + chance.random() * 5)
+    await told(reader, 1.0 + chance.random() * 5)
 
 
 async def vanish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -102,14 +104,14 @@ async def many_subscriptions(reader: asyncio.StreamReader, writer: asyncio.Strea
             else HELLO
         )
         await writer.drain()
-    await _told(reader, 0.5)
+    await told(reader, 0.5)
 
 
 async def deep_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Subscribe and publish on subjects of a thousand tokens."""
     deep = b".".join([b"a"] * 1500)
     writer.write(HELLO + b"".join(b"SUB %b.%d %d\r\nPUB %b.%d 1\r\nx\r\n" % (deep, n, n, deep, n) for n in range(200)))
-    await _told(reader, 0.5)
+    await told(reader, 0.5)
 
 
 async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -119,7 +121,7 @@ async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWri
     for start in range(0, 20_000, 1000):
         writer.write(b"".join(b"PUB f.%d.%d 1\r\nx\r\n" % (head, n) for n in range(start, start + 1000)))
         await writer.drain()
-    await _told(reader, 0.5)
+    await told(reader, 0.5)
 
 
 async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -134,7 +136,7 @@ async def requests_to_nobody(reader: asyncio.StreamReader, writer: asyncio.Strea
     """Ask what nobody answers."""
     writer.write(HELLO + b"SUB _INBOX.o.* 1\r\n")
     writer.write(b"".join(b"PUB nobody.%d _INBOX.o.%d 0\r\n\r\n" % (n, n) for n in range(5000)))
-    await _told(reader, 0.5)
+    await told(reader, 0.5)
 
 
 async def pulls_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -146,13 +148,13 @@ async def pulls_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWr
         body = chance.choice(bodies)
         subject = chance.choice(subjects)
         writer.write(b"PUB $JS.API.%b _INBOX.p.%d %d\r\n%b\r\n" % (subject, number, len(body), body))
-    await _told(reader, 0.5)
+    await told(reader, 0.5)
 
 
 async def connect_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
     """Send CONNECT again and again, with and without sense."""
     writer.write(HELLO * 50 + b'CONNECT {"verbose":' + b"[" * 3000 + b"\r\n")
-    await _told(reader)
+    await told(reader)
 
 
 async def flood_of_connections(
