@@ -13,7 +13,7 @@ from natsctl.broker.options import BrokerOptions, WebSocketListener
 from natsctl.server.authenticators import authenticator, websocket_authenticator
 from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.operator_mode import trust
-from natsctl.server.options import AUTH_TIMEOUT_S, ServerOptions
+from natsctl.server.options import ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits
 
@@ -82,11 +82,8 @@ def advertised_address(options: ServerOptions, port: int) -> tuple[str, int]:
 
 
 def auth_timeout_ns(options: ServerOptions) -> int:
-    """Return how long a client has for its CONNECT; under TLS the default leaves time for the handshake."""
-    seconds = options.auth_timeout_s
-    if options.tls is not None and seconds == AUTH_TIMEOUT_S:
-        seconds = options.tls.timeout_s + 1
-    return round(seconds * 1e9)
+    """Return how long a client has for its CONNECT."""
+    return round(options.login_timeout_s * 1e9)
 
 
 def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, Any]:

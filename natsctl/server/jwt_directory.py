@@ -30,8 +30,18 @@ class JwtDirectory:
         """Open the folder, which is made where it is missing; raises OSError."""
         self._options = options
         options.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        files = sorted(options.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
-        self._used: dict[str, float] = {path.stem: time.time() for path in files if is_public(path.stem, "account")}
+        self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
+
+    def reload(self) -> None:
+        """Take note of the files that are there now; JWTs are read when they are asked for."""
+        before = self._used
+        now_s = time.time()
+        self._used = {account: before.get(account, now_s) for account in self._found()}
+
+    def _found(self) -> list[str]:
+        """Return the accounts that there are files of, the oldest first."""
+        files = sorted(self._options.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
+        return [path.stem for path in files if is_public(path.stem, "account")]
 
     @property
     def full(self) -> bool:

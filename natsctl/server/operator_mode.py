@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
+    from natsctl.broker.jwt.account_book import AccountBook
     from natsctl.server.log import Log
     from natsctl.server.operator_options import OperatorOptions
     from natsctl.server.options import ServerOptions
@@ -96,13 +97,28 @@ def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
 
 
 def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> None:
-    """Take the accounts' JWTs of new options where the resolver is of memory; clients are held to them."""
+    """Take the accounts' JWTs of new options, or those in the resolver's folder; clients are held to them."""
     auth, operator = broker.options.auth, options.operator
-    if not isinstance(auth, JwtAuthenticator) or operator is None or operator.directory is not None:
+    if not isinstance(auth, JwtAuthenticator) or operator is None:
+        return
+    if isinstance(auth.book.resolver, JwtDirectory):
+        _read_again(auth.book, auth.book.resolver, broker.clock.now_ns(), log)
         return
     gone = auth.book.replace_resolver(MemoryResolver(dict(operator.preload)), broker.clock.now_ns())
     for account in gone:
         log.info(f'Reloaded: deleting account [removed]: "{account}"')
+
+
+def _read_again(book: AccountBook, folder: JwtDirectory, now_ns: int, log: Log) -> None:
+    """Put in force what somebody has written into the folder of accounts that are alive."""
+    folder.reload()
+    for account in folder.accounts():
+        token = folder.fetch(account) if book.get(account) is not None else None
+        if token is not None:
+            try:
+                book.update(account, token, now_ns)
+            except JwtError as fault:
+                log.error(f'DirResolver - Update for account "{account}" resulted in error {fault}')
 
 
 def _first_system_account(trusted: Trust) -> AccountClaims:

@@ -126,7 +126,8 @@ class ServerOptions:
     """The account of the server's own requests and events; empty: `$SYS`."""
     operator: OperatorOptions | None = None
     """Users, accounts and what they may are said by JWTs."""
-    auth_timeout_s: float = AUTH_TIMEOUT_S
+    auth_timeout_s: float = 0.0
+    """How long a client has for its CONNECT; 0: as `login_timeout_s` says."""
     http_host: str = ""
     """Empty: as for clients."""
     http_port: int = 0
@@ -175,6 +176,13 @@ class ServerOptions:
     """What a trace line shows of what was sent or received; 0: as much as is useful."""
     pid_file: Path | None = None
     ports_file_dir: Path | None = None
+
+    @property
+    def login_timeout_s(self) -> float:
+        """How long a client has for its CONNECT; under TLS the default leaves time for the handshake."""
+        if self.auth_timeout_s > 0:
+            return self.auth_timeout_s
+        return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S
 
     @property
     def monitoring_host(self) -> str:

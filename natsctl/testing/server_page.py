@@ -146,7 +146,7 @@ _LIMITS: Final[tuple[tuple[str, str, Callable[[ServerOptions], str]], ...]] = (
     ("max_subscription_tokens", "tokens of a subscription's subject", lambda o: _amount(o.max_subscription_tokens)),
     ("ping_interval", "how often a silent client is asked", lambda o: format_seconds(o.ping_interval_s)),
     ("ping_max", "answers that it may owe", lambda o: _amount(o.ping_max)),
-    ("authorization: timeout", "from connecting to CONNECT", lambda o: format_seconds(o.auth_timeout_s)),
+    ("authorization: timeout", "from connecting to CONNECT", lambda o: format_seconds(o.login_timeout_s)),
     ("tls: timeout", "of a handshake", lambda o: format_seconds(options.TLS_TIMEOUT_S)),
     ("websocket: handshake_timeout", "of an upgrade", lambda o: format_seconds(options.WS_HANDSHAKE_TIMEOUT_S)),
     ("lame_duck_duration", "over which clients are let go", lambda o: format_seconds(o.lame_duck_duration_s)),

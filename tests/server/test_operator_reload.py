@@ -14,9 +14,10 @@ import pytest
 
 from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate
 from natsctl.testing.operated import Visitor, close_reason, login
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 pytestmark = pytest.mark.both
+REFERENCE = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 WITHIN_S = 5.0
 
 
@@ -31,6 +32,10 @@ class Place(NamedTuple):
     def reload(self) -> None:
         """Write the configuration as the estate is now, and have it read."""
         self.file.write_text(self.estate.conf())
+        self.signal()
+
+    def signal(self) -> None:
+        """Have the file read as it is."""
         before = self.process.log().count("Reloaded server configuration")
         os.kill(self.process.pid, signal.SIGHUP)
         deadline = time.monotonic() + WITHIN_S
@@ -108,3 +113,31 @@ def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> No
         '  System  : ""', '  Operator: "O"', "  Issued  : TIME", "  Expires : Never",
     ]  # fmt: skip
     assert f"Account [{ended}] has validation issues:" in texts and "  - claim is expired" in texts
+
+
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=REFERENCE)])
+def test_reload_reads_the_folder_of_accounts_again(kind: Kind, tmp_path: Path) -> None:
+    estate, file, folder = Estate(), tmp_path / "nats.conf", tmp_path / "jwt"
+    account = estate.account("A")
+    user = estate.user(account)
+    folder.mkdir()
+    for name, token in estate.preload().items():
+        (folder / f"{name}.jwt").write_text(token)
+    file.write_text(
+        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n"
+        f'resolver {{ type: full, dir: "{folder}" }}\n'
+    )
+    with ServerProcess(tmp_path / "server", kind, "-c", str(file)) as process:
+        visitor = login(process.url, user)
+        assert visitor.said == []
+        account.nats["revocations"] = {user.key.public: int(time.time()) + 100}
+        (folder / f"{account.public}.jwt").write_text(account.jwt(estate.signer))
+        late = estate.account("LATE")
+        (folder / f"{late.public}.jwt").write_text(late.jwt(estate.signer))
+        Place(process, estate, file, visitor).signal()
+        if kind == "natsctl":  # the reference reads the folder and leaves accounts that are alive as they were
+            assert any(b"-ERR 'User Authentication Revoked'" in line for line in visitor.hear(b"PONG"))
+        newcomer = login(process.url, estate.user(late))
+        assert newcomer.said == []
+        newcomer.close()
+        visitor.close()

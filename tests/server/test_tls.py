@@ -1,6 +1,7 @@
 import asyncio
 import json
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.broker.static_auth import User
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.reload import Reloader
 from natsctl.server.tls import TlsFileError, TlsGate
 from natsctl.server.tls_listener import THROTTLED
 from natsctl.testing.certificates import Issued
@@ -219,6 +221,36 @@ async def test_only_pinned_certificates_come_in(files: Files) -> None:
                 talk.writer.write(HELLO)
                 assert (b"PONG" in await talk.reader.read(100)) == (issued is pinned)
     assert log.said("TLS handshake error: certificate not pinned")
+
+
+async def test_a_reload_closes_clients_whose_certificate_is_pinned_no_longer(files: Files, tmp_path: Path) -> None:
+    from natsctl.server.tls_certificate import public_key_sha256
+
+    kept, gone = files.authority.issue("kept"), files.authority.issue("gone")
+    pins = [public_key_sha256(ssl.PEM_cert_to_DER_cert(issued.cert.read_text())) for issued in (kept, gone)]
+    path = tmp_path / "nats.conf"
+    path.touch()
+    told = ServerOptions(
+        host="127.0.0.1", port=-1, config_file=path, tls=files.tls(verify=True, pinned_certs=frozenset(pins))
+    )
+    now = told
+    async with ServerInstance(told) as server, talking(server.port) as first, talking(server.port) as second:
+        for talk, issued in ((first, kept), (second, gone)):
+            await talk.line()
+            await talk.secure(files.client(issued))
+            assert await talk.ask() == b"PONG\r\n"
+        assert now.tls is not None
+        now = replace(now, tls=replace(now.tls, pinned_certs=frozenset(pins[:1])))
+        Reloader(server, lambda: now, told).reload()
+        assert await second.reader.read() == b""
+        assert await first.ask() == b"PONG\r\n"
+
+
+def test_the_time_for_connect_that_is_said_holds_under_tls_too(files: Files) -> None:
+    tls = replace(files.tls(), timeout_s=5.0)
+    assert ServerOptions().login_timeout_s == 2
+    assert ServerOptions(tls=tls).login_timeout_s == 6
+    assert ServerOptions(tls=tls, auth_timeout_s=2).login_timeout_s == 2
 
 
 async def test_a_minimum_version_holds(files: Files) -> None:

@@ -99,7 +99,7 @@ def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
             case "token":
                 options = replace(options, token=text_of(value))
             case "timeout":
-                options = replace(options, auth_timeout_s=seconds_of(value) or options.auth_timeout_s)
+                options = replace(options, auth_timeout_s=seconds_of(value))
             case "users":
                 users = users_of(value, "$G")
             case "default_permissions" | "default_permission" | "permissions":
