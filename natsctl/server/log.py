@@ -7,15 +7,21 @@ only the newest are kept where a number is given. `reopen` is for programs that 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from contextlib import suppress
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
+
+_UNSAFE: Final = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
+"""Control characters but for tab and newline, what changes the direction of writing, and what has no UTF-8."""
 
 
 class Log:
@@ -161,7 +167,7 @@ class Log:
         stamp = timestamp(time.time_ns(), utc=self._utc) + " " if self._with_time else ""
         target = self._file if self._file is not None else sys.stderr
         try:
-            target.write(f"{self._prefix}{stamp}[{level}] {text}\n")
+            target.write(f"{self._prefix}{stamp}[{level}] {safe(text)}\n")
             target.flush()
         except (OSError, ValueError):  # a full disk, a pipe that nobody reads, a closed stderr: the server goes on
             self.lost += 1
@@ -174,6 +180,16 @@ class Log:
         with suppress(OSError):
             return os.fstat(self._file.fileno()).st_size > self._size_limit
         return False
+
+
+def safe(text: str) -> str:
+    """Return what a line may show: nothing that moves a terminal's cursor, or looks like the next line of the log.
+
+    Clients and other servers choose a part of many texts.
+    """
+    if text.isprintable():
+        return text
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text).replace("\n", "\n\t")
 
 
 def timestamp(now_ns: int, *, utc: bool = False) -> str:

@@ -92,3 +92,16 @@ def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
         r"\d\d:\d\d:\d\d\.\d{6} \[DBG\] x\n.*\[ERR\] error opening log file.*\n.* \[INF\] y\n",
         (tmp_path / "two").read_text(),
     )
+
+
+def test_what_others_chose_forges_no_line_and_moves_no_cursor(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    log = Log(path)
+    log.error("name a\nb\r\x1b[2J\x9b \u2028\u202e\ud800 é\t\u4e2d")
+    log.info("next")
+    log.close()
+    first, second, third = path.read_text(encoding="utf-8").split("\n")[:-1]
+    assert first.endswith("[ERR] name a")
+    assert second == "\tb\\r\\x1b[2J\\x9b \\u2028\\u202e\\ud800 é\t\u4e2d"
+    assert third.endswith("[INF] next")
+    assert log.lost == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.syntax import go_quote
 from natsctl.broker.connect_options import ConnectOptions, parse_connect
 from natsctl.broker.grant import Credentials, Grant, Refusal
 from natsctl.broker.leaf.domains import keep_domains_apart
@@ -106,7 +107,7 @@ class AcceptedLink(LeafLink):
     def refuse(self, refusal: Refusal) -> None:
         """Close the connection, and tell the log who was not let in."""
         user = self._shown.options.user if self._shown is not None else ""
-        shown = f' - User "{user}"' if user else ""
+        shown = f" - User {go_quote(user)}" if user else ""
         self._leafs.log.error(f"{self.label} - authentication error{shown}")
         self.close(refusal.reason, refusal.text)
 
