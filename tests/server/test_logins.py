@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 
 import bcrypt
 
-from natsctl.broker.static_auth import User
+from natsctl.broker.broker import Broker
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.session import Session
+from natsctl.broker.static_auth import StaticAuthenticator, User
+from natsctl.server.clock import SystemClock
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log import Log
+from natsctl.server.logins import Logins
 from natsctl.server.notices import MAX_LINES
 from natsctl.server.options import ServerOptions
 
@@ -84,6 +90,32 @@ async def test_a_connection_that_ends_gives_up_its_place() -> None:
         # 50 comparisons would take 5 s and more.
         assert await asyncio.wait_for(reader.readline(), 3) == b"PONG\r\n"
         writer.close()
+
+
+async def test_hosts_take_turns() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    auth = StaticAuthenticator(users=[User("a", secret)])
+    broker = Broker(SystemClock(), random.Random(1), BrokerOptions(auth=auth))
+    told: list[str] = []
+    done = asyncio.Event()
+
+    def decided(session: Session) -> None:
+        told.append(session.host)
+        if len(told) == GUESSES + 1:
+            done.set()
+
+    logins = Logins(asyncio.get_running_loop(), decided)
+    for host in ("guesser",) * GUESSES + ("other", "gone"):
+        session = broker.connect(host, 1)
+        session.receive(b'CONNECT {"user":"a","pass":"%b"}\r\n' % (b"right" if host == "other" else b"wrong"))
+        assert logins.begin(session)
+        assert not logins.begin(session)
+    logins.forget(session)
+    await asyncio.wait_for(done.wait(), 5)
+    assert told.index("other") <= 2
+    assert told.count("guesser") == GUESSES
+    assert [session.login.authenticated for session in broker.sessions.values()].count(True) == 1
+    logins.stop()
 
 
 async def test_a_client_that_offends_without_end_writes_a_bounded_number_of_lines(tmp_path: Path) -> None:
