@@ -26,3 +26,13 @@ def map_domain(account: Account, domain: str) -> None:
         account.map_subject(SpaceMapping(f"{prefix}.{noun}", f"{API_PREFIX}.{noun}"))
     for space in _BUCKETS:
         account.map_subject(SpaceMapping(f"{prefix}.{space}", space))
+
+
+def map_default_domain(account: Account, domain: str) -> None:
+    """Let clients of an account without JetStream reach that of another server's domain by no name."""
+    prefix = domain_prefix(domain)
+    account.map_subject(SubjectMapping.compile(f"{API_PREFIX}.INFO", f"{prefix}.INFO"))
+    for noun in _NOUNS:
+        account.map_subject(SpaceMapping(f"{API_PREFIX}.{noun}", f"{prefix}.{noun}"))
+    for space in _BUCKETS:
+        account.map_subject(SpaceMapping(space, f"{prefix}.{space}"))

@@ -20,6 +20,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options
 from natsctl.server.clock import SystemClock
+from natsctl.server.default_domains import map_default_domains
 from natsctl.server.endpoint import Endpoint, TransportEndpoint
 from natsctl.server.log import Log
 from natsctl.server.monitor.refused import Refused
@@ -157,6 +158,7 @@ class ServerInstance:
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
         self._shell.start()
+        map_default_domains(self.options, self._broker, engine, self.log)
         self.system = self._start_system(self._shell)
         self.leafs = self._leaf_nodes(self._shell)
 

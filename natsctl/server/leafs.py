@@ -110,6 +110,7 @@ class LeafNodes:
             auth_timeout_ns=round(options.login_timeout_s * SECOND_NS),
             min_version=options.min_version,
             isolate=options.isolate,
+            undivided=frozenset(name for name, domain in self._server.default_js_domain if not domain),
         )
 
     def _authenticator(self) -> StaticAuthenticator | None:

@@ -140,6 +140,8 @@ class ServerOptions:
     """Clients may stay in clear on the TLS listener."""
     websocket: WebSocketOptions | None = None
     leafnodes: LeafNodesOptions | None = None
+    default_js_domain: tuple[tuple[str, str], ...] = ()
+    """Accounts whose JetStream is that of another server's domain; an empty one is not kept apart from theirs."""
     server_tags: tuple[str, ...] = ()
     server_metadata: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()

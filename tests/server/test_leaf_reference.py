@@ -251,3 +251,26 @@ async def test_a_ring_of_three_is_found_and_broken(kinds: tuple[Kind, Kind], tmp
         eventually(lambda: any("Loop detected for leafnode account" in one.log() for one in logs), "no loop was found")
         found = next(one.log() for one in logs if "Loop detected for leafnode account" in one.log())
         assert 'account="$G". Delaying attempt to reconnect for 30s' in found
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+async def test_jetstream_of_the_hub_serves_a_leaf_node_without_its_own_by_no_name(
+    kinds: tuple[Kind, Kind], tmp_path: Path
+) -> None:
+    account = "accounts { A { users: [{user: a, password: a}] } }\ndefault_js_domain { A: hub }\n"
+    remotes = SPOKE.partition("jetstream")[0]
+    with joined(tmp_path, *kinds, HUB, remotes + account) as (_, spoke_process, _):
+        async with await connected(spoke_process) as near:
+            js = near.jetstream(timeout=5)
+            await js.add_stream(name="ORDERS", subjects=["orders.>"])
+            await told(near)
+            for number in range(3):
+                assert (await js.publish("orders.new", b"%d" % number)).seq == number + 1
+            puller = await js.pull_subscribe("orders.>", "reader")
+            messages = await puller.fetch(3, timeout=5)
+            assert [message.data for message in messages] == [b"0", b"1", b"2"]
+            for message in messages:
+                await message.ack_sync(timeout=5)
+            bucket = await js.create_key_value(bucket="settings")
+            await bucket.put("a.b", b"1")
+            assert (await bucket.get("a.b")).value == b"1"

@@ -18,7 +18,14 @@ def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
     broker, log = leafs.broker, leafs.log
     local, remote = broker.options.domain, link.remote_domain
     is_system = link.account is broker.system_account
-    if local == remote and (local or broker.options.jetstream):
+    undivided = leafs.options.undivided
+    if link.account.name in undivided and not is_system:
+        return
+    if undivided and is_system:
+        log.info(
+            f'{link.label} - Not extending remote JetStream domain "{remote}" due to presence of empty default domain'
+        )
+    elif local == remote and (local or broker.options.jetstream):
         if is_system:
             server = _decorated(link)
             log.info(f'SYSTEM - Extending JetStream domain "{remote}" as System Account connected from server {server}')

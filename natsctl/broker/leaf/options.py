@@ -62,6 +62,8 @@ class LeafOptions:
     min_version: str = ""
     isolate: bool = False
     """Interest of one leaf node is not told to another."""
+    undivided: frozenset[str] = frozenset()
+    """Accounts whose JetStream is not kept apart from that of the other side."""
 
 
 @dataclass(frozen=True, slots=True)

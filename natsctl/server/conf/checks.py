@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.server import options as defaults
+from natsctl.server.conf.default_domain import domain_complaints
 from natsctl.server.conf.operator_checks import operator_complaints
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.conf.websocket import websocket_complaints
@@ -42,6 +43,7 @@ def with_defaults(options: ServerOptions) -> ServerOptions:
 
 def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
     """Yield what is wrong between options: the configuration key it is about, and a text."""
+    yield from domain_complaints(options)
     if options.lame_duck_grace_s >= options.lame_duck_duration_s:
         yield (
             "lame_duck_grace_period",

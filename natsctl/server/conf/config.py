@@ -16,6 +16,7 @@ from natsctl.server.conf.accounts import accounts_block
 from natsctl.server.conf.authorization import authorization_block
 from natsctl.server.conf.checks import complaints, with_defaults
 from natsctl.server.conf.cluster import SINGLE_NODE, cluster_block
+from natsctl.server.conf.default_domain import default_domains
 from natsctl.server.conf.digest import config_digest
 from natsctl.server.conf.jetstream import jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
@@ -31,7 +32,7 @@ from natsctl.server.conf.websocket import websocket_block
 from natsctl.server.options import ServerOptions
 
 ELSEWHERE: Final = frozenset({
-    "mqtt", "default_js_domain", "proxies",
+    "mqtt", "proxies",
 })  # fmt: skip
 """Keys of the reference that no code here serves: saying so is better than running without them."""
 
@@ -128,6 +129,7 @@ TOP_KEYS: Final[dict[str, Setter]] = {
     **LIMITS,
     **LOGGING,
     **OPERATOR_KEYS,
+    "default_js_domain": default_domains,
     "port": set_option("port", port_of),
     "host": set_option("host", text_of),
     "net": set_option("host", text_of),
