@@ -2,8 +2,8 @@
 
 One thread, because passwords are no reason to take a second core from those who are in; it belongs to logins alone, so
 that guessing keeps nothing else waiting. Hosts take turns, so that who guesses on a hundred connections keeps others
-waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's queue; all
-queues together are therefore never longer than there are connections.
+waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's queue;
+all queues together are therefore never longer than there are connections.
 """
 
 from __future__ import annotations
