@@ -25,7 +25,6 @@ REFUSING: Final = {
     "mqtt": "mqtt { port: 1883 }",
     "gateway": "gateway { name: A }",
     "cluster": "cluster { listen: 127.0.0.1:6222 }",
-    "default_js_domain": "default_js_domain { A: hub }",
     "proxies": "proxies { trusted: [] }",
     "resolver": 'resolver: URL("http://127.0.0.1")',
     "resolver_tls": "resolver_tls {}",
