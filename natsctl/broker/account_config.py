@@ -112,3 +112,5 @@ class AccountConfig:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     display_name: str = ""
     """What people call it where `name` is a key."""
+    jetstream_tiers: tuple[tuple[str, AccountLimits], ...] = ()
+    """What JetStream is limited to for each number of replicas, where that differs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from natsctl.api.account import AccountLimits, ApiStats
+from natsctl.api.account import AccountLimits, ApiStats, Tier
 from natsctl.api.advisories import ActionType, Advised
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
@@ -191,8 +191,9 @@ class JetStreamAccount:
         return self.claims.reserved[storage]
 
     def info(self) -> AccountInfoAnswer:
-        """Return what INFO answers."""
-        return AccountInfoAnswer(
+        """Return what INFO answers; all that one node has is of the tier R1."""
+        tiers = {name: Tier(limits=limits) for name, limits in self.account.config.jetstream_tiers}
+        use = Tier(
             memory=self.used(StorageType.MEMORY),
             storage=self.used(StorageType.FILE),
             reserved_memory=self.reserved(StorageType.MEMORY),
@@ -200,6 +201,18 @@ class JetStreamAccount:
             streams=len(self.streams),
             consumers=sum(len(stream.consumers) for stream in self.streams.values()),  # of mirrors and sources too
             limits=self.quota.limits,
+        )
+        if tiers and (use.streams or "R1" in tiers):
+            tiers["R1"] = use
+        return AccountInfoAnswer(
+            memory=use.memory,
+            storage=use.storage,
+            reserved_memory=use.reserved_memory,
+            reserved_storage=use.reserved_storage,
+            streams=use.streams,
+            consumers=use.consumers,
+            limits=AccountLimits() if tiers else use.limits,
+            tiers=tiers,
             domain=self.engine.options.domain,
             api=ApiStats(level=API_LEVEL, total=self.dispatcher.total, errors=self.dispatcher.errors),
         )

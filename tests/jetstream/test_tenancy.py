@@ -161,3 +161,18 @@ def test_a_fast_batch_through_a_service_of_another_account_is_one() -> None:
     assert told[-1] == {"stream": "S", "seq": 3, "batch": "f", "count": 3}
     answer = tenants.a.request("$JS.API.STREAM.MSG.GET.S", {"seq": 3})
     assert "hdrs" not in answer["message"]
+
+
+def test_the_tiers_of_an_account_are_told_and_all_of_one_node_is_of_the_first() -> None:
+    first, third = replace(UNLIMITED, max_storage=5000), replace(UNLIMITED, max_storage=9)
+    config = AccountConfig("A", first, jetstream_tiers=(("R1", first), ("R3", third)))
+    tenants = Tenants(config, NONE[1])
+    make(tenants.a, max_bytes=1000)
+    told = tenants.a.request("$JS.API.INFO")
+    assert (told["streams"], told["reserved_storage"], told["limits"]["max_storage"]) == (1, 1000, 0)
+    assert [(name, tier["streams"], tier["limits"]["max_storage"]) for name, tier in told["tiers"].items()] == [
+        ("R1", 1, 5000),
+        ("R3", 0, 9),
+    ]
+    tenants.configure(*tenant())
+    assert "tiers" not in tenants.a.request("$JS.API.INFO")

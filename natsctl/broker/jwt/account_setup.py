@@ -52,6 +52,7 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountC
             max_payload=_limit(body.limits.payload),
         ),
         display_name=claims.name,
+        jetstream_tiers=tuple((name, _tier(limits)) for name, limits in sorted(body.limits.tiered_limits.items())),
     )
 
 

@@ -199,6 +199,9 @@ def test_jetstream_follows_limits_and_tiers(estate: Estate, operate: Operate) ->
     assert limits is not None
     assert (limits.max_memory, limits.max_storage, limits.max_streams, limits.max_consumers) == (1, 2, 3, 4)
     assert (limits.memory_max_stream_bytes, limits.storage_max_stream_bytes) == (-1, 5)
+    tiers = wake(town, tiered).jetstream_tiers
+    assert [(name, limits.max_storage) for name, limits in tiers] == [("R1", 2), ("R3", 9)]
+    assert wake(town, plain).jetstream_tiers == ()
     assert wake(town, without).jetstream is None
 
 
