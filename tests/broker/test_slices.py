@@ -8,11 +8,14 @@ from typing import Final
 import pytest
 
 from natsctl.broker.broker import Broker
+from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.leaf.options import LeafOptions
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.slices import LOOK_MASK, MAX_PUT_OFF_BYTES, SLICE_NS, go_on
 from natsctl.broker.static_auth import StaticAuthenticator, User
+from natsctl.testing.leaf_pair import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
 """Pedantic, so that no runs of messages are handed over as a whole: those cost little each."""
@@ -179,3 +182,20 @@ def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> N
         finish(house)
         assert session.close_reason is None
         assert session.in_msgs == 100 + MAX_PUT_OFF_BYTES // len(chunk) + 2
+
+
+def test_what_another_server_sends_is_put_off_too() -> None:
+    house = broker()
+    leafs = Leafs(house, LeafOptions(host="h", port=1), Lines())
+    link = leafs.accept("h", 1)
+    link.receive(b'CONNECT {"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1}\r\n')
+    listener = client(house)
+    listener.receive(b"SUB > 1\r\n")
+    assert isinstance(house.clock, SlowClock)
+    house.clock.step_ns = SLICE_NS
+    link.receive(b"".join(b"LMSG a.%d 1\r\nx\r\n" % number for number in range(20)) + b"PI")
+    assert list(house.unfinished) == [link]
+    link.receive(b"NG\r\nLMSG a.last 1\r\nx\r\n")
+    assert finish(house) > 5
+    assert heard(listener) == work(20)[1] + b"MSG a.last 1 1\r\nx\r\n"
+    assert heard(link).endswith(b"PONG\r\n")

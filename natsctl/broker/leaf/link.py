@@ -20,6 +20,7 @@ from natsctl.broker.login import Login
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
+from natsctl.broker.slices import keep, put_off, slice_end_ns
 from natsctl.broker.timers import NEVER_NS
 from natsctl.wire.encode import PING_LINE, PONG_LINE
 from natsctl.wire.faults import ProtocolFault
@@ -217,6 +218,7 @@ class LeafLink(Session):
         if self.close_reason is None:
             self.close_reason = reason
         self._leave()
+        self.put_off = None
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()
         if joined:
@@ -293,12 +295,15 @@ class LeafLink(Session):
         if self.close_reason is not None:
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
-        if self.login.pending is not None:
+        if self.put_off is not None:
+            keep(self, chunk)
+        elif self.login.pending is not None:
             self.login.hold(chunk)
         else:
             self._carry_out(self._reader.feed(chunk))
 
     def _carry_out(self, ops: list[Op]) -> None:
+        clock, until = self.broker.clock, slice_end_ns(self)
         rest = iter(ops)
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
@@ -308,7 +313,7 @@ class LeafLink(Session):
                 if self.login.pending is not None:
                     self.login.hold(b"", rest)
                     return
-            if self.close_reason is not None:
+            if self.close_reason is not None or (clock.monotonic_ns() > until and put_off(self, rest)):
                 return
         if self._reader.fault is not None:
             self._fail(self._reader.fault)
