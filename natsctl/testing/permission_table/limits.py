@@ -120,4 +120,16 @@ LIMITS: Final = (
         steps=(Step("m8", b"", error("invalid client protocol", closed=True)),),
         log="invalid client protocol",
     ),
+    Case(
+        claim="an operation that does not exist",
+        config="",
+        clients={"m9": {}},
+        steps=(Step("m9", b"WHAT\r\n", error("Unknown Protocol Operation", closed=True)),),
+    ),
+    Case(
+        claim="subscribing to a subject with an empty token",
+        config="",
+        clients={"m10": {}},
+        steps=(Step("m10", b"SUB a..b 1\r\n", error("Invalid Subject")),),
+    ),
 )
