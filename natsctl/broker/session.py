@@ -179,7 +179,7 @@ class Session:
         broker.gone_out_msgs += self.out_msgs
         broker.gone_out_bytes += self.out_bytes
         self.account.gone.add(self)
-        broker.closed.append(self)
+        broker.remember(self)
         broker.onlooker.disconnected(self)
 
     def _leave(self) -> None:

@@ -258,6 +258,8 @@ class _Conversation:
         await self._write(b"".join(part for part in parts if part))
 
     async def _write(self, data: bytes) -> None:
+        if self._writer.is_closing():
+            raise ConnectionResetError("the client has gone")
         self._writer.write(data)
         async with asyncio.timeout(WRITE_S):
             await self._writer.drain()

@@ -2,6 +2,7 @@
 
 import json
 
+from natsctl.broker.broker import MAX_CLOSED_SUBS
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reauthorization import close_excess
 from natsctl.wire.faults import Limits
@@ -46,3 +47,17 @@ def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
     assert close_excess(house.broker) == 1
     assert [client.session.close_reason is None for client in clients] == [False, True, True]
     assert close_excess(house.broker) == 0
+
+
+def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_subscriptions() -> None:
+    house = House()
+    sessions = []
+    for _ in range(MAX_CLOSED_SUBS // 1000 + 5):
+        client = house.client()
+        client.say(b"".join(b"SUB a %d\r\n" % sid for sid in range(1000)))
+        client.session.closed()
+        sessions.append(client.session)
+    kept = [len(session.left_subs) for session in sessions]
+    assert kept == [0] * 5 + [1000] * (MAX_CLOSED_SUBS // 1000)
+    assert [session.left_count for session in sessions] == [1000] * len(sessions)
+    assert list(house.broker.closed) == sessions
