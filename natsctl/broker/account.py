@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker import delivery
-from natsctl.broker.account_config import AccountConfig, SubjectMap
 from natsctl.broker.delivery import COPY_LIMIT, Answer, Delivery, header_tail, plain_tail
-from natsctl.broker.exchange import Exchange
+from natsctl.broker.exchange.account_config import AccountConfig, SubjectMap
+from natsctl.broker.exchange.exchange import Exchange
+from natsctl.broker.exchange.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.interest import Watch, Watches
-from natsctl.broker.mappings import Mapping, Mappings, compile_mapping
 from natsctl.broker.routes import NO_ROUTE, Route, Routes, Taker
 from natsctl.broker.subscription import AllHandler, Handler, RunHandler, Subscription, not_mine
 from natsctl.broker.traffic import Traffic

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.account_config import AccountConfig
-from natsctl.broker.hops import Hops
-from natsctl.broker.import_plan import ImportPlan, Problem
+from natsctl.broker.exchange.account_config import AccountConfig
+from natsctl.broker.exchange.hops import Hops
+from natsctl.broker.exchange.import_plan import ImportPlan, Problem
 from natsctl.broker.info import make_server_id, user_info_json
-from natsctl.broker.leaf_peer import LeafPeer
+from natsctl.broker.leaf.peer import LeafPeer
 from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session

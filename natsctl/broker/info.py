@@ -10,7 +10,7 @@ import msgspec
 
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.permissions import permissions_json
+from natsctl.broker.auth.permissions import permissions_json
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker

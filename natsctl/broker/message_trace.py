@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from natsctl.api import codec
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
-from natsctl.broker.guard import Guard
+from natsctl.broker.auth.guard import Guard
 from natsctl.broker.info import server_info
 from natsctl.broker.notices import refuse_publish
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from natsctl.broker.grant import Refusal
+    from natsctl.broker.auth.grant import Refusal
     from natsctl.broker.session import Session
 
 

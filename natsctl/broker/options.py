@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.broker.grant import Authenticator
+from natsctl.broker.auth.grant import Authenticator
 from natsctl.wire.faults import Limits
 
 SECOND_NS = 1_000_000_000

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_wildcard, is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
-from natsctl.broker.connect_options import ConnectOptions
-from natsctl.broker.grant import UNLIMITED, Grant, Refusal
+from natsctl.broker.auth.connect_options import ConnectOptions
+from natsctl.broker.auth.grant import UNLIMITED, Grant, Refusal
+from natsctl.broker.auth.login import Login
+from natsctl.broker.auth.permit import Permit
 from natsctl.broker.info import info_json
-from natsctl.broker.login import Login
 from natsctl.broker.message_trace import TRACE_DEST, publish_traced
 from natsctl.broker.notices import refuse_publish, refuse_reply
-from natsctl.broker.permit import Permit
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import FAULT_NOTICES, FAULT_REASONS, CloseReason
 from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, MANY_TAKERS, PutOff, keep, put_off, slice_end_ns

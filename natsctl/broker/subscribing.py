@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import is_valid_subject
-from natsctl.broker.guard import guard_of
+from natsctl.broker.auth.guard import guard_of
 from natsctl.broker.notices import refuse_depth, refuse_subscription, withdraw_subscription
 from natsctl.broker.subscription import Subscription
 from natsctl.wire.encode import OK_LINE

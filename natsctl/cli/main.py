@@ -118,7 +118,7 @@ def _dispatch(words: list[str]) -> int:
         return _show_root_help()
     noun = _noun(rest[0])
     if noun.raw and rest[1:2] == ["run"]:
-        from natsctl.server.process import main as run_server
+        from natsctl.server.process.process import main as run_server
 
         # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.
         gc.enable()

@@ -20,6 +20,6 @@ class _ReferenceFlags(TyperCommand):
 @app.command("run", cls=_ReferenceFlags)
 def run(context: typer.Context) -> None:
     """Run a JetStream server until it is stopped; takes the flags of nats-server, see `natsctl server run -h`."""
-    from natsctl.server.process import main
+    from natsctl.server.process.process import main
 
     raise typer.Exit(main(context.args))

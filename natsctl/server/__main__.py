@@ -2,6 +2,6 @@
 
 import sys
 
-from natsctl.server.process import main
+from natsctl.server.process.process import main
 
 sys.exit(main(sys.argv[1:]))

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from natsctl.broker.grant import Authenticator
+from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import BrokerOptions, WebSocketListener
-from natsctl.server.authenticators import authenticator, websocket_authenticator
+from natsctl.server.auth.authenticators import authenticator, websocket_authenticator
+from natsctl.server.auth.operator_mode import trust
 from natsctl.server.descriptors import descriptor_shares
-from natsctl.server.operator_mode import trust
 from natsctl.server.options import ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
 from natsctl.wire.faults import Limits

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.log import Log
     from natsctl.server.options import ServerOptions
+    from natsctl.server.process.log import Log
 
 
 def map_default_domains(options: ServerOptions, broker: Broker, engine: Engine | None, log: Log) -> None:

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.catalogue import entries
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
+from natsctl.server.auth.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.broker_setup import broker_options
 from natsctl.server.clock import SystemClock
 from natsctl.server.default_domains import map_default_domains
 from natsctl.server.endpoint import Endpoint, TransportEndpoint
-from natsctl.server.log import Log
 from natsctl.server.monitor.refused import Refused
-from natsctl.server.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.options import ServerOptions, WebSocketOptions
+from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.storage import engine_options, open_store
-from natsctl.server.tls import TlsGate
-from natsctl.server.tls_listener import client_connection
+from natsctl.server.tls.gate import TlsGate
+from natsctl.server.tls.listener import client_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
-    from natsctl.server.leafs import LeafNodes
+    from natsctl.server.leaf.leafs import LeafNodes
     from natsctl.server.system.system import System
-    from natsctl.server.ws_upgrade import WebSocketDoor
+    from natsctl.server.websocket.upgrade import WebSocketDoor
     from natsctl.store.store import Store
 
 CLOSE_CLIENTS_S: Final = 3.0
@@ -165,7 +165,7 @@ class ServerInstance:
     def _leaf_nodes(self, shell: Shell) -> LeafNodes | None:
         if self.options.leafnodes is None:
             return None
-        from natsctl.server.leafs import LeafNodes
+        from natsctl.server.leaf.leafs import LeafNodes
 
         return LeafNodes(self.options, shell)
 
@@ -208,8 +208,8 @@ class ServerInstance:
         return monitoring_endpoint(self)
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
-        from natsctl.server.websocket import WebSocketConnection
-        from natsctl.server.ws_upgrade import WebSocketDoor
+        from natsctl.server.websocket.connection import WebSocketConnection
+        from natsctl.server.websocket.upgrade import WebSocketDoor
 
         gate = TlsGate(options.tls)
         self.gates["websocket"] = gate

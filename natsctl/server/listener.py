@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from natsctl.broker.notices import log_name
-from natsctl.server.protocol_trace import ProtocolTrace
+from natsctl.server.process.protocol_trace import ProtocolTrace
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session

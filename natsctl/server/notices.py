@@ -13,7 +13,7 @@ from natsctl.broker.notices import log_name
 if TYPE_CHECKING:
     from natsctl.broker.options import Clock
     from natsctl.broker.session import Session
-    from natsctl.server.log import Log
+    from natsctl.server.process.log import Log
 
 MAX_LINES: Final = 200
 """Lines that are written of each second."""

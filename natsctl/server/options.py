@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from natsctl.broker.account_config import AccountConfig
-from natsctl.broker.static_auth import User
+from natsctl.broker.auth.static_auth import User
+from natsctl.broker.exchange.account_config import AccountConfig
+from natsctl.server.auth.operator_options import OperatorOptions
 from natsctl.server.conf.jetstream_limits import JetStreamLimits
-from natsctl.server.leaf_options import LeafNodesOptions
-from natsctl.server.operator_options import OperatorOptions
+from natsctl.server.leaf.options import LeafNodesOptions
 
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""

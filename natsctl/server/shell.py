@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.slices import go_on
+from natsctl.server.auth.logins import Logins
 from natsctl.server.committer import Committer
-from natsctl.server.log import Log
-from natsctl.server.logins import Logins
 from natsctl.server.notices import Notices
+from natsctl.server.process.log import Log
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:

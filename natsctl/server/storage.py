@@ -12,8 +12,8 @@ from natsctl.api.errors import StorageError
 from natsctl.server.broker_setup import jetstream_accounts
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.descriptors import descriptor_shares
-from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Final
 
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log import Log
 from natsctl.server.loops import new_event_loop
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 
 STOP_WITHIN_S: Final = 30.0
 """Bound of `stop`: longer than the server's own bounds together."""

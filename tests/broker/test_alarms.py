@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.options import BrokerOptions
-from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.broker.timers import NEVER_NS
 
 SECOND = 1_000_000_000

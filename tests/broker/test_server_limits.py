@@ -2,9 +2,9 @@
 
 import json
 
+from natsctl.broker.auth.reauthorization import close_excess
 from natsctl.broker.broker import MAX_CLOSED_SUBS
 from natsctl.broker.options import BrokerOptions
-from natsctl.broker.reauthorization import close_excess
 from natsctl.wire.faults import Limits
 from tests.broker.conftest import SECOND, House
 

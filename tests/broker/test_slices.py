@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.options import LeafOptions
@@ -14,7 +15,6 @@ from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.slices import LOOK_MASK, MAX_PUT_OFF_BYTES, SLICE_NS, go_on
-from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.testing.leaf_pair import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from natsctl.api.account import UNLIMITED, AccountLimits
-from natsctl.broker.account_config import AccountConfig, ServiceExport, ServiceImport
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.exchange.account_config import AccountConfig, ServiceExport, ServiceImport
 from natsctl.broker.options import BrokerOptions
-from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.machine import Machine, Wire
 

@@ -35,7 +35,7 @@ def talk(sock: socket.socket, *lines: bytes) -> bytes:
 def test_streams_are_created_and_written_while_clients_take_every_connection(tmp_path: Path) -> None:
     flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path), "--ports_file_dir", str(tmp_path)]
     start = f"import resource,sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT})); "
-    start += "from natsctl.server.process import main; sys.exit(main(sys.argv[1:]))"
+    start += "from natsctl.server.process.process import main; sys.exit(main(sys.argv[1:]))"
     server = subprocess.Popen([sys.executable, "-c", start, *flags], stderr=subprocess.PIPE)
     assert server.stderr is not None
     with ExitStack() as open_sockets:

@@ -28,7 +28,7 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 from websockets.asyncio.client import connect as websocket_connect
 from websockets.exceptions import InvalidStatus
 
-from natsctl.server.flags import parse_command_line
+from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.certificates import Authority
 from natsctl.testing.example_keys import example_files
 from natsctl.testing.leaf_process import eventually, leaf_port, linked

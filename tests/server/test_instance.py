@@ -7,8 +7,8 @@ import pytest
 
 from natsctl.api.errors import StorageError
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 from natsctl.server.storage import make_durable_folder
 from natsctl.server.thread import ServerThread
 from natsctl.testing.rawclient import RawClient

@@ -12,8 +12,8 @@ import pytest
 
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log import Log
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUse
 from natsctl.store.disk import PosixFile
 from natsctl.testing.rawclient import RawClient

@@ -10,10 +10,10 @@ import pytest
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log import Log
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions
-from natsctl.server.reload import Reloader
+from natsctl.server.process.log import Log
+from natsctl.server.reload.reload import Reloader
 
 LISTEN = "listen: 127.0.0.1:-1\n"
 USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} ] }\n"

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import time
 
-from natsctl.broker.static_auth import User
+from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.shell import TICK_S

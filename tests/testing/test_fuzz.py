@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.broker.login import Login
+from natsctl.broker.auth.login import Login
 from natsctl.testing.fuzz import connect, leaf, protocol, websocket
 from natsctl.testing.fuzz.__main__ import KINDS
 from natsctl.wire.framing import Framing

@@ -11,8 +11,8 @@ import pytest
 
 from natsctl.server.conf import config
 from natsctl.server.conf.syntax import ConfError, load_text
-from natsctl.server.flags import parse_command_line
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.server_page import REFUSING, WRITTEN_OUT, refusal, renewed
 
 ROOT = Path(__file__).parents[2]

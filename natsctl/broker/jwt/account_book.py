@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from natsctl.broker.account_config import AccountConfig
+from natsctl.broker.exchange.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
 from natsctl.broker.jwt.activation import imports_in_effect
 from natsctl.broker.jwt.claims import AccountClaims, UserScope, decode

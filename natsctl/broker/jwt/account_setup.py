@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from natsctl.api.account import AccountLimits
-from natsctl.broker.account_config import (
+from natsctl.broker.exchange.account_config import (
     RESPONSE_THRESHOLD_NS,
     AccountConfig,
     ConnectionLimits,

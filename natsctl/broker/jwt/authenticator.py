@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from natsctl.broker.grant import Credentials, Grant, Refusal
+from natsctl.broker.auth.grant import Credentials, Grant, Refusal
 from natsctl.broker.jwt.account_book import AccountBook
 from natsctl.broker.jwt.claims import UserClaims, decode
 from natsctl.broker.jwt.resolver import Resolver

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from natsctl.broker.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.broker import Broker
+from natsctl.broker.exchange.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.jwt.account_book import SECOND_NS, HeldAccount
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claims import UserClaims

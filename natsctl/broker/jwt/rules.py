@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
 from natsctl.broker.jwt.claims import Permission, Permissions, ResponsePermission
-from natsctl.broker.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
-from natsctl.broker.permissions import Permissions as BrokerPermissions
 
 DEFAULT_RESPONSES: Final = 1
 """Replies to one message where a JWT names none. Source: reference, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 
-from natsctl.broker.grant import Credentials, Grant
+from natsctl.broker.auth.grant import Credentials, Grant
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.static_auth import CONNECTION_TYPES
 from natsctl.broker.jwt.account_book import HeldAccount
 from natsctl.broker.jwt.claims import UserBody, UserClaims, UserLimits
 from natsctl.broker.jwt.connect_times import SECOND_NS, is_inside, may_connect_for_ns
@@ -13,8 +15,6 @@ from natsctl.broker.jwt.nkey import has_signed
 from natsctl.broker.jwt.rules import permissions_of
 from natsctl.broker.jwt.templates import filled
 from natsctl.broker.jwt.token import JwtError, ProxyRequired, decode_base64url
-from natsctl.broker.permissions import Permissions
-from natsctl.broker.static_auth import CONNECTION_TYPES
 
 
 def rules_of(user: UserClaims, held: HeldAccount) -> UserLimits:

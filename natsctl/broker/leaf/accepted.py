@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.syntax import go_quote
-from natsctl.broker.connect_options import ConnectOptions, parse_connect
-from natsctl.broker.grant import Credentials, Grant, Refusal
+from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
+from natsctl.broker.auth.grant import Credentials, Grant, Refusal
+from natsctl.broker.auth.permissions import SubjectRules
+from natsctl.broker.auth.permit import Replies
 from natsctl.broker.leaf.domains import keep_domains_apart
 from natsctl.broker.leaf.handshake import LeafConnect, parse_body, told, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.link_login import LinkLogin
 from natsctl.broker.options import SECOND_NS
-from natsctl.broker.permissions import SubjectRules
-from natsctl.broker.permit import Replies
 from natsctl.broker.reasons import CloseReason
 
 if TYPE_CHECKING:

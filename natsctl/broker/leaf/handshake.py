@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from natsctl.broker.permissions import SubjectRules
+from natsctl.broker.auth.permissions import SubjectRules
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 

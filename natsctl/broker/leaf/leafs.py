@@ -15,7 +15,7 @@ import msgspec
 
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.grant import Authenticator, Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.grant import Authenticator, Credentials, Grant, Pending, Refusal
 from natsctl.broker.leaf.accepted import AcceptedLink
 from natsctl.broker.leaf.handshake import LeafInfo
 from natsctl.broker.leaf.link import LeafLink

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.auth.login import Login
 from natsctl.broker.leaf.inward import Inward
 from natsctl.broker.leaf.outward import Outward
 from natsctl.broker.leaf.rules import LinkRules
-from natsctl.broker.login import Login
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session

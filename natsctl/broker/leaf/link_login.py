@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from natsctl.broker.grant import Grant, Pending, Refusal
-from natsctl.broker.login import Login
+from natsctl.broker.auth.grant import Grant, Pending, Refusal
+from natsctl.broker.auth.login import Login
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.accepted import AcceptedLink

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from natsctl.broker.grant import Authenticator
+from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import SECOND_NS
 
 FIRST_INFO_NS: Final = SECOND_NS

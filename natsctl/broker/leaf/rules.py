@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.subjects import has_wildcard, matches, overlaps
 
 if TYPE_CHECKING:
-    from natsctl.broker.permit import Replies
+    from natsctl.broker.auth.permit import Replies
 
 MAX_CACHED: Final = 512
 """Subjects whose answer is kept; then all are forgotten."""

@@ -12,7 +12,7 @@ from natsctl.api.model import Model
 from natsctl.store.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
-    from natsctl.broker.hops import Hop
+    from natsctl.broker.exchange.hops import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.store.stream import StreamStore

@@ -10,9 +10,9 @@ from natsctl.api.account import AccountLimits
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.account_config import AccountConfig, ConnectionLimits
-from natsctl.broker.import_plan import ImportPlan
-from natsctl.broker.permissions import Permissions
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimits
+from natsctl.broker.exchange.import_plan import ImportPlan
 from natsctl.server.conf.authorization import users_of, with_permissions, with_users
 from natsctl.server.conf.exports import Found, exports_of, imports_of
 from natsctl.server.conf.jetstream import account_limits

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from natsctl.api.syntax import go_quote
-from natsctl.broker.permissions import Permissions
-from natsctl.broker.static_auth import CONNECTION_TYPES, User
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.server.conf.permissions import permissions_of
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import items_of, seconds_of, text_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from natsctl.api.subjects import is_literal
 from natsctl.api.syntax import go_quote
-from natsctl.broker.account_config import (
+from natsctl.broker.exchange.account_config import (
     RESPONSE_THRESHOLD_NS,
     Latency,
     ResponseType,

@@ -13,7 +13,7 @@ from natsctl.server.conf.leaf_compression import check_compression
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import block_of, flag_of, items_of, seconds_of, text_of
-from natsctl.server.leaf_options import DEFAULT_LEAF_PORT, LeafRemoteOptions, LeafUrl
+from natsctl.server.leaf.options import DEFAULT_LEAF_PORT, LeafRemoteOptions, LeafUrl
 from natsctl.server.options import TlsOptions
 
 RemoteSetter: TypeAlias = Callable[[LeafRemoteOptions, Item], LeafRemoteOptions]

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts
-from natsctl.broker.static_auth import User
 from natsctl.server.conf.leaf_compression import check_compression
 from natsctl.server.conf.leaf_remotes import remotes_of
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, port_of, seconds_of, text_of
-from natsctl.server.leaf_options import LeafNodesOptions
+from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.options import ServerOptions
 
 OLDEST_VERSION: Final = (2, 8, 0)

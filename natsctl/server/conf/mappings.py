@@ -11,8 +11,8 @@ from natsctl.api.mapping_functions import BadTransform
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.account_config import AccountConfig, Destination, SubjectMap
-from natsctl.broker.mappings import compile_mapping
+from natsctl.broker.exchange.account_config import AccountConfig, Destination, SubjectMap
+from natsctl.broker.exchange.mappings import compile_mapping
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, shown, text_of
 from natsctl.server.options import ServerOptions

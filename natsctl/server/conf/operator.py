@@ -10,10 +10,10 @@ from typing import Any, Final
 from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
+from natsctl.server.auth.operator_options import DirectoryOptions, OperatorOptions
 from natsctl.server.conf.setter import Setter
 from natsctl.server.conf.syntax import Block, Item
 from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, shown, text_of
-from natsctl.server.operator_options import DirectoryOptions, OperatorOptions
 from natsctl.server.options import ServerOptions
 
 JWT_PREFIX: Final = "eyJ"

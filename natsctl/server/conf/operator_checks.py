@@ -8,7 +8,7 @@ from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.jwt.claims import OperatorClaims, UserClaims, decode
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.token import JwtError
-from natsctl.server.operator_options import OperatorOptions
+from natsctl.server.auth.operator_options import OperatorOptions
 from natsctl.server.options import ServerOptions
 
 

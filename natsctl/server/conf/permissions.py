@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.syntax import go_quote
-from natsctl.broker.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.server.conf.syntax import Block, Item
 from natsctl.server.conf.values import block_of, duration_text_of, number_of
 

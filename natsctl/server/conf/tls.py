@@ -12,8 +12,8 @@ from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, flag_of
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.tls import TlsFileError, server_context
-from natsctl.server.tls_names import CURVES, INSECURE_SUITES, SUITES
+from natsctl.server.tls.gate import TlsFileError, server_context
+from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES
 
 FALLBACK_S: Final = 0.05
 """How long `handshake_first: auto` waits for a handshake before INFO goes out in clear."""

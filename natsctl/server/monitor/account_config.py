@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.broker.account_config import (
+from natsctl.broker.exchange.account_config import (
     RESPONSE_THRESHOLD_NS,
     ServiceExport,
     ServiceImport,
@@ -14,7 +14,7 @@ from natsctl.broker.account_config import (
 )
 
 if TYPE_CHECKING:
-    from natsctl.broker.account_config import AccountConfig, SubjectMap
+    from natsctl.broker.exchange.account_config import AccountConfig, SubjectMap
 
 _RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}
 _DOMAIN: Final = ("$KV.>", "$OBJ.>", "ACCOUNT.>", "CONSUMER.>", "DIRECT.>", "INFO", "META.>", "SERVER.>", "STREAM.>")

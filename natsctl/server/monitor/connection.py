@@ -12,7 +12,7 @@ from natsctl.server.monitor.document import text
 from natsctl.server.monitor.subscription_detail import name_tag, subscription_detail
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf_peer import LeafPeer
+    from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.broker.options import Clock
     from natsctl.broker.session import Session
     from natsctl.broker.tls_facts import TlsFacts

@@ -20,7 +20,7 @@ from natsctl.server.monitor.refused import Refused
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.broker.leaf_peer import LeafPeer
+    from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.server.instance import ServerInstance
 
 DEFAULT_LIMIT: Final = 1024

@@ -12,7 +12,7 @@ from natsctl.server.monitor.document import text
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.broker.leaf_peer import LeafPeer
+    from natsctl.broker.leaf.peer import LeafPeer
     from natsctl.server.instance import ServerInstance
 
 

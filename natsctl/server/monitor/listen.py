@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.server.http import HttpServer
 from natsctl.server.monitor.pages import Monitor
-from natsctl.server.tls import TlsFileError, server_context
+from natsctl.server.tls.gate import TlsFileError, server_context
 
 if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance

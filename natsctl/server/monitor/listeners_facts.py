@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from natsctl.server.instance import ServerInstance
-    from natsctl.server.leaf_options import LeafRemoteOptions
+    from natsctl.server.leaf.options import LeafRemoteOptions
     from natsctl.server.options import TlsOptions
 
 
@@ -56,7 +56,7 @@ def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str,
 @lru_cache(MAX_CERTIFICATES)
 def _end_of(path: Path, load_ns: int) -> dict[str, str]:
     """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
-    from natsctl.server.tls_certificate import not_after
+    from natsctl.server.tls.certificate import not_after
 
     try:
         return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND_NS)}

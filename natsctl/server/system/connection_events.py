@@ -12,8 +12,8 @@ from natsctl.server.system.event import event_head
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+    from natsctl.broker.auth.grant import Refusal
     from natsctl.broker.broker import Broker
-    from natsctl.broker.grant import Refusal
     from natsctl.broker.session import Session
 
 ACCOUNT_AUTH_ERROR: Final = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"

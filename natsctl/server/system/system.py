@@ -32,8 +32,8 @@ from natsctl.server.system.requests import Request, Requests
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
+    from natsctl.broker.auth.grant import Refusal
     from natsctl.broker.broker import Broker
-    from natsctl.broker.grant import Refusal
     from natsctl.broker.session import Session
     from natsctl.server.instance import ServerInstance
     from natsctl.server.system.answers import Answers

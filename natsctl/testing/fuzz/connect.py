@@ -12,8 +12,9 @@ import random
 from functools import lru_cache
 from typing import Any, Final
 
+from natsctl.broker.auth.grant import Authenticator
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
-from natsctl.broker.grant import Authenticator
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.broker.jwt.claims import OperatorClaims, decode
 from natsctl.broker.jwt.keeper import BrokerKeeper
@@ -21,7 +22,6 @@ from natsctl.broker.jwt.resolver import MemoryResolver
 from natsctl.broker.jwt.trust import trust_of
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
-from natsctl.broker.static_auth import StaticAuthenticator, User
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.fuzz.protocol import pieces, spoilt
 from natsctl.testing.jwts import Estate, base64url

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import Opcode
 
-from natsctl.server.ws_frames import COMPRESSED, FINAL, SYNC_MARK, FrameFault, FrameReader, close_answer, frame
+from natsctl.server.websocket.frames import COMPRESSED, FINAL, SYNC_MARK, FrameFault, FrameReader, close_answer, frame
 from natsctl.testing.fuzz.protocol import pieces, spoilt
 
 LIMIT: Final = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.account_config import AccountConfig, ServiceImport, StreamImport
+from natsctl.broker.exchange.account_config import AccountConfig, ServiceImport, StreamImport
 from natsctl.broker.jwt.resolver import MemoryResolver
 from natsctl.broker.jwt.token import JwtError
 from natsctl.testing.jwts import NO_JETSTREAM_LIMITS, Estate, EstateAccount, Key, activation, make_jwt

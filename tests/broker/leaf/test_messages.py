@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from natsctl.api.account import UNLIMITED
-from natsctl.broker.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
+from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.broker.permissions import Permissions, ResponseRule, SubjectRules
-from natsctl.broker.static_auth import User
+from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.static_auth import User
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from natsctl.server.auth.operator_options import DirectoryOptions, OperatorOptions
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
-from natsctl.server.operator_options import DirectoryOptions, OperatorOptions
 from natsctl.server.options import ServerOptions
 from natsctl.testing.jwts import Estate, Key, make_jwt
 

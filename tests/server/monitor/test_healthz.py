@@ -10,10 +10,10 @@ import pytest
 
 from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
-from natsctl.server.log import Log
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
 
 
 @pytest.fixture

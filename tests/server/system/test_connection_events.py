@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.broker.grant import Grant, Refusal
+from natsctl.broker.auth.grant import Grant, Refusal
 from natsctl.broker.reasons import CloseReason
 
 from .conftest import Net

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.grant import Grant
+from natsctl.broker.auth.grant import Grant
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.system.operations import kick

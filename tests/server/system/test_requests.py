@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.broker.account_config import AccountConfig
+from natsctl.broker.exchange.account_config import AccountConfig
 from natsctl.server.system.names import ACCOUNT_NAMES, DEBUG_SUBJECTS, OPERATION_NAMES, OWN_SUBJECTS, SERVER_NAMES
 from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, Request, Requests
 

@@ -1,0 +1,103 @@
+"""What a connection shows of who it is, and what it is let in as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from natsctl.broker.auth.connect_options import ConnectOptions
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.reasons import CloseReason
+
+UNLIMITED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The names in a client's verified certificate; `subject` is the RFC 2253 distinguished name."""
+
+    subject: str = ""
+    emails: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    domain_components: str = ""
+    """The subject with its DC attributes as LDAP writes it, empty where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Everything an authenticator may look at."""
+
+    options: ConnectOptions
+    nonce: bytes = b""
+    """What INFO told this connection to sign, empty where nothing."""
+    certificate: Certificate | None = None
+    connection_type: str = "STANDARD"
+    """STANDARD, WEBSOCKET, LEAFNODE, LEAFNODE_WS or IN_PROCESS, as configuration and JWTs spell it."""
+    host: str = ""
+    now_ns: int = 0
+    """The wall clock, since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a client is let in as; `user` is what connz shows, empty for tokens.
+
+    Limits of `UNLIMITED` leave those of the account and of the server.
+    """
+
+    user: str
+    account: str
+    permissions: Permissions | None = None
+    expires_ns: int = 0
+    """When the connection is to be closed, wall clock; 0: never."""
+    max_subscriptions: int = UNLIMITED
+    max_payload: int = UNLIMITED
+    nkey: str = ""
+    issuer: str = ""
+    """The account's key that signed the user's JWT."""
+    jwt: str = field(default="", repr=False)
+    name_tag: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a client is not let in: what it is told, how connz calls it, and `detail` for who debugs; never a secret."""
+
+    detail: str = ""
+    text: str = "Authorization Violation"
+    reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
+
+    A session waits for it with everything that follows its CONNECT; who can not wait calls `work` where it stands.
+    """
+
+    work: Callable[[], Grant | Refusal]
+
+
+class Authenticator(Protocol):
+    """Who knows the users: static configuration, or the JWTs of an operator."""
+
+    @property
+    def required(self) -> bool:
+        """False where a client without credentials is let in."""
+
+    @property
+    def wants_nonce(self) -> bool:
+        """True where INFO carries something to sign."""
+
+    @property
+    def default(self) -> Grant | None:
+        """What a client without credentials is let in as."""
+
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        """Return what the client is let in as, or why not, or how that is found out where it takes long."""
+
+    def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+        """Return whether a client that was let in as `grant` would be let in as the same now; asked after a reload."""

@@ -1,0 +1,251 @@
+"""How the client of one session becomes somebody: CONNECT, the authenticator's answer, and the move into an account.
+
+Theory of operation. Where users exist, a session carries out nothing before it knows who it serves: the first line
+has to be CONNECT, or the user for those who say nothing is taken. An answer that takes long (`Pending`) is worked out
+by the shell; until then what arrives is kept here, in its order, and carried out when `decide` brings the answer. A
+later CONNECT asks anew, as whoever it names, and ends the subscriptions that were there.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.syntax import go_quote
+from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
+from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
+from natsctl.broker.reasons import CloseReason
+from natsctl.wire.encode import OK_LINE
+from natsctl.wire.ops import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from natsctl.broker.session import Session
+
+NONCE_BITS: Final = 88
+"""Random bits of a nonce; the reference's 11 bytes."""
+MUCH_HELD_BYTES: Final = 64 << 10
+"""What may arrive while an answer is worked out before the shell is told again, and stops reading."""
+MAX_HELD_BYTES: Final = 8 << 20
+"""What may arrive at most: one read of the shell may be unpacked to much more."""
+ACCOUNT_FULL: Final = "maximum account active connections exceeded"
+"""What a client is told that its account has no room for."""
+REDACTED: Final = "[REDACTED]"
+"""How a client is called that has shown a token."""
+
+
+class Login:
+    """The credentials and the grant of one session."""
+
+    __slots__ = (
+        "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "connected", "cookies",
+        "credentials", "grant", "nonce", "options", "pending",
+    )  # fmt: skip
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._auth = session.broker.options.auth_of(session.connection_type)
+        self.connected = False
+        """A CONNECT has been accepted."""
+        self.authenticated = self._auth is None
+        self.options = ConnectOptions()
+        """What the client has said of itself so far."""
+        self.cookies: dict[str, str] = {}
+        """Fields of CONNECT that a WebSocket request brought along, for those that CONNECT leaves empty."""
+        self.certificate: Certificate | None = None
+        """The client's verified certificate; the shell sets it when the handshake is done."""
+        self.grant = Grant("", GLOBAL_ACCOUNT)
+        self.credentials: Credentials | None = None
+        self.pending: Pending | None = None
+        """What the shell is to work out and bring to `decide`."""
+        self._held = bytearray()
+        self._held_ops: list[Op] = []
+        self.nonce = b""
+        if self._auth is not None and self._auth.wants_nonce:
+            raw = session.broker.rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
+            self.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+    @property
+    def required(self) -> bool:
+        """What INFO says: the client has to show who it is."""
+        return self._auth is not None and self._auth.required
+
+    @property
+    def timeout_ns(self) -> int:
+        """How long the client has for its CONNECT."""
+        return self._session.broker.options.auth_timeout_of(self._session.connection_type)
+
+    @property
+    def user(self) -> str:
+        """Who the client is let in as, or says that it is."""
+        options = self.options
+        return self.grant.user or options.nkey or options.user or (REDACTED if options.auth_token else "")
+
+    @property
+    def label(self) -> str:
+        """How log lines call the client beside its account; empty where it has said nothing of itself."""
+        options, grant = self.options, self.grant
+        if grant.jwt:
+            return f"jwt:{grant.user}"
+        if grant.nkey or options.nkey:
+            return f"nkey:{grant.nkey or options.nkey}"
+        if grant.user or options.user:
+            return f"user:{grant.user or options.user}"
+        return "token" if options.auth_token else ""
+
+    @property
+    def claim(self) -> str:
+        """How the log calls a client by what it has shown; empty where that is nothing."""
+        options = self.options
+        for kind, name in (("Nkey", options.nkey), ("User", options.user), ("Token", options.auth_token and REDACTED)):
+            if name:
+                return f"{kind} {go_quote(name)}"
+        return ""
+
+    # --- what arrives meanwhile
+
+    def hold(self, chunk: bytes, ops: Iterable[Op] = ()) -> None:
+        """Keep what has arrived until `decide`."""
+        self._held_ops += ops
+        before = len(self._held)
+        self._held += chunk
+        if before < MUCH_HELD_BYTES <= len(self._held):
+            self._session.broker.undecided.append(self._session)
+        if len(self._held) > MAX_HELD_BYTES:
+            self.refuse(Refusal("too much was sent before the answer to CONNECT"))
+
+    def decide(self, answer: Grant | Refusal) -> None:
+        """Take the answer that was worked out, and carry out what has arrived meanwhile."""
+        self.pending = None
+        ops, self._held_ops = self._held_ops, []
+        chunk, self._held = bytes(self._held), bytearray()
+        if self._session.close_reason is None:
+            self._answered(answer)
+            self._session.go_on(ops, chunk)
+
+    # --- CONNECT
+
+    def connect(self, body: bytes) -> None:
+        """Take a CONNECT: let the client in, close, or wait for the answer."""
+        session = self._session
+        options = parse_connect(body, self.options)
+        if options is None:
+            session.broker.notice(session, "parse error: CONNECT is not what it should be")
+            session.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        for field, value in self.cookies.items():
+            if not getattr(options, field):
+                setattr(options, field, value)
+        if self.connected:
+            session.drop_subscriptions()
+        self.options = options
+        session.introduce(options)
+        self.credentials = self._shown()
+        answer = self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT)
+        if isinstance(answer, Pending):
+            self.pending = answer
+            session.broker.undecided.append(session)
+        else:
+            self._answered(answer)
+
+    def _shown(self) -> Credentials:
+        session = self._session
+        return Credentials(
+            self.options, self.nonce, self.certificate, session.connection_type, session.host,
+            session.broker.clock.now_ns(),
+        )  # fmt: skip
+
+    def _answered(self, answer: Grant | Refusal) -> None:
+        session, options = self._session, self.options
+        if isinstance(answer, Refusal):
+            self.refuse(answer)
+        elif options.account or options.new_account:
+            self.refuse(Refusal("accounts cannot be chosen by clients"))
+        elif self.admit(answer):
+            if options.protocol not in (0, 1):
+                self._reject(CloseReason.BAD_CLIENT_PROTOCOL_VERSION, "invalid client protocol")
+            elif options.no_responders and not (options.headers and session.broker.options.headers):
+                self._reject(CloseReason.NO_RESPONDERS_REQUIRES_HEADERS, "no responders requires headers support")
+            else:
+                self._begin(options)
+
+    def _reject(self, reason: CloseReason, text: str) -> None:
+        self._session.broker.notice(self._session, text)
+        self._session.close(reason, text)
+
+    def _begin(self, options: ConnectOptions) -> None:
+        session = self._session
+        first, self.connected = not self.connected, True
+        session.apply(options)
+        if first:
+            # The greeting went out and came back as CONNECT: a first guess until a ping tells.
+            session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
+            session.broker.onlooker.connected(session)
+        if session.verbose:
+            session.write(OK_LINE)
+
+    def admit_silent(self) -> None:
+        """Let in a client that does not begin with CONNECT, as the user for such clients, or close."""
+        answer = self._auth.authenticate(self._shown()) if self._auth is not None else Refusal()
+        if isinstance(answer, Grant):
+            if self.admit(answer):
+                self.connected = True
+                self._session.broker.onlooker.connected(self._session)
+        else:
+            self.refuse(answer if isinstance(answer, Refusal) else Refusal())
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Close the connection and say why, to the client and to the log."""
+        session = self._session
+        if session.close_reason is None:
+            session.broker.notice(session, " - ".join(filter(None, ("authentication error", self.claim))))
+        session.close(refusal.reason, refusal.text)
+        session.broker.onlooker.refused(session, refusal)
+
+    def admit(self, grant: Grant) -> bool:
+        """Let the client in as `grant`; False where its account is full, which closes it."""
+        session = self._session
+        account = session.broker.account(grant.account)
+        most = account.config.limits.max_connections
+        if most >= 0 and session not in account.sessions and len(account.sessions) >= most:
+            self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
+            return False
+        self.grant = grant
+        session.hold_to(grant, account)
+        session.move(account)
+        if not self.authenticated:
+            self.authenticated = True
+            session.start_timers()
+        session.timers.expire_at(grant.expires_ns)
+        return True
+
+    # --- reload
+
+    def still_holds(self) -> bool:
+        """Return whether the client would be let in as the same now; asked after the users changed."""
+        self._auth = self._session.broker.options.auth_of(self._session.connection_type)
+        if not self.authenticated:
+            return True
+        if self._auth is None:
+            return self.grant == Grant("", GLOBAL_ACCOUNT)
+        if self.credentials is None:
+            return self._auth.default == self.grant
+        credentials = replace(self.credentials, now_ns=self._session.broker.clock.now_ns())
+        return self._auth.still_holds(self.grant, credentials)
+
+    def follow_listener(self) -> None:
+        """Ask who knows the users now, from here on."""
+        self._auth = self._session.broker.options.auth_of(self._session.connection_type)
+
+    def asked_again(self) -> Grant | Refusal:
+        """Return what the client would be let in as now."""
+        self.follow_listener()
+        if self._auth is None:
+            return Grant("", GLOBAL_ACCOUNT)
+        if self.credentials is None:
+            return self._auth.default or Refusal()
+        answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
+        return answer.work() if isinstance(answer, Pending) else answer

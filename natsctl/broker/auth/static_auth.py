@@ -1,0 +1,200 @@
+"""Static authentication: one token, one user, or the users that configuration lists.
+
+Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
+says so. What is asked first decides, in the reference's order: a public nkey that the client shows, then the names in
+its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
+shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`), an unknown name against somebody
+else's hash, so that neither the time nor the loop's pause tells who exists.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from natsctl.broker.auth.distinguished_names import parse_dn
+from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.passwords import is_bcrypt, is_known, secret_matches
+from natsctl.broker.auth.permissions import Permissions
+
+__all__ = ["CONNECTION_TYPES", "StaticAuthenticator", "User", "secret_matches"]
+
+CONNECTION_TYPES: Final = frozenset({
+    "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS",
+})  # fmt: skip
+"""What `allowed_connection_types` may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One configured user; `password` is plain or a bcrypt hash."""
+
+    name: str
+    password: str = field(repr=False)
+    account: str = "$G"
+    nkey: str = ""
+    """A public user key, instead of name and password."""
+    permissions: Permissions | None = None
+    connection_types: frozenset[str] = frozenset()
+    """The kinds of connections that may use it; empty: all."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this user from all others: its nkey or its name."""
+        return self.nkey or self.name
+
+    def may_use(self, connection_type: str) -> bool:
+        """Return whether it may come over that kind of connection."""
+        return not self.connection_types or connection_type in self.connection_types
+
+
+class StaticAuthenticator:
+    """One token, or users with passwords, nkeys or certificates."""
+
+    __slots__ = ("_decoy", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_token", "_users")
+
+    def __init__(
+        self,
+        token: str = "",
+        users: Sequence[User] = (),
+        no_auth_user: str = "",
+        *,
+        map_certificates: bool = False,
+        mapped_types: frozenset[str] = frozenset(),
+        hidden_default: bool = False,
+    ) -> None:
+        """Know the users of one kind of listener.
+
+        `map_certificates`: the names in the certificate say who the client is. `mapped_types`: kinds of connections
+        where that is so; a user without a password that comes over another one is refused. `hidden_default`: INFO
+        asks for credentials all the same.
+        """
+        self._token = token
+        self._nkeys = {user.nkey: user for user in users if user.nkey}
+        self._users = {user.name: user for user in users if not user.nkey}
+        self._no_auth_user = no_auth_user
+        self._map = map_certificates
+        self._mapped_types = mapped_types
+        self._hidden = hidden_default
+        self._decoy = next((user.password for user in users if is_bcrypt(user.password)), "x")
+
+    @property
+    def required(self) -> bool:
+        """False where a client without credentials is let in."""
+        return self._hidden or not self._no_auth_user
+
+    @property
+    def wants_nonce(self) -> bool:
+        """True where a user has an nkey."""
+        return bool(self._nkeys)
+
+    @property
+    def default(self) -> Grant | None:
+        """What a client without credentials is let in as."""
+        user = self._nkeys.get(self._no_auth_user) or self._users.get(self._no_auth_user)
+        return _grant(user) if user else None
+
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        """Return what the client is let in as, or why not, or how that is found out."""
+        options, kind = credentials.options, credentials.connection_type
+        nothing = not (options.user or options.password or options.auth_token)
+        if self._nkeys:
+            nkey = options.nkey
+            if nothing and not nkey and self._no_auth_user in self._nkeys:
+                nkey = self._no_auth_user
+            if nkey:
+                return self._by_nkey(nkey, credentials)
+        if self._users:
+            if self._map:
+                return self._by_certificate(credentials)
+            if nothing and self._no_auth_user in self._users:
+                user = self._users[self._no_auth_user]
+                return _grant(user) if user.may_use(kind) else Refusal("connection type not allowed")
+            if options.user:
+                return self._by_name(options.user, options.password, kind)
+        if self._token:
+            return _compared(self._token, options.auth_token, Grant("", "$G"))
+        return Refusal("no credentials")
+
+    def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+        """Return whether the client would be let in as the same."""
+        answer = self.authenticate(credentials)
+        return (answer.work() if isinstance(answer, Pending) else answer) == grant
+
+    def _by_nkey(self, nkey: str, credentials: Credentials) -> Grant | Refusal:
+        user = self._nkeys.get(nkey)
+        if user is None or not user.may_use(credentials.connection_type):
+            return Refusal("nkey not known, or not on this kind of connection")
+        if nkey != self._no_auth_user and not _signed(nkey, credentials):
+            return Refusal("signature not verified")
+        return _grant(user)
+
+    def _by_name(self, name: str, password: str, kind: str) -> Grant | Refusal | Pending:
+        user = self._users.get(name)
+        if user is None:
+            return _compared(self._decoy, password, Refusal("user not known"))
+        if not user.may_use(kind):
+            return Refusal("connection type not allowed")
+        if not user.password and user.name != self._no_auth_user and self._needs_certificate(user):
+            return Refusal("a certificate is required")
+        return _compared(user.password, password, _grant(user))
+
+    def _needs_certificate(self, user: User) -> bool:
+        return any(user.may_use(kind) for kind in self._mapped_types)
+
+    def _by_certificate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+        if credentials.certificate is None:
+            return Refusal("no certificate")
+        users = {name: user for name, user in self._users.items() if user.may_use(credentials.connection_type)}
+        user = _named_in(credentials.certificate, users)
+        if user is None:
+            return Refusal("no user is named in the certificate")
+        return _compared(user.password, credentials.options.password, _grant(user))
+
+
+def _named_in(certificate: Certificate, users: dict[str, User]) -> User | None:
+    """Return the user that a certificate names: by e-mail address, host name, URI, or distinguished name."""
+    for name in (*certificate.emails, *certificate.dns_names, *certificate.uris):
+        if name in users:
+            return users[name]
+    for subject in (certificate.domain_components, certificate.subject):
+        if not subject:
+            continue
+        if subject in users:
+            return users[subject]
+        dn = parse_dn(subject)
+        for name, user in users.items():
+            if dn is not None and parse_dn(name) == dn:
+                return user
+    return None
+
+
+def _signed(nkey: str, credentials: Credentials) -> bool:
+    """Return whether the client has signed the nonce; the signature is base64url, or plain base64 with padding."""
+    from natsctl.broker.jwt.nkey import has_signed
+
+    text = credentials.options.sig
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_" if not set("+/") & set(text) else None)
+    except (binascii.Error, ValueError):
+        return False
+    return has_signed(nkey, credentials.nonce, raw)
+
+
+def _compared(configured: str, given: str, answer: Grant | Refusal) -> Grant | Refusal | Pending:
+    """Return `answer` where a secret is right; one that takes long to compare is left to a thread."""
+    if is_bcrypt(configured) and not is_known(configured, given):
+        return Pending(partial(_answer, configured, given, answer))
+    return _answer(configured, given, answer)
+
+
+def _answer(configured: str, given: str, answer: Grant | Refusal) -> Grant | Refusal:
+    return answer if secret_matches(configured, given) else Refusal("wrong secret")
+
+
+def _grant(user: User) -> Grant:
+    return Grant(user.identity, user.account, user.permissions, nkey=user.nkey)

@@ -1,0 +1,1 @@
+"""What accounts give each other: exports, imports, responses, mappings."""

@@ -1,0 +1,178 @@
+"""Subject mappings of an account: what clients publish on one subject goes to another.
+
+Theory of operation. Mappings are asked in the order they were added and the first whose source matches decides. Only
+those are asked whose first token is the message's own, or a wildcard; an account without mappings is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
+from natsctl.api.subjects import has_wildcard, is_valid_subject, matches
+from natsctl.broker.exchange.import_subjects import PatternMapping, destination_of, only_moves
+
+if TYPE_CHECKING:
+    from natsctl.broker.exchange.account_config import SubjectMap
+    from natsctl.broker.options import Rng
+
+_WILDCARDS = (b"*", b">")
+
+
+class Mapping(Protocol):
+    """One mapping: `natsctl.api.subject_transform.SubjectMapping`, or a `SpaceMapping`."""
+
+    @property
+    def src(self) -> str:
+        """Return the pattern of the subjects that are mapped."""
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message on `subject` goes, None where that is not for this mapping to say."""
+
+
+class SpaceMapping:
+    """A whole space of subjects, `src.>`, under another name.
+
+    What follows is taken as it is: API subjects may hold wildcards that are meant as text.
+    """
+
+    __slots__ = ("_dest", "_src", "src")
+
+    def __init__(self, src: str, dest: str) -> None:
+        """Map what begins with the tokens `src` to what begins with the tokens `dest`."""
+        self.src = f"{src}.>"
+        self._src = src.encode() + b"."
+        self._dest = dest.encode() + b"."
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return the subject in its new space, None for subjects of other spaces."""
+        if not subject.startswith(self._src) or len(subject) == len(self._src):
+            return None
+        return self._dest + subject[len(self._src) :]
+
+
+class WeightedMapping:
+    """A source with several destinations, of which each message goes to one; what no weight covers goes nowhere."""
+
+    __slots__ = ("_pattern", "_rng", "_shares", "src")
+
+    def __init__(self, src: str, shares: Sequence[tuple[int, Mapping]], rng: Rng) -> None:
+        """Take destinations with their weights in percent, lightest first."""
+        self.src = src
+        self._pattern = src.encode()
+        self._rng = rng
+        self._shares: list[tuple[int, Mapping]] = []
+        limit = 0
+        for weight, mapping in shares:
+            limit += weight
+            self._shares.append((limit, mapping))
+
+    def apply(self, subject: bytes) -> bytes | None:
+        """Return where a message goes, b"" for nowhere."""
+        if not matches(self._pattern, subject):
+            return None
+        drawn = self._rng.random() * 100
+        for limit, mapping in self._shares:
+            if drawn < limit:
+                return mapping.apply(subject)
+        return b""
+
+
+def compile_mapping(config: SubjectMap, rng: Rng) -> Mapping:
+    """Return a configured mapping; what its weights leave stays where it is, unless the source is a destination too.
+
+    Raises BadTransform with the reference's text.
+    """
+    src, total = config.source, 0
+    if not is_valid_subject(src):
+        raise BadTransform("source", "invalid subject")
+    shares: dict[str, tuple[int, Mapping]] = {}
+    for to in config.destinations:
+        if to.subject in shares:
+            raise BadTransform("destination", f'duplicate entry for "{to.subject}"')
+        if to.weight > 100:
+            raise BadTransform("destination", "individual weights need to be <= 100")
+        total += to.weight
+        if total > 100:
+            raise BadTransform("destination", "total weight needs to be <= 100")
+        check_mapping(src, to.subject)
+        shares[to.subject] = (to.weight, _one_mapping(src, to.subject, rng))
+    if total != 100 and src not in shares:
+        rest = destination_of(src) if has_wildcard(src) else src
+        shares[src] = (100 - total, PatternMapping(src, rest))
+    weight, only = next(iter(shares.values()))
+    if weight == 100:
+        return only
+    return WeightedMapping(src, sorted(shares.values(), key=lambda share: share[0]), rng)
+
+
+def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
+    """Return a mapping that was checked."""
+    mapping = SubjectMapping.compile(src, dest, draw=rng.getrandbits)
+    return PatternMapping(src, dest) if only_moves(dest) else mapping
+
+
+class Mappings:
+    """The mappings of one account."""
+
+    __slots__ = ("_any", "_by_head", "_configured", "_last", "_mappings", "_served")
+
+    def __init__(self) -> None:
+        self._configured: list[Mapping] = []
+        self._served: list[Mapping] = []
+        self._mappings: list[Mapping] = []
+        self._by_head: dict[bytes, list[Mapping]] = {}
+        self._any: list[Mapping] = []
+        self._last = (b"", b"")
+
+    def add(self, mapping: Mapping) -> None:
+        """Take one more mapping of the server's own, to be asked last; one with the same source is replaced."""
+        self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
+        self._arrange()
+
+    def configure(self, mappings: Iterable[Mapping]) -> None:
+        """Take those of the configuration, instead of the ones before."""
+        self._configured = list({mapping.src: mapping for mapping in mappings}.values())
+        self._arrange()
+
+    def _arrange(self) -> None:
+        sources = {mapping.src for mapping in self._configured}
+        self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
+        heads = [(_head(known), known) for known in self._mappings]
+        self._any = [known for head, known in heads if head in _WILDCARDS]
+        self._by_head = {
+            head: [known for other, known in heads if other == head or other in _WILDCARDS]
+            for head, _ in heads
+            if head not in _WILDCARDS
+        }
+
+    def sources(self) -> list[bytes]:
+        """Return the patterns of what is mapped."""
+        return [mapping.src.encode() for mapping in self._mappings]
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return where a message on `subject` goes."""
+        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                self._last = (subject, mapped)
+                return mapped
+        return subject
+
+    def went_to(self, subject: bytes) -> bytes:
+        """Return where a message went whose subject is this very object and was mapped last, else where it would go."""
+        of, mapped = self._last
+        return mapped if of is subject else self.apply(subject)
+
+    def moves(self, subject: bytes) -> bool:
+        """Return whether a message on `subject` goes anywhere else, or may."""
+        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                return mapped != subject or isinstance(mapping, WeightedMapping)
+        return False
+
+
+def _head(mapping: Mapping) -> bytes:
+    return mapping.src.partition(".")[0].encode()

@@ -1,0 +1,202 @@
+"""The responses that an account's exported services owe to requesters in other accounts.
+
+Theory of operation. A request that came through an import has a reply `_R_.<account>.<request>`; one handler for the
+account's prefix takes all responses, looks up who waits, and publishes them in the requester's account on its own
+reply. Who waits is forgotten after the response (for services of one response), after an empty message (for those of
+many), when nobody listens to the reply any more, when a response reached nobody, and when the export's threshold has
+passed without one. Clients may not publish with such a reply, so that nobody can make a service answer for another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.subjects import is_literal, matches
+from natsctl.broker.exchange.base62 import draw_digits, hash_digits
+from natsctl.broker.exchange.hops import Hop
+from natsctl.broker.exchange.requester import requester_info
+from natsctl.broker.exchange.service_latency import (
+    INTEREST_LOST,
+    TIMEOUT,
+    UNAVAILABLE,
+    Sample,
+    tell_failure,
+    tell_success,
+)
+from natsctl.broker.subscription import Subscription
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.exchange.account_config import ServiceExport
+    from natsctl.broker.session import Session
+
+MAX_WAITING: Final = 131_072
+"""Requests of one exporting account that may wait for responses (about 400 bytes each); the oldest is given up."""
+_DIGITS: Final = 6
+"""Random digits of an account's prefix, and of each request. Source: reference."""
+_ACKS: Final = b"$JS.ACK."
+"""Replies that are left as they are, so that messages of pull consumers can be acknowledged across accounts."""
+
+
+class Waiting:
+    """One request whose response is awaited."""
+
+    __slots__ = ("export", "reply", "requester", "sample", "service", "since_ns", "subject")
+
+    def __init__(
+        self,
+        subject: bytes,
+        requester: Account,
+        reply: bytes,
+        service: tuple[str, str],
+        export: ServiceExport,
+        since_ns: int,
+    ) -> None:
+        self.subject = subject
+        self.requester = requester
+        self.reply = reply
+        self.service = service
+        self.export = export
+        self.since_ns = since_ns
+        self.sample: Sample | None = None
+        """What is told of it where it is measured, until it has been."""
+
+
+class Responses:
+    """What the services of one account owe."""
+
+    __slots__ = ("_account", "_by_subject", "_look_ns", "_prefix", "_tail")
+
+    def __init__(self, account: Account) -> None:
+        """Begin to take responses."""
+        broker = account.broker
+        self._account = account
+        self._by_subject: dict[bytes, Waiting] = {}
+        self._prefix = f"_R_.{draw_digits(broker.rng, _DIGITS)}.".encode()
+        self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
+        self._look_ns = 0
+        taker = Subscription(account, self._prefix + b">", handler=self._take)
+        taker.foreign = True
+        account.place(taker)
+
+    def __len__(self) -> int:
+        return len(self._by_subject)
+
+    def made(self, subject: bytes) -> bool:
+        """Return whether a subject is one for responses to this account's services."""
+        return subject.startswith(self._prefix)
+
+    def get(self, subject: bytes) -> Waiting | None:
+        """Return who waits for a response on `subject`."""
+        return self._by_subject.get(subject)
+
+    def expect(
+        self, requester: Account, reply: bytes, service: tuple[str, str], export: ServiceExport, measured: bool = False
+    ) -> Waiting:
+        """Return a new subject for the responses to a request; they go to `reply` in the requester's account."""
+        broker = self._account.broker
+        if len(self._by_subject) >= MAX_WAITING:
+            self.give_up(next(iter(self._by_subject.values())), TIMEOUT)
+        subject = self._prefix + draw_digits(broker.rng, _DIGITS).encode() + (self._tail if measured else b"")
+        now_ns = broker.clock.monotonic_ns()
+        waiting = self._by_subject[subject] = Waiting(subject, requester, reply, service, export, now_ns)
+        if not self._look_ns:
+            self._look_ns = now_ns + export.response_threshold_ns
+        requester.exchange.awaited.add(waiting, self)
+        return waiting
+
+    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
+        """Pass a response on; one that nobody waits for any more is taken, and lost, unless it is JetStream's."""
+        exporter = self._account
+        at = exporter.destination(subject)
+        waiting = self._by_subject.get(at)
+        if waiting is None:
+            return None if origin is not None else False
+        before = exporter.broker.hops.of(at)
+        if before is not None and before.passed(waiting.service):
+            return None
+        requester = waiting.requester
+        back = self._way_back(waiting, reply) if reply and not reply.startswith(_ACKS) else None
+        self._measure(waiting, origin)
+        to = requester.mapped(waiting.reply)
+        hop = Hop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
+        exporter.broker.hops.enter(to, hop)
+        try:
+            shown = to if at is subject else subject
+            taken = requester.relay(to, shown, back.subject if back else reply, header, payload, origin, None)
+        finally:
+            exporter.broker.hops.leave()
+        if not taken and back is not None:
+            requester.exchange.responses.give_up(back, UNAVAILABLE)
+        if not taken or waiting.export.response == "single" or not (header or payload):
+            self.give_up(waiting, UNAVAILABLE)
+        else:
+            waiting.since_ns = exporter.broker.clock.monotonic_ns()
+        return None if taken or origin is not None else False
+
+    def _way_back(self, waiting: Waiting, reply: bytes) -> Waiting:
+        """Return where the requester answers a response that has a reply of its own."""
+        responses = waiting.requester.exchange.responses
+        return responses.expect(self._account, reply, waiting.service, waiting.export)
+
+    def _measure(self, waiting: Waiting, origin: Session | None) -> None:
+        sample, waiting.sample = waiting.sample, None
+        if sample is not None and origin is not None:
+            exporter = self._account
+            tell_success(exporter, sample, requester_info(exporter.broker, exporter, origin, detailed=True))
+
+    def give_up(self, waiting: Waiting, why: tuple[int, str]) -> None:
+        """Wait no more; harmless when that has ended."""
+        if self._by_subject.pop(waiting.subject, None) is None:
+            return
+        waiting.requester.exchange.awaited.discard(waiting)
+        sample, waiting.sample = waiting.sample, None
+        if sample is not None:
+            tell_failure(self._account, sample, why)
+
+    def tick(self) -> None:
+        """Give up what has waited for too long; like the reference, within two thresholds."""
+        now_ns = self._account.broker.clock.monotonic_ns()
+        if not self._look_ns or now_ns < self._look_ns:
+            return
+        for waiting in tuple(self._by_subject.values()):
+            if waiting.since_ns + waiting.export.response_threshold_ns <= now_ns:
+                self.give_up(waiting, TIMEOUT)
+        thresholds = {waiting.export.response_threshold_ns for waiting in self._by_subject.values()}
+        self._look_ns = now_ns + min(thresholds) if thresholds else 0
+
+
+class Awaited:
+    """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
+
+    __slots__ = ("_account", "_by_reply")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._by_reply: dict[bytes, dict[Waiting, Responses]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_reply)
+
+    def add(self, waiting: Waiting, responses: Responses) -> None:
+        """Take note of a reply."""
+        self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
+
+    def discard(self, waiting: Waiting) -> None:
+        """Forget a reply."""
+        known = self._by_reply.get(waiting.reply)
+        if known is not None:
+            known.pop(waiting, None)
+            if not known:
+                del self._by_reply[waiting.reply]
+
+    def interest_lost(self, pattern: bytes) -> None:
+        """Look whether somebody still listens to the replies that a subscription has taken, which has ended."""
+        if is_literal(pattern):
+            replies = [pattern] if pattern in self._by_reply else []
+        else:
+            replies = [reply for reply in self._by_reply if matches(pattern, reply)]
+        for reply in replies:
+            if not self._account.has_interest(reply):
+                for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
+                    responses.give_up(waiting, INTEREST_LOST)

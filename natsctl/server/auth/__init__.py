@@ -1,0 +1,1 @@
+"""Where users come from: options, operators, and checks that take long."""

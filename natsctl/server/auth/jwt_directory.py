@@ -1,0 +1,138 @@
+"""A folder of account JWTs, one file `<public key>.jwt` each: a resolver that keeps what it is sent.
+
+Theory of operation. The folder is the truth and is this server's own; which accounts it holds is remembered in order of
+use, for the cache's limit. A JWT is written beside its place, synced and renamed, so a file is one JWT or another.
+Names are public keys and nothing else, so they never become other paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from natsctl.broker.jwt.nkey import is_public
+from natsctl.broker.jwt.resolver import StoreRefused
+from natsctl.broker.jwt.token import MAX_TOKEN_BYTES
+from natsctl.server.auth.operator_options import DirectoryOptions
+
+SUFFIX: Final = ".jwt"
+DELETED: Final = ".deleted"
+DIGEST_BYTES: Final = 32
+
+
+class JwtDirectory:
+    """The account JWTs of one folder."""
+
+    def __init__(self, options: DirectoryOptions) -> None:
+        """Open the folder, which is made where it is missing; raises OSError."""
+        self._options = options
+        options.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
+
+    def reload(self) -> None:
+        """Take note of the files that are there now; JWTs are read when they are asked for."""
+        before = self._used
+        now_s = time.time()
+        self._used = {account: before.get(account, now_s) for account in self._found()}
+
+    def _found(self) -> list[str]:
+        """Return the accounts that there are files of, the oldest first."""
+        files = sorted(self._options.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
+        return [path.stem for path in files if is_public(path.stem, "account")]
+
+    @property
+    def full(self) -> bool:
+        """True where every account is kept."""
+        return self._options.full
+
+    @property
+    def may_delete(self) -> bool:
+        """True where operators may have accounts deleted; a cache forgets what it is told to."""
+        return not self.full or self._options.deleting != "no"
+
+    def fetch(self, account: str) -> str | None:
+        """Return the JWT of an account, None where there is none."""
+        if account not in self._used or self._drop_if_old(account):
+            return None
+        try:
+            with self._path(account).open(encoding="utf-8") as file:
+                return file.read(MAX_TOKEN_BYTES + 1) or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def save(self, account: str, token: str) -> bool:
+        """Keep a JWT and return whether it is another than before; raises StoreRefused."""
+        if not is_public(account, "account"):
+            raise StoreRefused("invalid public key")
+        known = self._used.pop(account, None) is not None
+        if known:
+            self._used[account] = time.time()
+            if self.fetch(account) == token:
+                return False
+        elif self.full and 0 < self._options.limit <= len(self._used):
+            raise StoreRefused("jwt store is full")
+        self._write(self._path(account), token)
+        self._used[account] = time.time()
+        self._forget_excess()
+        return True
+
+    def delete(self, account: str) -> None:
+        """Forget an account, if it is there; raises StoreRefused."""
+        path = self._path(account)
+        try:
+            if self._options.deleting == "rename":
+                path.rename(path.with_name(path.name + DELETED))
+            else:
+                path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as fault:
+            raise StoreRefused(f"{fault.strerror}: {account}") from fault
+        self._used.pop(account, None)
+
+    def accounts(self) -> list[str]:
+        """Return the accounts that are kept, in order of their names."""
+        return sorted(account for account in tuple(self._used) if not self._drop_if_old(account))
+
+    def digest(self) -> bytes:
+        """Return what says what is kept: the exclusive or of the JWTs' SHA-256."""
+        total = 0
+        for account in self.accounts():
+            token = self.fetch(account)
+            if token is not None:
+                total ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
+        return total.to_bytes(DIGEST_BYTES, "big")
+
+    def _path(self, account: str) -> Path:
+        return self._options.folder / f"{account}{SUFFIX}"
+
+    def _drop_if_old(self, account: str) -> bool:
+        """Forget an account that was not sent for longer than a cache keeps it."""
+        ttl_s = self._options.ttl_s
+        if not ttl_s or time.time() - self._used[account] <= ttl_s:
+            return False
+        self._path(account).unlink(missing_ok=True)
+        del self._used[account]
+        return True
+
+    def _forget_excess(self) -> None:
+        """Forget what was sent longest ago where a cache holds more than it may."""
+        while 0 < self._options.limit < len(self._used):
+            oldest = next(iter(self._used))
+            self._path(oldest).unlink(missing_ok=True)
+            del self._used[oldest]
+
+    def _write(self, path: Path, token: str) -> None:
+        beside = path.with_suffix(".tmp")
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                file.write(token)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as fault:
+            beside.unlink(missing_ok=True)
+            raise StoreRefused(f"{fault.strerror}: {path.name}") from fault

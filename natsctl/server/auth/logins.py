@@ -1,0 +1,96 @@
+"""Logins that take long to work out: bcrypt in a thread of its own, while everybody else is served.
+
+One thread, because passwords are no reason to take a second core from those who are in; it belongs to logins alone, so
+that guessing keeps nothing else waiting. Hosts take turns, so that who guesses on a hundred connections keeps others
+waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's queue;
+all queues together are therefore never longer than there are connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from natsctl.broker.auth.grant import Grant, Refusal
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+
+Answer = Grant | Refusal
+
+
+class Logins:
+    """Works out what sessions wait for and brings it to them, in the order of their CONNECT."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, decided: Callable[[Session], None]) -> None:
+        """Call `decided` on the loop after each session has its answer."""
+        self._loop = loop
+        self._decided = decided
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: dict[str, dict[Session, None]] = {}
+        """Sessions by host, both in the order of their turns."""
+        self._running: Session | None = None
+        self._future: Future[Answer] | None = None
+
+    def begin(self, session: Session) -> bool:
+        """Have the answer for a session worked out; False where that is under way."""
+        if session is self._running or session in self._waiting.get(session.host, ()):
+            return False
+        if session.login.pending is not None:
+            self._waiting.setdefault(session.host, {})[session] = None
+            self._next()
+        return True
+
+    def _next(self) -> None:
+        """Give the thread something to do, unless it has."""
+        while self._running is None and self._waiting:
+            host = next(iter(self._waiting))
+            sessions = self._waiting.pop(host)
+            session = next(iter(sessions))
+            del sessions[session]
+            if sessions:
+                self._waiting[host] = sessions
+            pending = session.login.pending
+            if pending is not None:
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, "natsctl-logins")
+                self._running, self._future = session, self._thread.submit(pending.work)
+                self._future.add_done_callback(partial(self._done, session))
+
+    def _done(self, session: Session, future: Future[Answer]) -> None:
+        """Go back to the loop; runs in the thread, or where the future was cancelled."""
+        if not future.cancelled():
+            self._loop.call_soon_threadsafe(self._bring, session, future)
+
+    def _bring(self, session: Session, future: Future[Answer]) -> None:
+        if self._future is not future:
+            return
+        self._running = self._future = None
+        fault = future.exception()
+        session.login.decide(Refusal(f"the answer failed: {fault}") if fault is not None else future.result())
+        self._decided(session)
+        self._next()
+
+    def forget(self, session: Session) -> None:
+        """Give up on a session that has ended."""
+        sessions = self._waiting.get(session.host)
+        if sessions is not None and session in sessions:
+            del sessions[session]
+            if not sessions:
+                del self._waiting[session.host]
+        elif session is self._running and self._future is not None:
+            self._future.cancel()
+            self._running = self._future = None
+            self._next()
+
+    def stop(self) -> None:
+        """Decide nothing any more."""
+        self._waiting.clear()
+        if self._running is not None:
+            self.forget(self._running)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None

@@ -1,0 +1,1 @@
+"""Leaf nodes on the network: the listener, and the remotes that are dialled."""

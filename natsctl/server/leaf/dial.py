@@ -1,0 +1,175 @@
+"""Connections that we make to hubs: in clear, under TLS, and through WebSocket frames.
+
+Theory of operation. A hub says INFO in clear and TLS follows where it asks for it, or TLS comes first where the remote
+says so. The link is made when there is a connection, and says when TLS is to begin. Over WebSocket, TLS is first
+always, then comes the request, and the link is made when it was accepted. `lost` is done when the transport is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
+from natsctl.server.tls.layer import SecureTransport, TlsLayer
+from natsctl.server.tls.names import error_text
+
+if TYPE_CHECKING:
+    from natsctl.broker.leaf.solicited import SolicitedLink
+    from natsctl.server.leaf.listener import LeafDoor
+
+HANDSHAKE_S: Final = 2.0
+"""How long TLS may take where the remote says nothing. Source: reference, DEFAULT_LEAF_TLS_TIMEOUT."""
+
+LinkMaker = Callable[[str, int, str, bool], "SolicitedLink"]
+"""Called with host, port, kind of transport, and whether TLS is under it."""
+ContextMaker = Callable[[], ssl.SSLContext]
+
+
+class RemoteConnection(ClientConnection):
+    """The transport side of a link that we asked for."""
+
+    __slots__ = (
+        "_context", "_door", "_first", "_hostname", "_layer", "_make_link", "_raw", "_secure", "_shaking",
+        "_timeout_s", "_timer", "link", "lost",
+    )  # fmt: skip
+    mark: ClassVar = "lid"
+
+    def __init__(
+        self, door: LeafDoor, remote: LeafRemoteOptions, url: LeafUrl, context: ContextMaker, make_link: LinkMaker
+    ) -> None:
+        super().__init__(door.as_shell)
+        self._door = door
+        self._context = context
+        self._hostname = url.host
+        self._make_link = make_link
+        self._timeout_s = remote.tls.timeout_s if remote.tls is not None else HANDSHAKE_S
+        self._first = remote.tls is not None and remote.tls.handshake_first
+        self._raw: asyncio.Transport
+        self._layer: TlsLayer | None = None
+        self._shaking = False
+        self._secure = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.link: SolicitedLink | None = None
+        self.lost: asyncio.Future[None] = door.loop.create_future()
+
+    @property
+    def name(self) -> str:
+        """How log lines call this connection."""
+        return self.link.label if self.link is not None else f"{self._hostname} - lid:0"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for INFO, or begin with TLS."""
+        self._raw = self.transport = cast(asyncio.Transport, transport)
+        self._raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._first:
+            self._shake()
+        else:
+            self._ready()
+
+    def _ready(self) -> None:
+        """The bytes that follow are for the link."""
+        self._open_link("tls" if self._secure else "tcp")
+
+    def _open_link(self, kind: str) -> None:
+        host, port = peer_of(self._raw)
+        self.link = self._make_link(host, port, kind, self._secure)
+        self._door.adopt(self, self.link)
+        self._door.wake()
+
+    # --- TLS
+
+    def _shake(self) -> None:
+        """Begin the handshake."""
+        self.ready = False
+        try:
+            self._layer = TlsLayer(self._context(), self._hostname)
+        except (OSError, ValueError) as error:
+            self._broken(str(error))
+            return
+        self._shaking = True
+        self._timer = self._door.loop.call_later(self._timeout_s, self._broken, "i/o timeout")
+        self._decrypt(b"")
+
+    def _decrypt(self, data: bytes) -> None:
+        layer = self._layer
+        assert layer is not None
+        try:
+            clear = layer.feed(data)
+        except ssl.SSLError as error:
+            self._raw.write(layer.take())
+            self._broken(_reason(error))
+            return
+        if answer := layer.take():
+            self._raw.write(answer)
+        if layer.done and self._shaking:
+            self._secured(layer)
+        if clear:
+            self._arrived(clear)
+        if layer.ended:
+            self._raw.close()
+
+    def _secured(self, layer: TlsLayer) -> None:
+        """Go on under TLS."""
+        self._shaking = False
+        self._secure = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.transport = SecureTransport(self._raw, layer)
+        self.ready = True
+        if self.link is None:
+            self._ready()
+        else:
+            self.link.secured()
+        if self.link is not None:
+            self.link.tls = layer.facts(self._first)
+
+    def _broken(self, why: str) -> None:
+        """End a connection whose handshake came to nothing."""
+        self._shaking = False
+        self._door.log.error(f"{self.name} - TLS leafnode handshake error: {why}")
+        if self.link is not None:
+            self.link.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        self._raw.close()
+
+    # --- bytes
+
+    def data_received(self, data: bytes) -> None:
+        """Take a chunk, through TLS where there is one."""
+        if self._layer is not None:
+            self._decrypt(data)
+        else:
+            self._arrived(data)
+
+    def _arrived(self, clear: bytes) -> None:
+        if self.link is None or self.closing:
+            return
+        super().data_received(clear)
+        if self.link.wants_tls and self._layer is None:
+            self._shake()
+
+    def eof_received(self) -> bool:
+        """Close when the hub has closed its side."""
+        if self.link is not None:
+            self.flush()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the link."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.link is not None:
+            super().connection_lost(exc)
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """Return what is wrong, as the reference says it of certificates."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: failed to verify certificate: {error.verify_message}"
+    return error_text(error)

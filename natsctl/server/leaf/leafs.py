@@ -1,0 +1,142 @@
+"""The leaf nodes of one server: who comes, whom it goes to, and what it tells of both."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.auth.static_auth import StaticAuthenticator
+from natsctl.broker.leaf.leafs import Leafs
+from natsctl.broker.leaf.options import LeafOptions
+from natsctl.broker.options import SECOND_NS
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.leaf.listener import LeafDoor, LeafEndpoint
+from natsctl.server.leaf.options import LeafNodesOptions
+from natsctl.server.leaf.remote import LeafRemote
+from natsctl.server.tls.gate import TlsGate
+
+if TYPE_CHECKING:
+    from natsctl.server.options import ServerOptions
+    from natsctl.server.shell import Shell
+
+ANY_HOST: Final = ("", "0.0.0.0", "::")
+
+
+class LeafNodes:
+    """Leaf nodes from the start of a server to its end."""
+
+    def __init__(self, options: ServerOptions, shell: Shell) -> None:
+        """Prepare; nothing listens or connects before `start` and the endpoint's own."""
+        assert options.leafnodes is not None
+        self.options: LeafNodesOptions = options.leafnodes
+        self._server = options
+        self._shell = shell
+        self.leafs = Leafs(shell.broker, LeafOptions(), shell.log)
+        self.door = LeafDoor(shell, self.leafs)
+        self.gate = TlsGate(self.options.tls)
+        self.endpoint: LeafEndpoint | None = None
+        self.remotes: list[LeafRemote] = []
+        if self.options.port:
+            self.endpoint = LeafEndpoint(self.options.host, self.options.port, self.door, self.gate)
+            self.endpoint.bind()
+            shell.leaf_door = self.door.as_shell
+        self.leafs.options = self._link_options()
+
+    def start(self) -> None:
+        """Begin to connect to the hubs; it is never waited for."""
+        self.remotes = [self._remote(index) for index in range(len(self.options.remotes))]
+        for remote in self.remotes:
+            remote.start()
+
+    def _remote(self, index: int) -> LeafRemote:
+        options = self.options
+        return LeafRemote(self.door, options.remotes[index], options.reconnect_s, options.dial_timeout_s, self._reports)
+
+    def _reports(self, first: bool, attempt: int) -> bool:
+        every = self._server.connect_error_reports if first else self._server.reconnect_error_reports
+        return attempt == 1 or attempt % max(every, 1) == 0
+
+    def stop_connecting(self) -> None:
+        """Make no new connections; those that are there stay."""
+        for remote in self.remotes:
+            if remote.link is None:
+                remote.stop()
+
+    def stop(self) -> None:
+        """End all connections."""
+        for remote in self.remotes:
+            remote.stop()
+        for link in tuple(self.leafs.links.values()):
+            link.close(CloseReason.SERVER_SHUTDOWN)
+
+    def apply(self, options: ServerOptions) -> None:
+        """Go by other options, as far as a running server can: users, TLS and remotes."""
+        before, self._server = self.options, options
+        self.options = options.leafnodes or LeafNodesOptions(host=before.host, port=before.port)
+        self.gate.replace(self.options.tls)
+        self.leafs.options = self._link_options()
+        self.leafs.review()
+        self._follow_remotes()
+
+    def _follow_remotes(self) -> None:
+        """Let remotes come and go; the connection of one that stays does too, unless it is disabled."""
+        wanted = {found.key: index for index, found in enumerate(self.options.remotes)}
+        kept: list[LeafRemote] = []
+        for remote in self.remotes:
+            index = wanted.pop(remote.options.key, None)
+            if index is None:
+                remote.stop(CloseReason.CLIENT_CLOSED)
+            else:
+                remote.follow(self.options.remotes[index])
+                kept.append(remote)
+        fresh = [self._remote(index) for index in wanted.values()]
+        self.remotes = kept + fresh
+        for remote in fresh:
+            remote.start()
+
+    def _link_options(self) -> LeafOptions:
+        options = self.options
+        host, port = self._advertised()
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return LeafOptions(
+            host=host,
+            port=port,
+            urls=() if options.no_advertise or not port else (address,),
+            cluster=self._shell.broker.server_name if options.remotes else "",
+            tls_required=options.tls is not None,
+            tls_verify=options.tls is not None and options.tls.verify,
+            auth=self._authenticator(),
+            account=options.account,
+            auth_timeout_ns=round(options.login_timeout_s * SECOND_NS),
+            min_version=options.min_version,
+            isolate=options.isolate,
+            undivided=frozenset(name for name, domain in self._server.default_js_domain if not domain),
+        )
+
+    def _authenticator(self) -> StaticAuthenticator | None:
+        users = self.options.users
+        if not users:
+            return None
+        mapped = self.options.tls is not None and self.options.tls.verify_and_map
+        return StaticAuthenticator(users=users, map_certificates=mapped)
+
+    def _advertised(self) -> tuple[str, int]:
+        """Return where leaf nodes are told that they may connect."""
+        options = self.options
+        port = self.endpoint.port if self.endpoint is not None else 0
+        if options.advertise:
+            host, colon, given = options.advertise.rpartition(":")
+            if colon and given.isdecimal():
+                return host.strip("[]"), int(given)
+            return options.advertise, port
+        return (_public_address() if options.host in ANY_HOST else options.host), port
+
+
+def _public_address() -> str:
+    """Return an address of this machine that others may reach; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -1,0 +1,117 @@
+"""What one server is told about its leaf nodes: the block `leafnodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from natsctl.broker.auth.static_auth import User
+
+if TYPE_CHECKING:
+    from natsctl.server.options import TlsOptions
+
+DEFAULT_LEAF_PORT: Final = 7422
+"""Where a remote's url leads that names no port. Source: reference, DEFAULT_LEAFNODE_PORT."""
+RECONNECT_S: Final = 1.0
+FIRST_INFO_S: Final = 1.0
+DIAL_TIMEOUT_S: Final = 1.0
+AUTH_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeafUrl:
+    """Where a hub may be reached; user and password are those of the url."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+
+    @property
+    def address(self) -> str:
+        """Host and port as log lines show them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_websocket(self) -> bool:
+        """Tell whether it is reached over WebSocket."""
+        return self.scheme in ("ws", "wss")
+
+    @property
+    def label(self) -> str:
+        """The whole url as log lines show it, without its password."""
+        user = quote(self.user) + (":xxxxx" if self.password is not None else "") + "@" if self.user else ""
+        return f"{self.scheme}://{user}{self.address}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRemoteOptions:
+    """One hub, for one account."""
+
+    urls: tuple[LeafUrl, ...] = ()
+    account: str = "$G"
+    creds: Path | None = None
+    nkey: str = field(default="", repr=False)
+    """A user's seed."""
+    tls: TlsOptions | None = None
+    deny_imports: tuple[str, ...] = ()
+    deny_exports: tuple[str, ...] = ()
+    hub: bool = False
+    ws_compression: bool = False
+    ws_no_masking: bool = False
+    no_randomize: bool = False
+    first_info_timeout_s: float = FIRST_INFO_S
+    dial_timeout_s: float = 0.0
+    """0: as for all remotes."""
+    disabled: bool = False
+    ignore_discovered_servers: bool = False
+    isolate: bool = False
+    request_isolation: bool = False
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes it this remote and no other."""
+        return (self.urls, self.account, self.creds, self.nkey)
+
+    @property
+    def label(self) -> str:
+        """How log lines call it."""
+        urls = " ".join(f'"{url.label}"' for url in self.urls)
+        secret = f', credentials="{self.creds}"' if self.creds is not None else ""
+        secret += ', nkey="[REDACTED]"' if self.nkey else ""
+        return f'urls=[{urls}], account="{self.account}"{secret}'
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNodesOptions:
+    """The listener, where `port` is not 0, and the remotes."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    tls: TlsOptions | None = None
+    users: tuple[User, ...] = ()
+    """Who may connect; empty: the users of the server."""
+    account: str = ""
+    """Where who needs no credentials is bound."""
+    auth_timeout_s: float = 0.0
+    """How long a server has for its CONNECT; 0: as `login_timeout_s` says."""
+    advertise: str = ""
+    no_advertise: bool = False
+    min_version: str = ""
+    isolate: bool = False
+    write_deadline_s: float = 0.0
+    """0: as for clients."""
+    reconnect_s: float = RECONNECT_S
+    dial_timeout_s: float = DIAL_TIMEOUT_S
+    remotes: tuple[LeafRemoteOptions, ...] = ()
+
+    @property
+    def login_timeout_s(self) -> float:
+        """How long a server has for its CONNECT, its handshake included."""
+        if self.auth_timeout_s > 0:
+            return self.auth_timeout_s
+        return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S

@@ -1,0 +1,1 @@
+"""The server as a process: flags, signals, log lines, files, lame duck."""

@@ -1,0 +1,94 @@
+"""What a server says of itself in the log when it starts: the lines that operators know and starters wait for."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from natsctl import __version__
+from natsctl.api.units import format_duration, format_size
+from natsctl.api.versions import API_LEVEL
+from natsctl.broker.auth.passwords import is_bcrypt
+from natsctl.server.auth.operator_log import announce_directory, announce_operators
+from natsctl.server.capacity import default_max_memory
+from natsctl.server.instance import ServerInstance
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
+from natsctl.server.version import PROTOCOL_VERSION
+
+_RULE: Final = "-------------------------------------------"
+
+
+def announce(log: Log, server: ServerInstance) -> None:
+    """Say what is about to start."""
+    options = server.options
+    log.info("Starting nats-server")
+    log.info(f"  Version:  {PROTOCOL_VERSION}")
+    log.info(f"  Natsctl:  {__version__}")
+    log.info(f"  Name:     {options.server_name or server.server_id}")
+    log.info(f"  ID:       {server.server_id}")
+    if _plain_secrets(options):
+        log.warn("Plaintext passwords detected, use nkeys or bcrypt")
+    if options.config_file is not None:
+        log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
+    announce_operators(log, options, int(time.time()))
+    for key in options.unserved:
+        log.warn(f"{key}: not served by this version, nothing listens or connects there")
+    if options.jetstream:
+        _announce_jetstream(log, options)
+
+
+def _announce_jetstream(log: Log, options: ServerOptions) -> None:
+    if options.store_dir is None:
+        log.warn(f"Temporary storage folder used, data could be lost on system reboot: {options.store_path}")
+    if options.sync != "always":
+        log.warn(f"Acknowledged messages can be lost in a power failure: sync policy is {_sync_text(options)}")
+    log.info("Starting JetStream")
+    log.info("---------------- JETSTREAM ----------------")
+    log.info("  Strict:          true")
+    log.info(f"  Max Memory:      {format_size(options.max_memory or default_max_memory())}")
+    log.info(f"  Max Storage:     {format_size(options.max_storage)}")
+    log.info(f'  Store Directory: "{options.store_path}"')
+    if options.domain:
+        log.info(f"  Domain:          {options.domain}")
+    log.info(f"  Sync:            {_sync_text(options)}")
+    log.info(f"  API Level:       {API_LEVEL}")
+    log.info(_RULE)
+
+
+def announce_listeners(log: Log, server: ServerInstance) -> None:
+    """Say where the server that has started listens."""
+    options = server.options
+    announce_directory(log, options)
+    if port := server.port_of("monitoring"):
+        scheme = "https" if options.https_port else "http"
+        log.info(f"Starting {scheme} monitor on {_address(options.monitoring_host, port)}")
+    if options.websocket is not None:
+        scheme = "wss" if options.websocket.tls else "ws"
+        address = _address(options.websocket.host, server.port_of("websocket"))
+        log.info(f"Listening for websocket clients on {scheme}://{address}")
+        if options.websocket.tls is None:
+            log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
+    if options.leafnodes is not None and (port := server.port_of("leafnodes")):
+        log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
+    log.info(f"Listening for client connections on {_address(server.host, server.port)}")
+    if options.tls is not None:
+        only_first = options.tls.handshake_first and not options.tls.fallback_s
+        available = options.allow_non_tls and not only_first
+        log.info(f"TLS {'available' if available else 'required'} for client connections")
+        if only_first:
+            log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
+    log.info("Server is ready")
+
+
+def _plain_secrets(options: ServerOptions) -> bool:
+    secrets = [user.password for user in options.users] + [options.password, options.token]
+    return any(secret and not is_bcrypt(secret) for secret in secrets)
+
+
+def _sync_text(options: ServerOptions) -> str:
+    return options.sync if isinstance(options.sync, str) else format_duration(options.sync)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,232 @@
+"""The flags of `natsctl server run`: the reference server's own spellings, and what each one sets."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from natsctl.api.units import parse_duration
+from natsctl.server.conf.checks import complaints
+from natsctl.server.conf.config import read_config
+from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
+from natsctl.server.process.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
+
+_SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
+    ("host", "text", ("a", "addr", "net")),
+    ("port", "int", ("p", "port")),
+    ("server_name", "text", ("n", "name", "server_name")),
+    ("jetstream", "bool", ("js", "jetstream")),
+    ("store_dir", "text", ("sd", "store_dir")),
+    ("sync", "text", ("sync",)),
+    ("archive_version", "int", ("archive_version",)),
+    ("user", "text", ("user",)),
+    ("password", "text", ("pass",)),
+    ("token", "text", ("auth",)),
+    ("tls", "bool", ("tls",)),
+    ("tls_verify", "bool", ("tlsverify",)),
+    ("tls_cert", "text", ("tlscert",)),
+    ("tls_key", "text", ("tlskey",)),
+    ("tls_ca", "text", ("tlscacert",)),
+    ("pid_file", "text", ("P", "pid")),
+    ("ports_file_dir", "text", ("ports_file_dir",)),
+    ("http_port", "int", ("m", "http_port")),
+    ("https_port", "int", ("ms", "https_port")),
+    ("client_advertise", "text", ("client_advertise",)),
+    ("signal", "text", ("sl", "signal")),
+    ("config", "text", ("c", "config")),
+    ("check", "bool", ("t",)),
+    ("domain", "text", ("js_domain",)),
+    ("log_file", "text", ("l", "log")),
+    ("log_time", "bool", ("T", "logtime")),
+    ("log_utc", "bool", ("logtime_utc",)),
+    ("log_size_limit", "int", ("log_size_limit",)),
+    ("max_traced_bytes", "int", ("max_traced_msg_len",)),
+    ("unheeded", "text", ("cluster_name", "cluster_advertise")),
+    ("unheeded", "int", ("connect_retries",)),
+    ("unheeded", "bool", ("no_advertise",)),
+    ("debug", "bool", ("D", "debug")),
+    ("trace", "bool", ("V", "trace")),
+    ("trace_verbose", "bool", ("VV",)),
+    ("debug_trace", "bool", ("DV",)),
+    ("debug_trace_verbose", "bool", ("DVV",)),
+    ("version", "bool", ("v", "version")),
+    ("help", "bool", ("h", "help")),
+)
+
+_NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
+    ("profiling", "int", ("profile",)),
+    ("logging to syslog", "bool", ("s", "syslog")),
+    ("logging to a remote syslog", "text", ("r", "remote_syslog")),
+)
+
+_CLUSTER: Final[tuple[tuple[Kind, tuple[str, ...]], ...]] = (("text", ("cluster", "cluster_listen", "routes")),)
+
+_REFUSED: Final = {
+    **{name: text for text, _, names in _NOT_HERE for name in names},
+    **{name: "" for _, names in _CLUSTER for name in names},
+}
+
+_SPECS: Final = {
+    **{name: FlagSpec(setting, kind) for setting, kind, names in _SUPPORTED for name in names},
+    **{name: FlagSpec(f"refused {name}", kind) for _, kind, names in _NOT_HERE for name in names},
+    **{name: FlagSpec(f"refused {name}", kind) for kind, names in _CLUSTER for name in names},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What a command line asks for: a server with `options`, a look at `config`, version or help, or a signal."""
+
+    action: Literal["run", "check", "version", "help", "signal"]
+    options: ServerOptions
+    config: Path | None = None
+    signal: str = ""
+    """The signal and the process that it is for."""
+
+
+def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
+    """Return what `argv` (without the command's own name) asks for; flags win over a configuration file.
+
+    Raises FlagError, ConfError for what the file says, OSError where it can not be read.
+    """
+    given = parse_flags(argv, _SPECS)
+    if given.flag("help") or given.rest[:1] == ["help"]:
+        return CommandLine("help", ServerOptions())
+    if given.flag("version") or given.rest[:1] == ["version"]:
+        return CommandLine("version", ServerOptions())
+    if given.rest:
+        raise FlagError(f"unrecognized command: {given.rest[0]!r}")
+    _refuse(given)
+    if given.text("signal"):
+        return CommandLine("signal", ServerOptions(), signal=given.text("signal"))
+    config, base = _path(given, "config"), ServerOptions(store_dir=_path(given, "store_dir"))
+    if config is not None:
+        base = read_config(config, base, environment or {})
+    options = _options(given, base)
+    for _, text in complaints(options):
+        raise FlagError(text)
+    return CommandLine("check" if given.flag("check") and config is not None else "run", options, config)
+
+
+def _refuse(given: Given) -> None:
+    for setting, spelled in given.spelled.items():
+        kind, _, name = setting.partition(" ")
+        if kind != "refused":
+            continue
+        text = _REFUSED[name]
+        if text:
+            raise FlagError(f"{spelled}: {text} is not available in this version of natsctl server")
+        raise FlagError(f"{spelled}: natsctl server is a single node; run a cluster with nats-server")
+
+
+def _options(given: Given, base: ServerOptions) -> ServerOptions:
+    """Return `base` with what flags say; a flag that was not given changes nothing."""
+    _check_credentials(given)
+    changes: dict[str, Any] = {
+        setting: read(given, setting) for setting, read in _READERS.items() if setting in given.values
+    }
+    for setting in ("debug_trace", "debug_trace_verbose"):
+        if given.flag(setting):
+            changes.update(debug=True, trace=True)
+    if given.flag("trace_verbose"):
+        changes["trace"] = True
+    if any(given.values.get(setting) for setting in _TLS_SETTINGS):
+        changes["tls"] = _tls(given)
+    if {"user", "token"} & given.values.keys():
+        changes = {"user": "", "password": "", "token": "", "users": (), "no_auth_user": "", **changes}
+    return replace(base, **changes)
+
+
+def _path(given: Given, setting: str) -> Path | None:
+    text = given.text(setting)
+    return Path(text) if text else None
+
+
+def _port(given: Given, setting: str) -> int:
+    port = given.number(setting, DEFAULT_PORT)
+    if not -1 <= port <= 65535:
+        raise FlagError(f"{given.spelled[setting]}: invalid port {port}")
+    return DEFAULT_PORT if port == 0 and setting == "port" else port
+
+
+def _server_name(given: Given, setting: str) -> str:
+    name = given.text(setting)
+    if any(character.isspace() for character in name):
+        raise FlagError(f"{given.spelled[setting]}: server name cannot contain spaces")
+    return name
+
+
+def _check_credentials(given: Given) -> None:
+    if given.text("token") and given.text("user"):
+        raise FlagError("cannot have both a token (--auth) and a user (--user)")
+    if given.text("user") and "password" not in given.values:
+        raise FlagError("--user needs --pass")
+    if given.text("password") and not given.text("user"):
+        raise FlagError("--pass needs --user")
+
+
+def _sync(given: Given, setting: str) -> SyncPolicy:
+    text = given.text(setting)
+    if text == "always":
+        return "always"
+    if text == "never":
+        return "never"
+    try:
+        interval_ns = parse_duration(text)
+    except ValueError:
+        interval_ns = 0
+    if interval_ns <= 0:
+        raise FlagError(f"--sync: expected always, never or a duration such as 1s, got {text!r}")
+    return interval_ns
+
+
+def _archive_version(given: Given, setting: str) -> int:
+    version = given.number(setting, 1)
+    if version not in (1, 2):
+        raise FlagError(f"{given.spelled[setting]}: expected 1 or 2, got {version}")
+    return version
+
+
+def _tls(given: Given) -> TlsOptions | None:
+    named = [s for s in ("tls_cert", "tls_key", "tls_ca", "tls_verify") if given.values.get(s)]
+    if not given.flag("tls") and not given.flag("tls_verify"):
+        if named:
+            raise FlagError(f"{given.spelled[named[0]]} needs --tls or --tlsverify")
+        return None
+    cert, key, ca = _path(given, "tls_cert"), _path(given, "tls_key"), _path(given, "tls_ca")
+    if cert is None or key is None:
+        raise FlagError("TLS needs --tlscert and --tlskey")
+    verify = given.flag("tls_verify")
+    if verify and ca is None:
+        raise FlagError("--tlsverify needs --tlscacert")
+    return TlsOptions(cert, key, ca, verify)
+
+
+_TLS_SETTINGS: Final = ("tls", "tls_verify", "tls_cert", "tls_key", "tls_ca")
+
+_READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
+    "host": lambda given, setting: given.text(setting) or DEFAULT_HOST,
+    "port": _port,
+    "http_port": _port,
+    "https_port": _port,
+    "client_advertise": Given.text,
+    "server_name": _server_name,
+    "jetstream": Given.flag,
+    "store_dir": _path,
+    "domain": Given.text,
+    "sync": _sync,
+    "archive_version": _archive_version,
+    "user": Given.text,
+    "password": Given.text,
+    "token": Given.text,
+    "log_file": _path,
+    "log_time": Given.flag,
+    "log_utc": Given.flag,
+    "log_size_limit": lambda given, setting: given.number(setting, 0),
+    "max_traced_bytes": lambda given, setting: given.number(setting, 0),
+    "debug": Given.flag,
+    "trace": Given.flag,
+    "pid_file": _path,
+    "ports_file_dir": _path,
+}
+"""How a flag's value becomes the option of the same name."""

@@ -1,0 +1,237 @@
+"""`natsctl server run` as a process: flags in, log lines out, signals, pid and ports files, exit status.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line.  A second signal
+while the server stops ends the process as signals do, whatever it is waiting for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from natsctl.api.errors import NatsctlError
+from natsctl.server.capacity import default_max_storage
+from natsctl.server.descriptors import raise_descriptor_limit
+from natsctl.server.instance import ServerInstance
+from natsctl.server.loops import let_garbage_wait, new_event_loop, tune_interpreter
+from natsctl.server.monitor.refused import Refused
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.announcement import announce, announce_listeners
+from natsctl.server.process.flags import CommandLine, parse_command_line
+from natsctl.server.process.goflags import FlagError
+from natsctl.server.process.log import Log
+from natsctl.server.process.ports import write_pid_file, write_ports_file
+from natsctl.server.process.signals import NAMES, send_signal
+from natsctl.server.process.start_fault import start_fault
+from natsctl.server.process.usage import USAGE
+from natsctl.server.version import version_line
+
+STARTED: Final = 0
+NOT_STARTED: Final = 1
+USAGE_ERROR: Final = 2
+WARM_UP_S: Final = 3.0
+"""How long after its start a server imports what it may need later: one that lives shorter never does."""
+NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
+NEEDED_BY_SNAPSHOTS: Final = "natsctl.jetstream.archive.hash_lanes"
+
+ECHO_S: Final = 0.25
+"""A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a server for the arguments after `natsctl server run` until a signal ends it; return the exit status."""
+    try:
+        command_line = parse_command_line(argv, os.environ)
+        if command_line.action != "run":
+            return _answer(command_line)
+    except FlagError as error:
+        sys.stderr.write(f"natsctl server run: {error}\nTry `natsctl server run --help`.\n")
+        return USAGE_ERROR
+    except (NatsctlError, OSError) as error:
+        sys.stderr.write(f"nats-server: {_file_fault(error)}\n")
+        return NOT_STARTED
+    return _run(command_line.options, lambda: parse_command_line(argv, os.environ).options)
+
+
+def _answer(command_line: CommandLine) -> int:
+    """Do what needs no server."""
+    options = command_line.options
+    if command_line.action == "signal":
+        send_signal(command_line.signal)
+    elif command_line.action == "check":
+        sys.stderr.write(f"nats-server: configuration file {options.config_file} is valid ({options.config_digest})\n")
+    else:
+        sys.stdout.write(USAGE if command_line.action == "help" else version_line() + "\n")
+    return 0
+
+
+def _file_fault(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"open {error.filename}: {(error.strerror or str(error)).lower()}"
+    return str(error)
+
+
+def _run(told: ServerOptions, read: Callable[[], ServerOptions]) -> int:
+    options = told
+    if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
+        options = replace(options, max_storage=default_max_storage(options.store_path), storage_derived=True)
+    try:
+        log = Log.of(options)
+    except OSError as error:
+        Log().fatal(f"error opening log file: {error}")
+        return NOT_STARTED
+    raise_descriptor_limit()
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(ServerProcess(options, log, told, read).serve())
+    finally:
+        log.close()
+
+
+class ServerProcess:
+    """One server as the process: what it logs, the files it leaves for others, and the signals it obeys."""
+
+    def __init__(
+        self, options: ServerOptions, log: Log, told: ServerOptions, read: Callable[[], ServerOptions]
+    ) -> None:
+        """Prepare to serve `options`, which were made of what was `told`; `read` reads that again."""
+        self._options = options
+        self._log = log
+        self._told = told
+        self._read = read
+        self._server = ServerInstance(options, log)
+        self._files: list[Path] = []
+        self._stopping: asyncio.Event | None = None
+        self._lame_duck: asyncio.Task[None] | None = None
+        self._warming: asyncio.Future[None] | None = None
+
+    async def serve(self) -> int:
+        """Serve until a signal and return the exit status."""
+        self._stopping = asyncio.Event()
+        self._catch_signals()
+        let_garbage_wait()
+        try:
+            announce(self._log, self._server)
+            await self._server.start()
+            self._leave_files()
+        except (OSError, NatsctlError) as error:
+            self._log.fatal(start_fault(self._options, error))
+            await self._server.stop()
+            self._remove_files()
+            return NOT_STARTED
+        tune_interpreter()
+        self._server.reload = self._first_reload
+        announce_listeners(self._log, self._server)
+        asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
+        await self._stopping.wait()
+        self._log.info("Initiating Shutdown...")
+        await self._server.stop()
+        self._remove_files()
+        self._log.info("Server Exiting..")
+        return STARTED
+
+    def _warm_up(self) -> None:
+        """Import what is needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
+        modules = [NEEDED_BY_SYSTEM, NEEDED_BY_SNAPSHOTS] if self._options.jetstream else [NEEDED_BY_SYSTEM]
+        self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
+
+    # Files
+
+    def _leave_files(self) -> None:
+        options = self._server.options
+        if options.pid_file is not None:
+            write_pid_file(options.pid_file)
+            self._files.append(options.pid_file)
+        if options.ports_file_dir is not None:
+            self._files.append(write_ports_file(options.ports_file_dir, self._server.urls()))
+
+    def _remove_files(self) -> None:
+        for path in self._files:
+            path.unlink(missing_ok=True)
+        self._files.clear()
+
+    # Signals
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        acts = {
+            signal.SIGTERM: self._stop_signal,
+            signal.SIGINT: self._stop,
+            signal.SIGHUP: self._reload_signal,
+            signal.SIGUSR1: self._log.reopen,
+            signal.SIGUSR2: self._lame_duck_signal,
+        }
+        for number, act in acts.items():
+            loop.add_signal_handler(number, self._trapped, number, act)
+
+    def _trapped(self, number: signal.Signals, act: Callable[[], None]) -> None:
+        assert self._stopping is not None
+        if not self._stopping.is_set():
+            self._log.info(f'Trapped "{NAMES[number]}" signal')
+            act()
+
+    def _stop_signal(self) -> None:
+        """Stop, unless clients are being let go: that ends by itself."""
+        if self._lame_duck is None:
+            self._stop()
+
+    def _lame_duck_signal(self) -> None:
+        """Let clients go elsewhere, and stop when they have."""
+        from natsctl.server.process.lame_duck import lame_duck
+
+        if self._lame_duck is None:
+            going = lame_duck(self._server, self._log, random.Random())
+            self._lame_duck = asyncio.get_running_loop().create_task(going)
+            self._lame_duck.add_done_callback(lambda task: self._stop())
+
+    def _stop(self) -> None:
+        """Begin the stop, once."""
+        assert self._stopping is not None
+        if not self._stopping.is_set():
+            self._stopping.set()
+            asyncio.get_running_loop().call_later(ECHO_S, self._release_signals)
+
+    def _release_signals(self) -> None:
+        """Give SIGTERM and SIGINT back to the kernel: a second one works even when the loop waits for a dead disk."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+    # Reload
+
+    def _reload_signal(self) -> None:
+        try:
+            self._server.reload()
+        except Refused as error:
+            self._log.error(f"Failed to reload server configuration: {error}")
+
+    def _first_reload(self) -> None:
+        """Reload, with what that needs read only now."""
+        from natsctl.server.reload.reload import Reloader
+
+        reloader = Reloader(self._server, self._read, self._told)
+        reloader.applied = self._reloaded
+        self._server.reload = reloader.reload
+        reloader.reload()
+
+    def _reloaded(self, old: ServerOptions, new: ServerOptions) -> None:
+        """Log and leave files as the new options say."""
+        self._log.configure(new)
+        if (old.pid_file, old.ports_file_dir) != (new.pid_file, new.ports_file_dir):
+            self._remove_files()
+            try:
+                self._leave_files()
+            except OSError as error:
+                self._log.error(f"Failed to write pidfile: {error}")
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)

@@ -1,0 +1,1 @@
+"""A changed configuration on a running server."""

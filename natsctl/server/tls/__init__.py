@@ -1,0 +1,1 @@
+"""TLS of every listener: contexts, handshakes, certificates."""

@@ -1,0 +1,161 @@
+"""Certificates as what authentication and monitoring want to know of them, read by `cryptography`.
+
+The subject is written as the reference writes it: the attributes it knows, in its own order, last ones first; DC
+attributes come apart. Source: crypto/x509/pkix Name.ToRDNSequence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsctl.broker.auth.grant import Certificate
+from natsctl.broker.tls_facts import PeerCertificate, TlsFacts
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_ATTRIBUTES: Final = {
+    "2.5.4.5": "SERIALNUMBER",
+    "2.5.4.3": "CN",
+    "2.5.4.11": "OU",
+    "2.5.4.10": "O",
+    "2.5.4.17": "POSTALCODE",
+    "2.5.4.9": "STREET",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.6": "C",
+}
+"""Attributes of a subject in the order of its text."""
+
+_SINGLE: Final = frozenset({"2.5.4.5", "2.5.4.3"})
+"""Attributes of which only the last counts."""
+
+_PRINTABLE: Final = re.compile(r"[A-Za-z0-9 '()+,\-./:=?]*")
+_PRINTABLE_STRING: Final = 0x13
+_UTF8_STRING: Final = 0x0C
+
+_DOMAIN_COMPONENT: Final = "0.9.2342.19200300.100.1.25"
+
+
+def certificate_of(der: bytes) -> Certificate:
+    """Return the names in a client's certificate."""
+    from cryptography import x509
+
+    certificate = x509.load_der_x509_certificate(der)
+    subject = subject_text(certificate.subject)
+    parts = [f"DC={a.value!s}" for a in certificate.subject if a.oid.dotted_string == _DOMAIN_COMPONENT]
+    emails, dns, uris = _alternative_names(certificate)
+    return Certificate(
+        subject=subject,
+        emails=emails,
+        dns_names=dns,
+        uris=uris,
+        domain_components=",".join([subject, *parts]) if parts else "",
+    )
+
+
+def peer_certificate(der: bytes) -> PeerCertificate:
+    """Return what connz shows of a certificate."""
+    from cryptography import x509
+
+    certificate = x509.load_der_x509_certificate(der)
+    return PeerCertificate(shown_subject(certificate.subject), public_key_sha256(der), hashlib.sha256(der).hexdigest())
+
+
+def public_key_sha256(der: bytes) -> str:
+    """Return the digest that `pinned_certs` lists."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = x509.load_der_x509_certificate(der).public_key()
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+def subject_text(name: x509.Name) -> str:
+    """Return a subject as the reference writes it."""
+    found: dict[str, list[str]] = {}
+    for attribute in name:
+        values = found.setdefault(attribute.oid.dotted_string, [])
+        if attribute.oid.dotted_string in _SINGLE:
+            values.clear()
+        values.append(_escaped(str(attribute.value)))
+    return ",".join(
+        "+".join(f"{short}={value}" for value in found[oid]) for oid, short in _ATTRIBUTES.items() if oid in found
+    )
+
+
+def shown_subject(name: x509.Name) -> str:
+    """Return a subject as connz shows it: what has no short name comes last, as its type's numbers and DER in hex."""
+    others = [a for a in name if a.oid.dotted_string not in _ATTRIBUTES]
+    parts = [f"{a.oid.dotted_string}=#{_der_text(str(a.value)).hex()}" for a in reversed(others)]
+    return ",".join(part for part in (subject_text(name), *parts) if part)
+
+
+def _der_text(text: str) -> bytes:
+    tag, body = (_PRINTABLE_STRING if _PRINTABLE.fullmatch(text) else _UTF8_STRING), text.encode()
+    size = len(body)
+    length = bytes([size]) if size < 128 else bytes([0x82]) + size.to_bytes(2, "big")
+    return bytes([tag]) + length + body
+
+
+def _escaped(value: str) -> str:
+    """Return a value as RFC 2253 wants it."""
+    text = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
+    if text[:1] in ("#", " "):
+        text = "\\" + text
+    return text[:-1] + "\\ " if len(text) > 1 and text.endswith(" ") else text
+
+
+def _alternative_names(certificate: x509.Certificate) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return (), (), ()
+    return (
+        tuple(names.get_values_for_type(x509.RFC822Name)),
+        tuple(names.get_values_for_type(x509.DNSName)),
+        tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
+    )
+
+
+def dns_names(path: Path) -> list[str]:
+    """Return the host names that a certificate file is for, in lower case."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    return [name.lower() for name in _alternative_names(certificate)[1]]
+
+
+def not_after(path: Path) -> datetime:
+    """Return when a certificate file expires; raises OSError or ValueError."""
+    from cryptography import x509
+
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+
+
+def chain_of(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the certificates that the client sent in DER, its own first."""
+    whole = getattr(connection, "get_unverified_chain", None)
+    if whole is not None:  # Python 3.13 and later
+        return list(whole() or ())
+    inner = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
+    if inner is not None:  # Python 3.10 to 3.12 have it without offering it
+        return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()]
+    own = connection.getpeercert(binary_form=True)
+    return [own] if own else []
+
+
+def identity(chain: list[bytes], pinned: frozenset[str], facts: TlsFacts) -> tuple[str, TlsFacts, Certificate | None]:
+    """Return what is wrong with a client's certificates, the facts with them, and the names in its own."""
+    if pinned and (not chain or public_key_sha256(chain[0]) not in pinned):
+        return "certificate not pinned", facts, None
+    peers = tuple(peer_certificate(der) for der in chain)
+    return "", replace(facts, peer_certificates=peers), certificate_of(chain[0]) if chain else None

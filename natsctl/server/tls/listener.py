@@ -1,0 +1,235 @@
+"""A client connection that begins, or may begin, with a TLS handshake.
+
+The session exists from the first moment, so that it counts and is seen; what it says stays in it until it is clear how
+to say it.  A connection waits (for a handshake before INFO), sniffs (the first byte tells TLS from clear), shakes
+hands, and is then open; only an open one has a running clock of its own.  Every state but the last is left after a
+bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, cast
+
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
+from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
+from natsctl.server.tls.gate import RATE_WINDOW_S
+from natsctl.server.tls.layer import SecureTransport, TlsLayer
+from natsctl.server.tls.names import error_text, is_probe
+
+if TYPE_CHECKING:
+    from natsctl.server.shell import Shell
+    from natsctl.server.tls.gate import TlsGate
+
+HANDSHAKE_RECORD: Final = b"\x16"
+"""What the first bytes of TLS begin with."""
+
+THROTTLED: Final = "Connection throttling is active. Please try again later."
+
+
+class Stage(Enum):
+    """How far a connection is; `OPEN` with and without TLS."""
+
+    WAITING = 1
+    SNIFFING = 2
+    SHAKING = 3
+    OPEN = 4
+
+
+class TlsConnection(ClientConnection):
+    """The transport side of one session on a listener with TLS."""
+
+    __slots__ = ("_first", "_gate", "_layer", "_options", "_stage", "_timer", "raw")
+
+    def __init__(self, shell: Shell, gate: TlsGate) -> None:
+        super().__init__(shell)
+        assert gate.options is not None
+        self._gate = gate
+        self._options: TlsOptions = gate.options
+        self._layer: TlsLayer | None = None
+        self._stage = Stage.WAITING
+        self._first = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.raw: asyncio.Transport
+        self.ready = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the session, and greet the client where the handshake does not come first."""
+        self.raw = self.transport = cast(asyncio.Transport, transport)
+        self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        host, port = peer_of(self.raw)
+        self.session = self._shell.opened(self, host, port, "tls")
+        self.session.hold_timers()
+        if self.session.close_reason is not None:  # refused: said in clear
+            if self._options.handshake_first:
+                *_, why = self.session.take_output()
+                self.session.write(why)
+            self._stage, self.ready = Stage.OPEN, True
+            self._shell.wake()
+        elif not self._options.handshake_first:
+            self._greet()
+        elif self._options.fallback_s > 0:
+            self._after(self._options.fallback_s, self._greet)
+        else:
+            self._first = True
+            self._shake()
+
+    def _after(self, seconds: float, step: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._shell.loop.call_later(seconds, step)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._options.timeout_s or TLS_TIMEOUT_S
+
+    def _greet(self) -> None:
+        """Send INFO in clear, and go on as the listener's settings and the client's first byte tell."""
+        self.raw.write(b"".join(self.session.take_output()))
+        if self._gate.allow_non_tls:
+            self._stage = Stage.SNIFFING
+            self._after(self._timeout_s, self._open)
+        else:
+            self._shake()
+
+    def _shake(self) -> None:
+        """Begin the handshake, unless there are too many."""
+        if not self._gate.admits():
+            if self._gate.blocked == 1:
+                self._shell.loop.call_later(RATE_WINDOW_S, self._gate.tell_blocked, self._shell.log)
+            self._stage = Stage.OPEN
+            self.session.take_output()
+            self.ready = True
+            self.session.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, THROTTLED)
+            self._shell.wake()
+            return
+        self._shell.log.debug(f"{self.name} - Starting TLS client connection handshake")
+        self._stage = Stage.SHAKING
+        self._layer = TlsLayer(self._gate.context)
+        self._after(self._timeout_s, self._late)
+
+    def data_received(self, data: bytes) -> None:
+        """Take records apart; before that, find out whether they are any."""
+        if self._stage is Stage.WAITING:
+            self._first = True
+            self._shake()
+        elif self._stage is Stage.SNIFFING:
+            if data[:1] == HANDSHAKE_RECORD:
+                self._shake()
+            else:
+                self._open()
+        layer = self._layer
+        if layer is None:
+            if not self.closing:
+                super().data_received(data)
+            return
+        try:
+            clear = layer.feed(data)
+        except ssl.SSLError as error:
+            self._broken(layer, error)
+            return
+        if answer := layer.take():
+            self.raw.write(answer)
+        if layer.done and self._stage is Stage.SHAKING and not self._secured(layer):
+            return
+        if clear:
+            super().data_received(clear)
+        if layer.ended and not self.closing:
+            self.eof_received()
+            self.transport.close()
+
+    def _secured(self, layer: TlsLayer) -> bool:
+        """Go on under TLS; False where the client's certificate is not one that was asked for."""
+        from natsctl.server.tls.certificate import chain_of, identity
+
+        session = self.session
+        chain = chain_of(layer.connection)
+        session.tls = layer.facts(self._first)
+        if chain or self._options.pinned_certs:
+            fault, session.tls, session.login.certificate = identity(chain, self._options.pinned_certs, session.tls)
+            if fault:
+                self._fail(fault, loud=True)
+                return False
+        self.transport = SecureTransport(self.raw, layer)
+        if self._shell.log.debugging:
+            self._shell.log.debug(f"{self.name} - TLS handshake complete")
+            facts = session.tls
+            self._shell.log.debug(f"{self.name} - TLS version {facts.version}, cipher suite {facts.cipher}")
+        if self._first:
+            session.take_output()
+            session.send_info()
+        self._open()
+        return True
+
+    def _open(self) -> None:
+        """Let the session talk, and start its clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stage = Stage.OPEN
+        self.ready = True
+        self.session.start_timers()
+        self.flush()
+
+    def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
+        """End a connection that sent what is no TLS; the alert that says so leaves first."""
+        alert = b"" if is_probe(error) else layer.take()
+        if alert:
+            self.raw.write(alert)
+        if self._stage is Stage.SHAKING:
+            self._fail(error_text(error), loud=not is_probe(error))
+        else:
+            self.session.close(CloseReason.READ_ERROR)
+            self._cut()
+
+    def _late(self) -> None:
+        sides = f"{joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
+        self._fail(f"read tcp {sides}: i/o timeout", loud=False)
+        self._shell.log.debug(f"{self.name} - TLS handshake timeout")
+
+    def _fail(self, why: str, *, loud: bool) -> None:
+        """End a connection whose handshake came to nothing."""
+        tell = self._shell.log.error if loud else self._shell.log.debug
+        tell(f"{self.name} - TLS handshake error: {why}")
+        self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Close without another word of the session."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.ready = False
+        self.session.take_output()
+        self.transport = self.raw
+        if not self.closing:
+            self.close()
+
+    def eof_received(self) -> bool:
+        """Close; a handshake that the other side broke off has failed."""
+        if self._stage is Stage.SHAKING:
+            self._fail("EOF", loud=True)
+            return False
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the session."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._stage is Stage.SHAKING and self.session.close_reason is None:
+            self._shell.log.error(f"{self.name} - TLS handshake error: {exc or 'EOF'}")
+            self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        super().connection_lost(exc)
+
+
+def client_connection(shell: Shell, gate: TlsGate) -> ClientConnection:
+    """Return the protocol of a new connection, as the gate is now."""
+    return ClientConnection(shell) if gate.options is None else TlsConnection(shell, gate)
+
+
+def local_of(transport: asyncio.Transport) -> tuple[str, int]:
+    """Return host and port of this side."""
+    name = transport.get_extra_info("sockname")
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) >= 2 else ("", 0)

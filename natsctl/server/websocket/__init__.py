@@ -1,0 +1,1 @@
+"""Clients over WebSocket: the upgrade, frames, and the connection."""

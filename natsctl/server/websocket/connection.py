@@ -1,0 +1,304 @@
+"""One client connection over WebSocket, with or without TLS under it.
+
+First a TLS handshake where the listener has one, then an HTTP request, then frames; the session opens when the request
+was accepted.  From then on each piece of a message goes to the session as it arrives, so that no message is held in
+memory as a whole, and each turn's output leaves as one binary message.  One timer bounds everything before the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Final, cast
+
+import h11
+from wsproto.frame_protocol import CloseReason as Status
+from wsproto.frame_protocol import Opcode
+
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
+from natsctl.server.tls.layer import SecureTransport, TlsLayer
+from natsctl.server.tls.names import error_text
+from natsctl.server.websocket.frames import (
+    FINAL,
+    MAX_CONTROL_BYTES,
+    FrameFault,
+    FrameReader,
+    FrameWriter,
+    close_answer,
+    close_frame,
+    frame,
+)
+from natsctl.server.websocket.status import STATUSES
+from natsctl.server.websocket.upgrade import NotUpgraded, Upgrade, WebSocketDoor, nonsense, refusal
+
+if TYPE_CHECKING:
+    from natsctl.server.shell import Shell
+    from natsctl.server.tls.gate import TlsGate
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+"""Longest request with its headers."""
+
+MAX_WAITING: Final = 8192
+"""Connections that may be without a session at the same time; the next one is closed at once."""
+
+
+class WebSocketConnection(ClientConnection):
+    """The transport side of one session behind WebSocket frames."""
+
+    __slots__ = (
+        "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
+        "_writer", "raw",
+    )  # fmt: skip
+
+    def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
+        super().__init__(shell)
+        self._gate = gate
+        self._door = door
+        self._layer: TlsLayer | None = None
+        self._http: h11.Connection | None = None
+        """Reads the request; None before its first byte and after its last."""
+        self._upgrade: Upgrade | None = None
+        self._reader: FrameReader
+        self._writer: FrameWriter
+        self._goodbye = False
+        """A close frame has left."""
+        self._pong: bytes | None = None
+        """The answer to the last ping, where the client does not take what it is sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = False
+        self.raw: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the handshakes."""
+        self.raw = self.transport = cast(asyncio.Transport, transport)
+        self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if self._door.waiting >= MAX_WAITING:
+            self.raw.abort()
+            return
+        self._door.waiting += 1
+        self._waiting = True
+        self._timer = self._shell.loop.call_later(self._door.options.handshake_timeout_s, self.raw.abort)
+        if self._gate.options is not None:
+            self._layer = TlsLayer(self._gate.context)
+
+    def _settled(self) -> None:
+        """Stop the timer of the handshakes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._waiting:
+            self._waiting = False
+            self._door.waiting -= 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the session, if there is one."""
+        self._settled()
+        if self._upgrade is not None:
+            super().connection_lost(exc)
+
+    def eof_received(self) -> bool:
+        """Close when the client has closed its side."""
+        return super().eof_received() if self._upgrade is not None else False
+
+    # Bytes in
+
+    def data_received(self, data: bytes) -> None:
+        """Take off TLS, then read the request or frames."""
+        layer = self._layer
+        if layer is None:
+            self._clear_received(data)
+            return
+        done = layer.done
+        try:
+            data = layer.feed(data)
+        except ssl.SSLError as error:
+            self._broken(layer, error)
+            return
+        if answer := layer.take():
+            self.raw.write(answer)
+        if layer.done and not done:
+            self.transport = SecureTransport(self.raw, layer)
+        if data:
+            self._clear_received(data)
+        if layer.ended and not self.closing:
+            self.transport.close()
+
+    def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
+        """End a connection that sent what is no TLS."""
+        if alert := layer.take():
+            self.raw.write(alert)
+        if self._upgrade is not None:
+            self._end(CloseReason.READ_ERROR)
+        else:
+            self._complain(f"websocket: http: TLS handshake error from {self._peer}: {error_text(error)}")
+        self.raw.close()
+
+    def _clear_received(self, data: bytes) -> None:
+        if self._upgrade is None:
+            if self._http is None:
+                self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+            self._http.receive_data(data)
+            self._read_request(self._http)
+            return
+        try:
+            for opcode, payload in self._reader.feed(data):
+                if self.closing or self.session.close_reason is not None:
+                    return
+                self._on_frame(opcode, payload)
+        except FrameFault as fault:
+            self._complain(f"{self.name} - read error: {fault}")
+            self._say_goodbye(close_frame(fault.status, str(fault)))
+            self._end(CloseReason.READ_ERROR)
+
+    def _on_frame(self, opcode: Opcode, payload: bytes) -> None:
+        if opcode is Opcode.PING:
+            self._answer_ping(payload)
+        elif opcode is Opcode.CLOSE:
+            answer = close_answer(payload)
+            self.flush()
+            self._say_goodbye(answer)
+            self._end(CloseReason.CLIENT_CLOSED)
+        elif opcode is not Opcode.PONG and payload:
+            super().data_received(payload)
+
+    def _end(self, reason: CloseReason) -> None:
+        self.session.close(reason)
+        self._shell.wake()
+
+    def _answer_ping(self, payload: bytes) -> None:
+        """Answer a ping; of those that come while the client does not read, only the last is."""
+        if self.blocked_since:
+            self._pong = payload[:MAX_CONTROL_BYTES]
+        else:
+            self.transport.write(frame(FINAL | Opcode.PONG, payload))
+
+    # The request
+
+    @property
+    def _peer(self) -> str:
+        return joined(*peer_of(self.raw))
+
+    def _complain(self, text: str) -> None:
+        self._shell.log.error(text)
+
+    def _read_request(self, http: h11.Connection) -> None:
+        """Answer the request once it is whole; another may follow one that was refused."""
+        request: h11.Request | None = None
+        try:
+            while True:
+                event = http.next_event()
+                if isinstance(event, h11.Request):
+                    request = event
+                elif isinstance(event, h11.EndOfMessage) and request is not None:
+                    self._answer_request(request, http.trailing_data[0])
+                    return
+                elif isinstance(event, h11.Data):
+                    self._too_early()
+                    return
+                elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                    if request is not None:
+                        self._too_early()  # its body is still to come
+                    return
+        except h11.RemoteProtocolError as error:
+            text = ": missing required Host header" if "Missing mandatory Host" in str(error) else ""
+            self.transport.write(nonsense(error.error_status_hint, text))
+            self.transport.close()
+
+    def _too_early(self) -> None:
+        self._complain(f"{self._peer} - websocket handshake error: client sent data before handshake is complete")
+        self.transport.close()
+
+    def _answer_request(self, request: h11.Request, rest: bytes) -> None:
+        try:
+            upgrade = self._door.upgrade(request, self._layer is not None)
+        except NotUpgraded as error:
+            self._refuse(request, rest, error)
+            return
+        if rest:
+            self._too_early()
+            return
+        self.transport.write(upgrade.answer)
+        if upgrade.leaf and self._shell.leaf_door is not None:
+            self._shell = self._shell.leaf_door
+        elif upgrade.leaf:
+            self._complain("Not configured to accept leaf node connections")
+            self.transport.close()
+            return
+        self._open(upgrade)
+
+    def _refuse(self, request: h11.Request, rest: bytes, error: NotUpgraded) -> None:
+        self._complain(f"{self._peer} - websocket handshake error: {error}")
+        old = request.http_version < b"1.1"
+        closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)
+        head, now = request.method == b"HEAD", formatdate(usegmt=True)
+        self.transport.write(refusal(error.status, now, old=old, head=head, closing=closing))
+        if old or closing:
+            self.transport.close()
+            return
+        self._http = None
+        if rest:
+            self._clear_received(rest)
+
+    def _open(self, upgrade: Upgrade) -> None:
+        self._settled()
+        self._upgrade = upgrade
+        limit = self._door.max_payload
+        self._reader = FrameReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
+        deflater = self._door.deflater if upgrade.compressed else None
+        self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
+        self._http = None
+        host, port = peer_of(self.raw)
+        session = self._shell.opened(self, host, port, "websocket")
+        session.login.cookies = upgrade.cookies
+        if self._layer is not None:
+            self._identify(self._layer)
+        self._shell.wake()
+
+    def _identify(self, layer: TlsLayer) -> None:
+        """Tell the session what the handshake settled."""
+        from natsctl.server.tls.certificate import chain_of, identity
+
+        session, options = self.session, self._gate.options
+        chain, facts = chain_of(layer.connection), layer.facts(first=False)
+        pinned = options.pinned_certs if options is not None else frozenset()
+        fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
+        if fault:
+            self._complain(f"{self.name} - TLS handshake error: {fault}")
+            session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+
+    @property
+    def name(self) -> str:
+        """How log lines call this connection; a proxy's client comes before the proxy."""
+        session, upgrade = self.session, self._upgrade
+        before = upgrade.forwarded_for if upgrade is not None else ""
+        proxied = f"[{before}]/" if ":" in before else f"{before}/" if before else ""
+        mark = "lid_ws" if upgrade is not None and upgrade.leaf else "wid"
+        return f"{proxied}{joined(session.host, session.port)} - {mark}:{session.cid}"
+
+    # Bytes out
+
+    def resume_writing(self) -> None:
+        """Answer the last ping, and go on with what has gathered in the session."""
+        if self._pong is not None:
+            pong, self._pong = self._pong, None
+            self.transport.write(frame(FINAL | Opcode.PONG, pong))
+        if self._upgrade is not None:
+            super().resume_writing()
+        else:
+            self.blocked_since = 0.0
+
+    def _write(self, data: bytes) -> None:
+        if not self._goodbye:
+            self.transport.write(self._writer.messages(data))
+
+    def _say_goodbye(self, data: bytes) -> None:
+        if not self._goodbye and not self.transport.is_closing():
+            self._goodbye = True
+            self.transport.write(data)
+
+    def close(self) -> None:
+        """Say why the connection ends, and close."""
+        reason = self.session.close_reason or CloseReason.SERVER_SHUTDOWN
+        self._say_goodbye(close_frame(STATUSES.get(reason, Status.INTERNAL_ERROR), reason.value))
+        super().close()

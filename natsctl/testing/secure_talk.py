@@ -1,0 +1,112 @@
+"""What the tests of TLS and WebSocket share: files, servers in this process, and clients that speak by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from natsctl.server.instance import ServerInstance
+from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.process.log import Log
+from natsctl.testing.certificates import Authority, Issued
+
+PATIENCE_S = 5.0
+HELLO = b'CONNECT {"verbose":false}\r\nPING\r\n'
+
+
+@dataclass
+class Files:
+    """An authority, a server's certificate, and a stranger's authority."""
+
+    folder: Path
+    authority: Authority = field(init=False)
+    server: Issued = field(init=False)
+    stranger: Authority = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.authority = Authority(self.folder)
+        self.server = self.authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
+        self.stranger = Authority(self.folder, "stranger")
+
+    def tls(self, **more: Any) -> TlsOptions:
+        return TlsOptions(self.server.cert, self.server.key, self.authority.cert, **more)
+
+    def client(self, issued: Issued | None = None) -> ssl.SSLContext:
+        """Return the context of a client that trusts the authority, with a certificate if one is given."""
+        context = ssl.create_default_context(cafile=self.authority.cert)
+        if issued is not None:
+            context.load_cert_chain(issued.cert, issued.key)
+        return context
+
+
+class ListLog(Log):
+    """A log that is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(debug=True)
+        self.lines: list[str] = []
+
+    def _write(self, level: str, text: str) -> None:
+        self.lines.append(f"[{level}] {text}")
+
+    def said(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+
+@asynccontextmanager
+async def serving(log: Log | None = None, **options: Any) -> AsyncIterator[ServerInstance]:
+    async with ServerInstance(ServerOptions(host="127.0.0.1", port=-1, **options), log) as server:
+        yield server
+
+
+class Talk:
+    """One connection to a server by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def line(self) -> bytes:
+        return await asyncio.wait_for(self.reader.readline(), PATIENCE_S)
+
+    async def rest(self) -> bytes:
+        """Return everything up to the end; a reset is one."""
+        found = b""
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                while data := await self.reader.read(65536):
+                    found += data
+            except (ConnectionError, ssl.SSLError):
+                pass
+        return found
+
+    async def ask(self, what: bytes = HELLO) -> bytes:
+        self.writer.write(what)
+        return await self.line()
+
+    async def secure(self, context: ssl.SSLContext, name: str = "localhost") -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.writer.start_tls(context, server_hostname=name)
+
+
+@asynccontextmanager
+async def talking(port: int, context: ssl.SSLContext | None = None, name: str = "localhost") -> AsyncIterator[Talk]:
+    """Connect; with `context` the handshake comes first."""
+    more: dict[str, Any] = {"ssl": context, "server_hostname": name} if context else {}
+    async with asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, **more)
+    try:
+        yield Talk(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def until(condition: Any) -> None:
+    """Wait until something holds that the server does by itself."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)

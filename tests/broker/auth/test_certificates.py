@@ -1,0 +1,89 @@
+"""Users that certificates name."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.broker.auth.connect_options import ConnectOptions
+from natsctl.broker.auth.distinguished_names import parse_dn
+from natsctl.broker.auth.grant import Certificate, Credentials, Grant
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+
+
+def admitted(certificate: Certificate | None, *users: User, kind: str = "STANDARD", password: str = "") -> str | None:
+    auth = StaticAuthenticator(users=users, map_certificates=True)
+    options = ConnectOptions(user="whoever", password=password)
+    answer = auth.authenticate(Credentials(options, certificate=certificate, connection_type=kind))
+    return answer.user if isinstance(answer, Grant) else None
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name"),
+    [
+        (Certificate(emails=("other@x", "a@x")), "a@x"),
+        (Certificate(dns_names=("host", "a.example")), "a.example"),
+        (Certificate(uris=("spiffe://x/a",)), "spiffe://x/a"),
+        (Certificate(subject="CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
+        (Certificate(subject="CN=a,OU=b,O=c"), "O=c, CN=a, OU=b"),
+        (Certificate(subject="CN=a,OU=b,O=c"), "cn=a,ou=b,o=c"),
+        (Certificate(subject="CN=a\\, b,O=c"), "O=c,CN=a\\2C b"),
+        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
+        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "DC=y,DC=x,CN=a"),
+        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
+        (Certificate(subject="O=a+O=b"), "O=a+O=b"),
+    ],
+)
+def test_a_name_in_the_certificate_is_the_user(certificate: Certificate, name: str) -> None:
+    assert admitted(certificate, User("nobody", ""), User(name, "")) == name
+
+
+@pytest.mark.parametrize(
+    ("certificate", "name"),
+    [
+        (None, "a"),
+        (Certificate(), ""),
+        (Certificate(subject="CN=a"), "a"),
+        (Certificate(subject="CN=a,O=b"), "CN=a"),
+        (Certificate(subject="CN=a"), "CN=a,O=b"),
+        (Certificate(subject="CN=a"), "CN=A"),
+        (Certificate(emails=("a@x",)), "whoever"),
+    ],
+)
+def test_other_names_are_not(certificate: Certificate | None, name: str) -> None:
+    assert admitted(certificate, User(name, "")) is None
+
+
+def test_what_comes_first_in_the_certificate_wins() -> None:
+    everything = Certificate("CN=a", ("mail@x",), ("host",), ("uri:x",))
+    names = ["mail@x", "host", "uri:x", "CN=a"]
+    for start in range(len(names)):
+        assert admitted(everything, *(User(name, "") for name in reversed(names[start:]))) == names[start]
+
+
+def test_a_password_is_asked_for_besides() -> None:
+    certificate = Certificate(emails=("a@x",))
+    assert admitted(certificate, User("a@x", "p")) is None
+    assert admitted(certificate, User("a@x", "p"), password="p") == "a@x"
+
+
+def test_the_kind_of_connection_counts() -> None:
+    certificate = Certificate(emails=("a@x",))
+    user = User("a@x", "", connection_types=frozenset({"WEBSOCKET"}))
+    assert admitted(certificate, user) is None and admitted(certificate, user, kind="WEBSOCKET") == "a@x"
+
+
+def test_who_is_known_by_a_certificate_needs_it_on_every_listener() -> None:
+    users = [User("a@x", ""), User("b", "", connection_types=frozenset({"STANDARD"}))]
+    auth = StaticAuthenticator(users=users, mapped_types=frozenset({"WEBSOCKET"}))
+    answers = {name: auth.authenticate(Credentials(ConnectOptions(user=name))) for name in ("a@x", "b")}
+    assert not isinstance(answers["a@x"], Grant) and isinstance(answers["b"], Grant)
+
+
+@pytest.mark.parametrize("text", ["", "a", "=", "CN", "a@x", "CN=a,", "spiffe://x", "CN=a,b", ","])
+def test_what_is_no_distinguished_name(text: str) -> None:
+    assert parse_dn(text) in (None, (("CN", "a"),))
+
+
+def test_blanks_around_and_escapes_within_a_distinguished_name() -> None:
+    assert parse_dn("  CN = a b , O=\\ c\\20 ") == (("CN", "a b"), ("O", " c "))
+    assert parse_dn("2.5.4.3=x+DC=y") == (("2.5.4.3", "x"), ("DC", "y"))

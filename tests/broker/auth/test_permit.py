@@ -1,0 +1,175 @@
+"""What a user may publish and subscribe to, and what it may answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.broker.auth import permit as room
+from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
+from natsctl.broker.auth.permit import Permit
+
+SECOND = 1_000_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def monotonic_ns(self) -> int:
+        return self.ns
+
+
+def may_publish(subject: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
+    return Permit(Permissions(publish=SubjectRules(allow, deny)), Clock()).may_publish(subject.encode())
+
+
+def may_subscribe(text: str, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> bool:
+    subject, _, queue = text.partition(" ")
+    return Permit(Permissions(subscribe=SubjectRules(allow, deny)), Clock()).may_subscribe(
+        subject.encode(), queue.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "allow", "deny", "answer"),
+    [
+        ("a", None, (), True),
+        ("a", (), (), False),
+        ("a", ("a",), (), True),
+        ("a.b", ("a",), (), False),
+        ("a.b", ("a.*",), (), True),
+        ("a.b.c", ("a.*",), (), False),
+        ("a.b.c", ("a.>",), (), True),
+        ("a", ("a.>",), (), False),
+        ("a", None, ("a",), False),
+        ("b", None, ("a",), True),
+        ("a.x", ("a.>",), ("*.x",), False),
+        ("a..x", (">",), (), False),
+        ("a..x", None, (">",), True),
+        ("a.*", ("a.*",), (), True),
+        ("a", ("a queue",), (), False),
+        ("a", None, ("a queue",), False),
+    ],
+)
+def test_publishing(subject: str, allow: tuple[str, ...] | None, deny: tuple[str, ...], answer: bool) -> None:
+    assert may_publish(subject, allow, deny) is answer
+
+
+@pytest.mark.parametrize(
+    ("text", "allow", "deny", "answer"),
+    [
+        ("a", None, (), True),
+        ("a", (), (), True),
+        ("a", ("b",), (), False),
+        ("a.*", ("a.b",), (), False),
+        ("a.*", ("a.*",), (), True),
+        ("a.>", ("a.>",), (), True),
+        (">", ("a.>",), (), False),
+        ("a.*", None, ("a.b",), True),
+        ("a.*", None, ("a.*",), False),
+        ("a", ("a q",), (), False),
+        ("a q", ("a q",), (), True),
+        ("a r", ("a q",), (), False),
+        ("a r", ("a", "a q"), (), False),
+        ("a", ("a", "a q"), (), True),
+        ("a v1.x", ("a v1.*",), (), True),
+        ("a v1.x.y", ("a v1.*",), (), False),
+        ("a q", None, ("a q",), False),
+        ("a", None, ("a q",), True),
+        ("a q", None, ("a",), False),
+        ("a..b", (">",), (), False),
+    ],
+)
+def test_subscribing(text: str, allow: tuple[str, ...] | None, deny: tuple[str, ...], answer: bool) -> None:
+    assert may_subscribe(text, allow, deny) is answer
+
+
+def test_everything_after_a_star_is_let_in_and_held_to_the_star() -> None:
+    permit = Permit(Permissions(subscribe=SubjectRules(("a.*",))), Clock())
+    assert permit.may_subscribe(b"a.>", b"") and permit.must_filter(b"a.>", b"")
+    wider = permit.is_wider(b"a.>")
+    assert permit.lets_through(b"a.b", b"", wider)
+    assert not permit.lets_through(b"a.b.c", b"", wider)
+
+
+@pytest.mark.parametrize(
+    ("subject", "queue", "deny", "answer"),
+    [
+        (b"a.*", b"", ("a.b",), True),
+        (b"a.*", b"", ("b.a",), False),
+        (b"a.*", b"", ("a.b q",), False),
+        (b"a.*", b"q", ("a.b q",), True),
+        (b"a.b", b"", ("a.c",), False),
+        (b">", b"", (), False),
+    ],
+)
+def test_only_wildcards_that_meet_a_deny_are_filtered(
+    subject: bytes, queue: bytes, deny: tuple[str, ...], answer: bool
+) -> None:
+    permit = Permit(Permissions(subscribe=SubjectRules(None, deny)), Clock())
+    assert permit.must_filter(subject, queue) is answer
+
+
+def answering(most: int = 1, expires_s: float = 60) -> tuple[Permit, Clock]:
+    clock = Clock()
+    rule = ResponseRule(most, round(expires_s * SECOND))
+    return Permit(Permissions(responses=rule), clock), clock
+
+
+def test_a_reply_may_be_answered_as_often_as_the_rule_says() -> None:
+    permit, _ = answering(2)
+    permit.note_reply(b"r")
+    assert [permit.may_publish(b"r") for _ in range(3)] == [True, True, False]
+    assert not permit.may_publish(b"other")
+
+
+def test_a_reply_may_be_answered_until_it_expires() -> None:
+    permit, clock = answering(9)
+    permit.note_reply(b"r")
+    clock.ns += 60 * SECOND
+    assert permit.may_publish(b"r")
+    clock.ns += 1
+    assert not permit.may_publish(b"r")
+
+
+def test_below_zero_is_without_end() -> None:
+    permit, clock = answering(-1, -1)
+    permit.note_reply(b"r")
+    clock.ns += 10**18
+    assert all(permit.may_publish(b"r") for _ in range(100))
+
+
+def test_what_may_be_published_anyway_is_not_counted() -> None:
+    permit = Permit(Permissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), Clock())
+    permit.note_reply(b"r")
+    assert all(permit.may_publish(b"r") for _ in range(9))
+
+
+def test_replies_are_forgotten_when_there_are_too_many(monkeypatch: Any) -> None:
+    monkeypatch.setattr(room, "MAX_REPLIES", 10)
+    permit, _ = answering(1)
+    for number in range(25):
+        permit.note_reply(b"r.%d" % number)
+    assert not permit.may_publish(b"r.3") and permit.may_publish(b"r.24") and permit.may_publish(b"r.15")
+
+
+def test_used_and_old_replies_are_looked_for_now_and_then() -> None:
+    permit, clock = answering(1, 5)
+    for number in range(50):
+        permit.note_reply(b"r.%d" % number)
+    clock.ns += 6 * SECOND
+    permit.note_reply(b"new")
+    assert permit.replies is not None and list(permit.replies._replies) == [b"new"]
+
+
+def test_answers_are_cached_up_to_a_limit() -> None:
+    permit = Permit(Permissions(publish=SubjectRules(("a.*",)), subscribe=SubjectRules(None, ("b",))), Clock())
+    for number in range(3 * room.MAX_CACHED):
+        assert permit.may_publish(b"a.%d" % number)
+        permit.lets_through(b"c.%d" % number, b"", False)
+    assert len(permit._published) <= room.MAX_CACHED and len(permit._filtered) <= room.MAX_CACHED

@@ -1,0 +1,115 @@
+"""A folder of account JWTs by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from natsctl.broker.jwt.resolver import StoreRefused
+from natsctl.server.auth import jwt_directory
+from natsctl.server.auth.jwt_directory import JwtDirectory
+from natsctl.server.auth.operator_options import DirectoryOptions
+from natsctl.testing.jwts import Key
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "jwt"
+
+
+ONE, TWO, THREE = (Key("account").public for _ in range(3))
+
+
+def test_what_is_saved_is_there_for_the_next_server(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder / "a" / "b"))
+    assert store.save(ONE, "jwt 1")
+    assert not store.save(ONE, "jwt 1")
+    assert store.save(ONE, "jwt 2")
+    again = JwtDirectory(DirectoryOptions(folder / "a" / "b"))
+    assert (again.fetch(ONE), again.fetch(TWO)) == ("jwt 2", None)
+    assert [path.name for path in (folder / "a" / "b").iterdir()] == [f"{ONE}.jwt"]
+
+
+def test_names_are_public_keys_and_nothing_else(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder / "in"))
+    (folder / "secret.jwt").write_text("out")
+    for name in ("../secret", "", "x", Key("user").public, ONE.lower()):
+        assert store.fetch(name) is None
+        with pytest.raises(StoreRefused):
+            store.save(name, "jwt")
+    (folder / "in" / "stray.jwt").write_text("stray")
+    assert JwtDirectory(DirectoryOptions(folder / "in")).accounts() == []
+
+
+def test_full_store_refuses_more_accounts_than_its_limit(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder, limit=1))
+    store.save(ONE, "jwt")
+    with pytest.raises(StoreRefused, match="jwt store is full"):
+        store.save(TWO, "jwt")
+    assert store.save(ONE, "newer") and store.accounts() == [ONE]
+
+
+def test_cache_forgets_what_was_sent_longest_ago(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder, full=False, limit=2))
+    for account in (ONE, TWO, ONE, THREE):
+        store.save(account, "jwt")
+    assert store.accounts() == sorted([ONE, THREE])
+    assert sorted(path.stem for path in folder.iterdir()) == sorted([ONE, THREE])
+
+
+def test_cache_forgets_what_is_too_old(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder, full=False, ttl_s=10.0))
+    now = jwt_directory.time.time()
+    store.save(ONE, "jwt")
+    with patch.object(jwt_directory.time, "time", return_value=now + 9):
+        assert store.fetch(ONE) == "jwt"
+    with patch.object(jwt_directory.time, "time", return_value=now + 11):
+        assert store.fetch(ONE) is None and store.accounts() == []
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("deleting", "left"), [("rename", [f"{ONE}.jwt.deleted"]), ("remove", [])])
+def test_deleted_account_is_gone(folder: Path, deleting: str, left: list[str]) -> None:
+    store = JwtDirectory(DirectoryOptions(folder, deleting="rename" if deleting == "rename" else "remove"))
+    store.save(ONE, "jwt")
+    store.delete(ONE)
+    store.delete(ONE)
+    assert (store.fetch(ONE), store.accounts()) == (None, [])
+    assert [path.name for path in folder.iterdir()] == left
+
+
+def test_digest_says_what_is_kept_in_any_order(folder: Path) -> None:
+    one, two = JwtDirectory(DirectoryOptions(folder / "1")), JwtDirectory(DirectoryOptions(folder / "2"))
+    assert one.digest() == bytes(32)
+    one.save(ONE, "a")
+    assert one.digest() == hashlib.sha256(b"a").digest()
+    one.save(TWO, "b")
+    two.save(TWO, "b")
+    two.save(ONE, "a")
+    assert one.digest() == two.digest()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folder_that_can_not_be_written_refuses_and_keeps_what_is_there(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder))
+    store.save(ONE, "jwt")
+    folder.chmod(0o500)
+    with pytest.raises(StoreRefused):
+        store.save(ONE, "newer")
+    folder.chmod(0o700)
+    assert store.fetch(ONE) == "jwt"
+
+
+def test_disk_that_is_full_refuses_and_keeps_what_is_there(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder))
+    store.save(ONE, "jwt")
+    with patch.object(jwt_directory.os, "fsync", side_effect=OSError(28, "No space left on device")):
+        for account in (ONE, TWO):
+            with pytest.raises(StoreRefused, match="No space left on device"):
+                store.save(account, "newer")
+    assert (store.fetch(ONE), store.fetch(TWO)) == ("jwt", None)
+    assert [path.name for path in folder.iterdir()] == [f"{ONE}.jwt"]

@@ -1,0 +1,132 @@
+"""Slow logins beside the loop, and notices that do not flood the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import bcrypt
+
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.broker import Broker
+from natsctl.broker.options import BrokerOptions
+from natsctl.broker.session import Session
+from natsctl.server.auth.logins import Logins
+from natsctl.server.clock import SystemClock
+from natsctl.server.instance import ServerInstance
+from natsctl.server.notices import MAX_LINES
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
+
+COST = 11
+"""About 100 ms."""
+GUESSES = 6
+
+
+async def connect(
+    server: ServerInstance, user: str, password: str, more: bytes = b""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 22)
+    await reader.readline()
+    fields = {"verbose": False, "pedantic": False, "user": user, "pass": password}
+    writer.write(b"CONNECT " + json.dumps(fields).encode() + b"\r\n" + more)
+    return reader, writer
+
+
+def options(*users: User) -> ServerOptions:
+    return ServerOptions(host="127.0.0.1", port=-1, users=users)
+
+
+async def test_who_guesses_bcrypt_passwords_does_not_stop_the_others() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(COST)).decode()
+    async with ServerInstance(options(User("a", secret), User("b", "x"))) as server:
+        reader, writer = await connect(server, "b", "x")
+        guesses = [await connect(server, "a", "wrong") for _ in range(GUESSES)]
+        refused = asyncio.gather(*(reader.read() for reader, _ in guesses))
+        pongs = 0
+        while not refused.done():
+            writer.write(b"PING\r\n")
+            await asyncio.wait_for(reader.readuntil(b"PONG\r\n"), 5)
+            pongs += 1
+        assert await refused == [b"-ERR 'Authorization Violation'\r\n"] * GUESSES
+        # One comparison takes as long as hundreds of pings: had they taken turns, there were as many as guesses.
+        assert pongs > 20 * GUESSES
+        for connection in (writer, *(writer for _, writer in guesses)):
+            connection.close()
+
+
+async def test_what_follows_a_slow_login_is_carried_out_after_it() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    async with ServerInstance(options(User("a", secret))) as server:
+        reader, writer = await connect(server, "a", "right", b"SUB x 1\r\nPUB x 1\r\n1\r\n")
+        writer.write(b"PUB x 1\r\n2\r\nPING\r\n")
+        assert await reader.readuntil(b"PONG\r\n") == b"MSG x 1 1\r\n1\r\nMSG x 1 1\r\n2\r\nPONG\r\n"
+        writer.close()
+
+
+async def test_who_sends_much_before_it_is_in_is_not_read_from() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(COST + 2)).decode()
+    async with ServerInstance(options(User("a", secret))) as server:
+        body = b"x" * 100_000
+        reader, writer = await connect(server, "a", "right", (b"PUB y 100000\r\n%b\r\n" % body) * 100 + b"PING\r\n")
+        await asyncio.sleep(0.2)  # as much as there is to read
+        (session,) = server.broker.sessions.values()
+        assert session.login.pending is not None and len(session.login._held) < 2 << 20
+        assert await asyncio.wait_for(reader.readline(), 10) == b"PONG\r\n"
+        assert session.in_msgs == 100
+        writer.close()
+
+
+async def test_a_connection_that_ends_gives_up_its_place() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(COST)).decode()
+    async with ServerInstance(options(User("a", secret))) as server:
+        for _ in range(50):
+            _, writer = await connect(server, "a", "wrong")
+            await writer.drain()
+            writer.transport.abort()
+        reader, writer = await connect(server, "a", "right", b"PING\r\n")
+        # 50 comparisons would take 5 s and more.
+        assert await asyncio.wait_for(reader.readline(), 3) == b"PONG\r\n"
+        writer.close()
+
+
+async def test_hosts_take_turns() -> None:
+    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+    auth = StaticAuthenticator(users=[User("a", secret)])
+    broker = Broker(SystemClock(), random.Random(1), BrokerOptions(auth=auth))
+    told: list[str] = []
+    done = asyncio.Event()
+
+    def decided(session: Session) -> None:
+        told.append(session.host)
+        if len(told) == GUESSES + 1:
+            done.set()
+
+    logins = Logins(asyncio.get_running_loop(), decided)
+    for host in ("guesser",) * GUESSES + ("other", "gone"):
+        session = broker.connect(host, 1)
+        session.receive(b'CONNECT {"user":"a","pass":"%b"}\r\n' % (b"right" if host == "other" else b"wrong"))
+        assert logins.begin(session)
+        assert not logins.begin(session)
+    logins.forget(session)
+    await asyncio.wait_for(done.wait(), 5)
+    assert told.index("other") <= 2
+    assert told.count("guesser") == GUESSES
+    assert [session.login.authenticated for session in broker.sessions.values()].count(True) == 1
+    logins.stop()
+
+
+async def test_a_client_that_offends_without_end_writes_a_bounded_number_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = Log(path)
+    async with ServerInstance(options(User("a", "x")), log) as server:
+        reader, writer = await connect(server, "a", "x")
+        writer.write(b"PUB _GR_.a 0\r\n\r\n" * 20 * MAX_LINES + b"PING\r\n")
+        await asyncio.wait_for(reader.readuntil(b"PONG\r\n"), 10)
+        writer.close()
+    log.close()
+    lines = [line for line in path.read_text().splitlines() if "Publish Violation" in line]
+    assert MAX_LINES <= len(lines) <= 5 * MAX_LINES
+    assert lines[0].endswith(' - "$G/user:a" - Publish Violation - Subject "_GR_.a"')

@@ -1,0 +1,107 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
+
+LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
+
+
+def test_lines_have_the_reference_servers_form(capsys: pytest.CaptureFixture[str]) -> None:
+    Log().info("Server is ready")
+    out, err = capsys.readouterr()
+    match = LINE.fullmatch(err)
+    assert match is not None
+    assert int(match[1]) == os.getpid()
+    assert out == ""
+
+
+def test_without_time_and_with_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log(with_time=False, debug=True)
+    for write in (log.info, log.warn, log.error, log.fatal, log.debug, log.trace):
+        write("x")
+    pid = f"[{os.getpid()}]"
+    assert capsys.readouterr().err == "".join(f"{pid} [{level}] x\n" for level in ("INF", "WRN", "ERR", "FTL", "DBG"))
+
+
+def test_a_log_file_is_appended_to_and_opened_anew_after_a_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    log = Log(path, with_time=False)
+    log.info("one")
+    path.rename(tmp_path / "old")
+    log.reopen()
+    log.info("two")
+    log.close()
+    assert "one" in (tmp_path / "old").read_text()
+    assert (tmp_path / "old").read_text().startswith("before\n")
+    assert "two" in path.read_text()
+    assert "one" not in path.read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_does_not_stop_those_who_log(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log(Path("/dev/full"), with_time=False)
+    for _ in range(3):
+        log.info("x" * 10_000)
+    assert log.lost == 3
+    log.reopen()
+    log.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_file_that_cannot_be_opened_anew_leaves_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    log = Log(folder / "log", with_time=False)
+    (folder / "log").unlink()
+    folder.rmdir()
+    log.reopen()
+    log.info("still here")
+    assert "error opening log file" in (err := capsys.readouterr().err) and "still here" in err
+
+
+def test_a_full_file_is_put_aside_and_the_newest_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = Log(path, with_time=False, size_limit=200, max_files=3)
+    for number in range(40):
+        log.info(f"line {number}")
+    log.close()
+    aside = sorted(tmp_path.glob("log.*"))
+    assert len(aside) == 2
+    assert path.stat().st_size <= 200 + 100
+    assert "line 39" in path.read_text() + aside[-1].read_text()
+    assert f'Rotated log, backup saved as "{aside[-1]}"' in path.read_text()
+    assert "line 0" not in "".join(file.read_text() for file in tmp_path.iterdir() if file.is_file())
+
+
+def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
+    log = Log(tmp_path / "one", with_time=False)
+    log.configure(ServerOptions(log_file=tmp_path / "two", log_time=True, log_utc=True, debug=True))
+    log.debug("x")
+    log.configure(ServerOptions(log_file=tmp_path / "none" / "three", log_time=False))
+    log.info("y")
+    log.close()
+    assert (tmp_path / "one").read_text() == ""
+    assert re.search(
+        r"\d\d:\d\d:\d\d\.\d{6} \[DBG\] x\n.*\[ERR\] error opening log file.*\n.* \[INF\] y\n",
+        (tmp_path / "two").read_text(),
+    )
+
+
+def test_what_others_chose_forges_no_line_and_moves_no_cursor(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    log = Log(path)
+    log.error("name a\nb\r\x1b[2J\x9b \u2028\u202e\ud800 é\t\u4e2d")
+    log.info("next")
+    log.close()
+    first, second, third = path.read_text(encoding="utf-8").split("\n")[:-1]
+    assert first.endswith("[ERR] name a")
+    assert second == "\tb\\r\\x1b[2J\\x9b \\u2028\\u202e\\ud800 é\t\u4e2d"
+    assert third.endswith("[INF] next")
+    assert log.lost == 0

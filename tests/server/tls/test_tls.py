@@ -1,0 +1,371 @@
+import asyncio
+import json
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from natsctl.broker.auth.static_auth import User
+from natsctl.broker.reasons import CloseReason
+from natsctl.server.instance import ServerInstance
+from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.reload.reload import Reloader
+from natsctl.server.tls.gate import TlsFileError, TlsGate
+from natsctl.server.tls.listener import THROTTLED
+from natsctl.testing.certificates import Issued
+from natsctl.testing.secure_talk import HELLO, Files, ListLog, serving, talking, until
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"))
+
+
+def info(line: bytes) -> dict[str, object]:
+    assert line.startswith(b"INFO "), line
+    found: dict[str, object] = json.loads(line[5:])
+    return found
+
+
+async def test_info_comes_in_clear_and_everything_else_under_tls(files: Files) -> None:
+    async with serving(tls=files.tls()) as server:
+        assert server.url.startswith("tls://")
+        for _ in range(20):
+            async with talking(server.port) as talk:
+                said = info(await talk.line())
+                assert said["tls_required"] and "tls_available" not in said and "tls_verify" not in said
+                await talk.secure(files.client())
+                assert await talk.ask() == b"PONG\r\n"
+
+
+async def test_the_session_knows_what_the_handshake_settled(files: Files) -> None:
+    async with serving(tls=files.tls()) as server, talking(server.port) as talk:
+        await talk.line()
+        context = files.client()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+        await talk.secure(context)
+        await talk.ask()
+        facts = next(iter(server.broker.sessions.values())).tls
+        assert facts is not None
+        assert (facts.version, facts.cipher) == ("1.2", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
+        assert not facts.first and facts.peer_certificates == ()
+
+
+async def test_a_client_that_talks_in_clear_is_closed_and_counted_as_a_failed_handshake(files: Files) -> None:
+    log = ListLog()
+    async with serving(log, tls=files.tls()) as server:
+        for early in (False, True):
+            async with talking(server.port) as talk:
+                if not early:
+                    await talk.line()
+                talk.writer.write(HELLO)
+                assert b"PONG" not in await talk.rest()
+        await until(lambda: len(server.broker.closed) == 2)
+        assert {s.close_reason for s in server.broker.closed} == {CloseReason.TLS_HANDSHAKE_ERROR}
+        assert log.said("TLS handshake error: tls: first record does not look like a TLS handshake")
+        assert log.said("Client connection closed: TLS Handshake Failure")
+
+
+async def test_a_handshake_that_does_not_come_ends_in_time_and_holds_nobody_up(files: Files) -> None:
+    log = ListLog()
+    async with serving(log, tls=files.tls(timeout_s=0.4)) as server, talking(server.port) as idle:
+        async with talking(server.port) as half:
+            half.writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
+            async with talking(server.port) as good:
+                await good.line()
+                await good.secure(files.client())
+                assert await good.ask() == b"PONG\r\n"
+                assert info(await idle.line()) and await idle.rest() == b""
+                assert info(await half.line()) and await half.rest() == b""
+                assert await good.ask(b"PING\r\n") == b"PONG\r\n"
+        assert log.said("i/o timeout") and log.said("TLS handshake timeout")
+
+
+async def test_a_crowd_of_half_open_connections_leaves_the_others_served(files: Files) -> None:
+    async with serving(tls=files.tls(timeout_s=1)) as server:
+        crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(200)]
+        for number, (_, writer) in enumerate(crowd):
+            writer.write(b"\x16\x03\x01\x02\x00\x01\x00"[: number % 8])
+        async with talking(server.port) as good:
+            await good.line()
+            await good.secure(files.client())
+            assert await good.ask() == b"PONG\r\n"
+        await until(lambda: not server.broker.sessions)
+        for _, writer in crowd:
+            writer.transport.abort()
+
+
+async def test_a_handshake_that_comes_byte_by_byte_is_taken(files: Files) -> None:
+    async with serving(tls=files.tls()) as server, talking(server.port) as talk:
+        await talk.line()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = files.client().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        talk.writer.get_extra_info("socket").setsockopt(6, 1, 1)
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                for byte in outgoing.read():
+                    talk.writer.write(bytes([byte]))
+                    await asyncio.sleep(0)
+                incoming.write(await asyncio.wait_for(talk.reader.read(65536), 5))
+        client.write(HELLO)  # leaves together with the end of the handshake
+        talk.writer.write(outgoing.read())
+        answer = b""
+        while b"PONG" not in answer:
+            incoming.write(await asyncio.wait_for(talk.reader.read(65536), 5))
+            try:
+                answer += client.read(65536)
+            except ssl.SSLWantReadError:
+                continue
+
+
+async def test_with_handshake_first_nothing_is_said_in_clear(files: Files) -> None:
+    async with serving(tls=files.tls(handshake_first=True, timeout_s=0.4), allow_non_tls=True) as server:
+        async with talking(server.port) as clear:
+            assert await clear.rest() == b""
+        async with talking(server.port, files.client()) as talk:
+            assert info(await talk.line())["tls_required"]
+            assert await talk.ask() == b"PONG\r\n"
+            facts = next(iter(server.broker.sessions.values())).tls
+            assert facts is not None and facts.first
+
+
+async def test_with_a_fallback_info_comes_in_clear_where_no_handshake_does(files: Files) -> None:
+    async with serving(tls=files.tls(handshake_first=True, fallback_s=0.05)) as server:
+        async with talking(server.port, files.client()) as first:
+            await first.line()
+            assert await first.ask() == b"PONG\r\n"
+        async with talking(server.port) as patient:
+            assert info(await patient.line())["tls_required"]
+            await patient.secure(files.client())
+            assert await patient.ask() == b"PONG\r\n"
+
+
+async def test_where_clear_is_allowed_both_come_in_by_the_same_port(files: Files) -> None:
+    async with serving(tls=files.tls(), allow_non_tls=True) as server:
+        async with talking(server.port) as clear:
+            said = info(await clear.line())
+            assert said["tls_available"] and "tls_required" not in said
+            assert await clear.ask() == b"PONG\r\n"
+        async with talking(server.port) as talk:
+            await talk.line()
+            await talk.secure(files.client())
+            assert await talk.ask() == b"PONG\r\n"
+
+
+async def test_a_verifying_server_takes_only_clients_with_a_certificate_it_trusts(files: Files) -> None:
+    log = ListLog()
+    good = files.authority.issue("good", attributes=[("C", "CH"), ("O", "Org"), ("CN", "good")])
+    bad = files.stranger.issue("bad")
+    old = files.authority.issue("old", days=-1)
+    async with serving(log, tls=files.tls(verify=True)) as server:
+        for issued in (None, bad, old, good):
+            async with talking(server.port) as talk:
+                assert info(await talk.line())["tls_verify"]
+                try:
+                    await talk.secure(files.client(issued))
+                    answer = await talk.ask()
+                except (OSError, ssl.SSLError):
+                    answer = b""
+                assert (answer == b"PONG\r\n") == (issued is good)
+                if issued is good:
+                    facts = next(s.tls for s in server.broker.sessions.values() if s.tls)
+                    assert facts.peer_certificates[0].subject == "CN=good,O=Org,C=CH"
+        assert log.said("TLS handshake error: tls: client didn't provide a certificate")
+        assert log.said("tls: failed to verify certificate: x509: certificate signed by unknown authority")
+        assert log.said("tls: failed to verify certificate: x509: certificate has expired or is not yet valid")
+
+
+@pytest.mark.parametrize(
+    ("user", "names"),
+    [
+        ("ann@nats.io", {"emails": ["other@nats.io", "ann@nats.io"]}),
+        ("host.nats.io", {"dns": ["host.nats.io"]}),
+        ("spiffe://nats/ann", {"uris": ["spiffe://nats/ann"]}),
+        ("CN=ann,OU=Team,O=Org", {"attributes": [("O", "Org"), ("OU", "Team"), ("CN", "ann")]}),
+        ("CN=ann,DC=nats,DC=io", {"attributes": [("DC", "nats"), ("DC", "io"), ("CN", "ann")]}),
+    ],
+)
+async def test_a_certificate_names_its_user(files: Files, user: str, names: dict[str, list[str]]) -> None:
+    known = files.authority.issue("known", **names)  # type: ignore[arg-type]  # one of several keywords
+    unknown = files.authority.issue("unknown")
+    tls = files.tls(verify=True, verify_and_map=True)
+    async with serving(tls=tls, users=(User(user, ""),)) as server:
+        async with talking(server.port) as talk:
+            await talk.line()
+            await talk.secure(files.client(known))
+            assert await talk.ask() == b"PONG\r\n"
+            assert [s.user for s in server.broker.sessions.values()] == [user]
+        async with talking(server.port) as talk:
+            await talk.line()
+            await talk.secure(files.client(unknown))
+            assert await talk.ask() == b"-ERR 'Authorization Violation'\r\n"
+
+
+async def test_only_pinned_certificates_come_in(files: Files) -> None:
+    from natsctl.server.tls.certificate import public_key_sha256
+
+    pinned, other = files.authority.issue("pinned"), files.authority.issue("other")
+    digest = public_key_sha256(ssl.PEM_cert_to_DER_cert(pinned.cert.read_text()))
+    log = ListLog()
+    async with serving(log, tls=files.tls(verify=True, pinned_certs=frozenset({digest}))) as server:
+        for issued in (pinned, other):
+            async with talking(server.port) as talk:
+                await talk.line()
+                await talk.secure(files.client(issued))
+                talk.writer.write(HELLO)
+                assert (b"PONG" in await talk.reader.read(100)) == (issued is pinned)
+    assert log.said("TLS handshake error: certificate not pinned")
+
+
+async def test_a_reload_closes_clients_whose_certificate_is_pinned_no_longer(files: Files, tmp_path: Path) -> None:
+    from natsctl.server.tls.certificate import public_key_sha256
+
+    kept, gone = files.authority.issue("kept"), files.authority.issue("gone")
+    pins = [public_key_sha256(ssl.PEM_cert_to_DER_cert(issued.cert.read_text())) for issued in (kept, gone)]
+    path = tmp_path / "nats.conf"
+    path.touch()
+    told = ServerOptions(
+        host="127.0.0.1", port=-1, config_file=path, tls=files.tls(verify=True, pinned_certs=frozenset(pins))
+    )
+    now = told
+    async with ServerInstance(told) as server, talking(server.port) as first, talking(server.port) as second:
+        for talk, issued in ((first, kept), (second, gone)):
+            await talk.line()
+            await talk.secure(files.client(issued))
+            assert await talk.ask() == b"PONG\r\n"
+        assert now.tls is not None
+        now = replace(now, tls=replace(now.tls, pinned_certs=frozenset(pins[:1])))
+        Reloader(server, lambda: now, told).reload()
+        assert await second.reader.read() == b""
+        assert await first.ask() == b"PONG\r\n"
+
+
+def test_the_time_for_connect_that_is_said_holds_under_tls_too(files: Files) -> None:
+    tls = replace(files.tls(), timeout_s=5.0)
+    assert ServerOptions().login_timeout_s == 2
+    assert ServerOptions(tls=tls).login_timeout_s == 6
+    assert ServerOptions(tls=tls, auth_timeout_s=2).login_timeout_s == 2
+
+
+async def test_a_minimum_version_holds(files: Files) -> None:
+    async with serving(tls=files.tls(min_version="1.3")) as server:
+        for version, comes_in in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
+            context = files.client()
+            context.maximum_version = version
+            async with talking(server.port) as talk:
+                await talk.line()
+                try:
+                    await talk.secure(context)
+                    assert comes_in and await talk.ask() == b"PONG\r\n"
+                except (ssl.SSLError, ConnectionError):
+                    assert not comes_in
+
+
+async def test_the_name_that_a_client_asks_for_chooses_the_certificate(files: Files) -> None:
+    one = files.authority.issue("one", dns=["one.test"])
+    two = files.authority.issue("two", dns=["two.test", "*.two.test"])
+    tls = TlsOptions(certs=((one.cert, one.key), (two.cert, two.key)))
+    async with serving(tls=tls) as server:
+        for name in ("one.test", "two.test", "a.two.test"):
+            async with talking(server.port) as talk:
+                await talk.line()
+                await talk.secure(files.client(), name)
+                assert await talk.ask() == b"PONG\r\n"
+
+
+async def test_new_files_are_for_new_connections(files: Files) -> None:
+    from dataclasses import replace
+
+    async with serving(tls=files.tls()) as server, talking(server.port) as before:
+        await before.line()
+        await before.secure(files.client())
+        await before.ask()
+        changed = files.authority.issue("changed", dns=["changed.test"])
+        gate = server.gates["clients"]
+        with pytest.raises(TlsFileError):
+            gate.replace(replace(files.tls(), cert_file=files.folder / "missing.pem"))
+        gate.replace(TlsOptions(changed.cert, changed.key))
+        async with talking(server.port) as talk:
+            await talk.line()
+            await talk.secure(files.client(), "changed.test")
+            assert await talk.ask() == b"PONG\r\n"
+        assert await before.ask(b"PING\r\n") == b"PONG\r\n"
+
+
+async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(files: Files) -> None:
+    log = ListLog()
+    async with serving(log, tls=files.tls(connection_rate_limit=3)) as server:
+        told = []
+        for _ in range(8):
+            async with talking(server.port) as talk:
+                await talk.line()
+                try:
+                    await talk.secure(files.client())
+                    told.append(await talk.ask())
+                except (ssl.SSLError, ConnectionError):
+                    told.append(b"refused")
+        assert told == [b"PONG\r\n"] * 3 + [b"refused"] * 5
+        async with talking(server.port) as talk:
+            await talk.line()
+            assert await talk.line() == f"-ERR '{THROTTLED}'\r\n".encode()
+            assert await talk.rest() == b""
+        await until(lambda: log.said("Rejected 6 connections due to TLS rate limiting"))
+        reasons = [s.close_reason for s in server.broker.closed]
+        assert reasons.count(CloseReason.MAX_CONNECTIONS_EXCEEDED) == 6
+
+
+async def test_messages_larger_than_a_record_go_through_both_ways(files: Files) -> None:
+    async with serving(tls=files.tls()) as server, talking(server.port) as talk:
+        await talk.line()
+        await talk.secure(files.client())
+        await talk.ask()
+        talk.writer.write(b"SUB a 1\r\nPUB a 900000\r\n" + b"x" * 900_000 + b"\r\n")
+        assert await talk.line() == b"MSG a 1 900000\r\n"
+        assert await asyncio.wait_for(talk.reader.readexactly(900_002), 10) == b"x" * 900_000 + b"\r\n"
+
+
+async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files) -> None:
+    async with (
+        serving(tls=files.tls(), max_pending=4 << 20) as server,
+        talking(server.port) as slow,
+        talking(server.port) as fast,
+    ):
+        for talk in (slow, fast):
+            await talk.line()
+            await talk.secure(files.client())
+            await talk.ask()
+        assert await slow.ask(b"SUB a 1\r\nPING\r\n") == b"PONG\r\n"
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport
+        block = b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\n"
+        for _ in range(60):
+            fast.writer.write(block)
+            assert await fast.ask(b"PING\r\n") == b"PONG\r\n"
+        await until(lambda: server.broker.slow_consumers == 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"cert_file": Path("/missing.pem")}, "open /missing.pem: no such file or directory"),
+        ({"key_file": None}, "missing 'key_file' in TLS configuration"),
+        ({"cert_file": None}, "missing 'cert_file' in TLS configuration"),
+        ({"ca_file": Path("/missing.pem")}, "open /missing.pem: no such file or directory"),
+    ],
+)
+async def test_what_can_not_be_used_is_an_error_at_the_start(files: Files, change: dict[str, Path], told: str) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(OSError, match=told):
+        await ServerInstance(ServerOptions(host="127.0.0.1", port=-1, tls=replace(files.tls(), **change))).start()
+
+
+def test_a_key_of_another_certificate_is_refused(files: Files) -> None:
+    one, two = files.authority.issue("k1"), files.authority.issue("k2")
+    mixed = Issued(one.cert, two.key)
+    with pytest.raises(TlsFileError, match="private key does not match public key"):
+        TlsGate(TlsOptions(mixed.cert, mixed.key))

@@ -1,0 +1,139 @@
+"""What clients meet on a TLS listener, on natsctl's server and on the reference: the same words in every mode."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.secure_talk import HELLO, Files, Talk, talking
+
+pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+
+MODES = {
+    "required": ("timeout: 0.3", ""),
+    "optional": ("timeout: 0.3", "allow_non_tls: true"),
+    "first": ("timeout: 0.3, handshake_first: true", ""),
+    "first, optional": ("timeout: 0.3, handshake_first: true", "allow_non_tls: true"),
+    "auto": ("timeout: 0.3, handshake_first: auto", ""),
+    "auto, optional": ('timeout: 0.3, handshake_first: "100ms"', "allow_non_tls: true"),
+    "verify": ('timeout: 0.3, verify: true, ca_file: "%s"', ""),
+    "throttled": ("timeout: 0.3, connection_rate_limit: 1", ""),
+    "with users": ("timeout: 0.3", "authorization { user: a, password: b }"),
+}
+
+RACING = {"TLS handshake timeout"}
+"""What the reference logs or not, as two of its timers go off at the same time."""
+
+INFO_KEYS = ("auth_required", "tls_required", "tls_verify", "tls_available")
+
+
+def seen(line: bytes) -> object:
+    """Return what of a line is the same on both servers: of INFO, what it says of TLS."""
+    if line.startswith(b"INFO "):
+        info = json.loads(line[5:])
+        return [key for key in info if key in INFO_KEYS]
+    return line
+
+
+async def heard(talk: Talk) -> list[object]:
+    """Return all lines up to the end; its kind is none of the client's business."""
+    return [seen(line) for line in (await talk.rest()).splitlines(keepends=True)]
+
+
+async def in_clear(port: int, sent: bytes) -> list[object]:
+    async with talking(port) as talk:
+        talk.writer.write(sent)
+        return await heard(talk)
+
+
+async def greeted(port: int, context: ssl.SSLContext) -> list[object]:
+    """Return INFO in clear and the answers under TLS, as most clients go."""
+    async with talking(port) as talk:
+        line = await talk.line()
+        try:
+            await talk.secure(context)
+            return [seen(line), await talk.ask()]
+        except (ssl.SSLError, ConnectionError, TimeoutError):
+            return [seen(line), "refused"]
+
+
+async def secured(port: int, context: ssl.SSLContext) -> list[object]:
+    try:
+        async with talking(port, context) as talk:
+            return [seen(await talk.line()), await talk.ask()]
+    except (ssl.SSLError, ConnectionError):
+        return ["refused"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_mode_is_told_in_the_same_words(mode: str, tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    block, more = MODES[mode]
+    block = block % files.authority.cert if "%s" in block else block
+    conf = tmp_path / "nats.conf"
+    conf.write_text(
+        f'tls {{ cert_file: "{files.server.cert}", key_file: "{files.server.key}", {block} }}\n{more}\ndebug: true\n'
+    )
+    client = files.client(files.authority.issue("client"))
+    found: dict[Kind, list[object]] = {}
+    kinds: list[Kind] = ["natsctl", "reference"]
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
+            port = int(server.url.rpartition(":")[2])
+            found[kind] = [
+                await in_clear(port, HELLO) if "optional" not in mode or mode == "first, optional" else [],
+                await in_clear(port, b"\x16\x03\x01\x02\x00\x01\x00"),
+                await greeted(port, files.client()) if not mode.startswith("first") else [],
+                await greeted(port, client) if not mode.startswith("first") else [],
+                await secured(port, client) if "first" in mode or "auto" in mode else [],
+                sorted(set(re.findall(r"TLS [^\n:,]*(?:: tls: [^\n]*)?", server.log())) - RACING),
+            ]
+    assert found["natsctl"] == found["reference"]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["info", "first"])
+async def test_one_too_many_is_told_in_clear(first: bool, tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    conf = tmp_path / "nats.conf"
+    block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", handshake_first: {str(first).lower()}'
+    conf.write_text(f"max_connections: 1\ntls {{ {block} }}")
+    told = []
+    kinds: list[Kind] = ["natsctl", "reference"]
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
+            port = int(server.url.rpartition(":")[2])
+            async with talking(port, files.client() if first else None) as talk:
+                await talk.line()
+                if not first:
+                    await talk.secure(files.client())
+                assert await talk.ask() == b"PONG\r\n"
+                async with talking(port) as another:
+                    told.append(await heard(another))
+    assert told[0] == told[1] and told[0][-1] == b"-ERR 'maximum connections exceeded'\r\n"
+
+
+async def test_connz_shows_the_same_certificates(tmp_path: Path) -> None:
+    files = Files(tmp_path / "tls")
+    odd = files.authority.issue("odd", attributes=[("C", "CH"), ("O", "A, B"), ("OU", "u"), ("DC", "io"), ("CN", "#x")])
+    conf = tmp_path / "nats.conf"
+    block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", ca_file: "{files.authority.cert}"'
+    conf.write_text(f'http: "127.0.0.1:-1"\ntls {{ {block}, verify: true }}')
+    shown = []
+    kinds: list[Kind] = ["natsctl", "reference"]
+    for kind in kinds:
+        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
+            ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
+            async with talking(int(server.url.rpartition(":")[2])) as talk:
+                await talk.line()
+                await talk.secure(files.client(odd))
+                assert await talk.ask() == b"PONG\r\n"
+                async with talking(int(ports["monitoring"][0].rpartition(":")[2])) as asked:
+                    asked.writer.write(b"GET /connz?auth=1 HTTP/1.0\r\n\r\n")
+                    page = json.loads((await asked.rest()).partition(b"\r\n\r\n")[2])
+                    shown.append(page["connections"][0]["tls_peer_certs"])
+    assert shown[0] == shown[1] and len(shown[0]) >= 1

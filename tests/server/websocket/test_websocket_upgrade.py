@@ -1,0 +1,268 @@
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import h11
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.broker.auth.static_auth import User
+from natsctl.server.options import WebSocketOptions
+from natsctl.server.websocket.upgrade import NotUpgraded, WebSocketDoor
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.secure_talk import Files, ListLog, serving, until
+
+from .upgrades import Frames, answer, comparable, request, said, upgraded
+
+CLEAR = WebSocketOptions(-1, "127.0.0.1", no_tls=True)
+
+REQUESTS = {
+    "good": request(),
+    "path": request("GET /any/where HTTP/1.1"),
+    "query": request("GET /?a=b HTTP/1.1"),
+    "mqtt": request("GET /mqtt HTTP/1.1"),
+    "leafnode": request("GET /leafnode HTTP/1.1"),
+    "post": request("POST / HTTP/1.1"),
+    "head": request("HEAD / HTTP/1.1"),
+    "old": request("GET / HTTP/1.0", Host=None),
+    "no host": request(Host=None),
+    "no upgrade": request(Upgrade=None),
+    "other upgrade": request(Upgrade="h2c"),
+    "listed upgrade": request(Upgrade="h2c, WebSocket", Connection="keep-alive, upgrade"),
+    "no connection": request(Connection="close"),
+    "no key": request(Sec_WebSocket_Key=None),
+    "short key": request(Sec_WebSocket_Key="YWJj"),
+    "version": request(Sec_WebSocket_Version="8"),
+    "compression": request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"),
+    "other extension": request(Sec_WebSocket_Extensions="x-webkit-deflate-frame"),
+    "no masking": request(Nats_No_Masking="true"),
+    "same origin": request(Origin="http://example.com"),
+    "same origin with port": request(Origin="http://EXAMPLE.com:80"),
+    "other scheme": request(Origin="https://example.com"),
+    "other origin": request(Origin="http://evil.com"),
+    "other port": request(Origin="http://example.com:81"),
+    "no origin at all": request(Origin="nonsense"),
+    "not http": b"CONNECT {}\r\nPING\r\n\r\n",
+    "early frames": request() + said(b"PING\r\n"),
+    "body": request(Content_Length="3") + b"abc",
+    "lines end in newlines": request().replace(b"\r\n", b"\n"),
+    "head too long": request(Cookie="x" * 2_000_000),
+}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, int]]:
+    """The port of the WebSocket listener of each kind of server."""
+    folder = tmp_path_factory.mktemp("upgrades")
+    conf = folder / "nats.conf"
+    conf.write_text(
+        'websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true, same_origin: true, '
+        'handshake_timeout: "5s", headers { X-Answered-By: us } }'
+    )
+    kinds: list[Kind] = ["natsctl", "reference"]
+    with (
+        ServerProcess(folder / "natsctl", kinds[0], "-c", str(conf)) as ours,
+        ServerProcess(folder / "reference", kinds[1], "-c", str(conf)) as theirs,
+    ):
+        yield {server.kind: port_of(server) for server in (ours, theirs)}
+
+
+def port_of(server: ServerProcess) -> int:
+    ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
+    return int(ports["websocket"][0].rpartition(":")[2])
+
+
+@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_requests_are_answered_as_the_reference_does(servers: dict[Kind, int], name: str) -> None:
+    kinds: list[Kind] = ["natsctl", "reference"]
+    answers = await asyncio.gather(*(answer(servers[kind], REQUESTS[name]) for kind in kinds))
+    ours, theirs = map(comparable, answers)
+    if name == "head too long":  # what was not read makes the end of the connection a reset, sooner or later
+        ours, theirs = ours.removesuffix(b"<end>"), theirs.removesuffix(b"<end>")
+    assert ours == theirs
+
+
+@pytest_asyncio.fixture
+async def log() -> AsyncIterator[ListLog]:
+    yield ListLog()
+
+
+async def test_why_a_request_was_refused_is_in_the_log(log: ListLog) -> None:
+    options = replace(CLEAR, same_origin=True, allowed_origins=("https://app.example.com:8443",))
+    async with serving(log, websocket=options) as server:
+        port = server.port_of("websocket")
+        for sent, reason in [
+            (request("PUT / HTTP/1.1"), "request method must be GET"),
+            (request(Upgrade="x"), "invalid value for header 'Upgrade'"),
+            (request(Origin="http://example.com:1"), "origin not allowed: not same origin"),
+            (request(Origin="http://example.com"), "origin not allowed: not in the allowed list"),
+        ]:
+            await answer(port, sent, 0.05)
+            assert log.said(f"websocket handshake error: {reason}")
+
+
+async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
+    async with serving(websocket=replace(CLEAR, allowed_origins=("https://app.example.com",))) as server:
+        port = server.port_of("websocket")
+        assert b" 101 " in await answer(port, request(Origin="https://APP.example.com:443"), 0.05)
+        assert b" 403 " in await answer(port, request(Origin="https://app.example.com:444"), 0.05)
+
+
+async def test_a_request_that_does_not_end_is_cut_off_in_time() -> None:
+    async with serving(websocket=replace(CLEAR, handshake_timeout_s=0.3)) as server:
+        port = server.port_of("websocket")
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
+        for _, writer in crowd[:50]:
+            writer.write(request()[:-2])
+        async with upgraded(port) as good:
+            good.send(said(b'CONNECT {"verbose":false}\r\nPING\r\n'))
+            assert (await good.next())[1] == b"PONG\r\n"
+            for reader, writer in crowd:
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(reader.read(), 5) == b""
+                writer.transport.abort()
+            good.send(said(b"PING\r\n"))
+            assert (await good.next())[1] == b"PONG\r\n"
+
+
+async def test_the_listener_has_its_own_info() -> None:
+    async with serving(websocket=CLEAR) as server, upgraded(server.port_of("websocket")) as client:
+        info = json.loads(client.info[5:])
+        assert (info["host"], info["port"]) == ("127.0.0.1", server.port_of("websocket"))
+        assert not {"tls_required", "tls_available", "connect_urls", "ws_connect_urls"} & info.keys()
+
+
+async def test_over_tls_everything_goes_as_in_clear(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    options = WebSocketOptions(-1, "127.0.0.1", tls=files.tls())
+    async with serving(websocket=options) as server:
+        port = server.port_of("websocket")
+        async with upgraded(port, files.client()) as client:
+            info = json.loads(client.info[5:])
+            assert info["tls_required"] and info["tls_available"]
+            client.send(said(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 200000\r\n' + b"x" * 200_000 + b"\r\n"))
+            assert len((await client.next())[1]) == len(b"MSG a 1 200000\r\n") + 200_002
+            facts = next(iter(server.broker.sessions.values())).tls
+            assert facts is not None and facts.version == "1.3"
+        assert b"HTTP" not in await answer(port, request())
+
+
+async def test_a_certificate_names_the_user_over_websocket(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    known = files.authority.issue("known", emails=["ann@nats.io"])
+    options = WebSocketOptions(-1, "127.0.0.1", tls=files.tls(verify=True, verify_and_map=True))
+    async with (
+        serving(websocket=options, users=(User("ann@nats.io", ""),)) as server,
+        upgraded(server.port_of("websocket"), files.client(known)) as client,
+    ):
+        assert await told(client) == b"PONG\r\n"
+        assert [s.user for s in server.broker.sessions.values()] == ["ann@nats.io"]
+
+
+async def told(client: Frames, connect: dict[str, object] | None = None) -> bytes:
+    """Return the first answer to CONNECT and PING."""
+    body = json.dumps({"verbose": False, **(connect or {})}).encode()
+    client.send(said(b"CONNECT " + body + b"\r\nPING\r\n"))
+    return (await client.next())[1]
+
+
+COOKIES = replace(CLEAR, user_cookie="who", pass_cookie="pass", token_cookie="tok")
+VIOLATION = b"-ERR 'Authorization Violation'\r\n"
+
+
+@pytest.mark.parametrize(
+    ("cookie", "connect", "answered"),
+    [
+        ("who=ann; other=x; pass=pw", {}, b"PONG\r\n"),
+        ('who="ann"; pass=pw', {}, b"PONG\r\n"),
+        ("who=ann; pass=wrong", {}, VIOLATION),
+        ("who=ann; pass=wrong", {"pass": "pw"}, b"PONG\r\n"),
+        ("who=ann; pass=pw", {"user": "bob"}, VIOLATION),
+        ("pass=pw", {}, VIOLATION),
+        ("nonsense", {"user": "ann", "pass": "pw"}, b"PONG\r\n"),
+    ],
+)
+async def test_cookies_say_what_connect_leaves_out(cookie: str, connect: dict[str, object], answered: bytes) -> None:
+    async with (
+        serving(websocket=COOKIES, users=(User("ann", "pw"),)) as server,
+        upgraded(server.port_of("websocket"), Cookie=cookie) as client,
+    ):
+        assert await told(client, connect) == answered
+
+
+async def test_a_token_comes_by_cookie() -> None:
+    async with (
+        serving(websocket=COOKIES, token="s3cret") as server,
+        upgraded(server.port_of("websocket"), Cookie="tok=s3cret") as client,
+    ):
+        assert await told(client) == b"PONG\r\n"
+
+
+async def test_the_listener_has_a_login_of_its_own() -> None:
+    async with serving(websocket=replace(CLEAR, token="ws")) as server:
+        port = server.port_of("websocket")
+        async with upgraded(port) as client:
+            assert json.loads(client.info[5:])["auth_required"]
+            assert await told(client, {"auth_token": "ws"}) == b"PONG\r\n"
+        async with upgraded(port) as client:
+            assert await told(client) == VIOLATION
+
+
+async def test_silent_clients_of_the_listener_are_somebody_else() -> None:
+    users = (User("ann", "pw"), User("guest", "x"))
+    async with (
+        serving(websocket=replace(CLEAR, no_auth_user="guest"), users=users) as server,
+        upgraded(server.port_of("websocket")) as client,
+    ):
+        assert await told(client) == b"PONG\r\n"
+        assert [s.user for s in server.broker.sessions.values()] == ["guest"]
+
+
+async def test_a_proxy_names_its_client_in_the_log(log: ListLog) -> None:
+    async with serving(log, websocket=CLEAR) as server:
+        port = server.port_of("websocket")
+        async with upgraded(port, X_Forwarded_For="1.2.3.4"), upgraded(port, X_Forwarded_For="::1"):
+            await until(lambda: sum(" - wid:" in line for line in log.lines) == 2)
+        assert log.said("[DBG] 1.2.3.4/127.0.0.1:") and log.said("[DBG] [::1]/127.0.0.1:")
+
+
+async def test_other_options_are_for_the_next_request() -> None:
+    async with serving(websocket=CLEAR) as server:
+        door = server.websocket_door
+        assert door is not None
+        with pytest.raises(ValueError, match="unable to parse allowed origin"):
+            door.replace(replace(CLEAR, allowed_origins=("nonsense",)))
+        port = server.port_of("websocket")
+        assert b" 101 " in await answer(port, request(Origin="http://evil.com"), 0.05)
+        door.replace(replace(CLEAR, same_origin=True))
+        assert b" 403 " in await answer(port, request(Origin="http://evil.com"), 0.05)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=3),
+    junk=st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=6)), max_size=4),
+)
+def test_any_request_is_upgraded_or_refused(cuts: list[int], junk: list[tuple[int, bytes]]) -> None:
+    sent = bytearray(request(Origin="http://a.com:80", Cookie='who="a"; pass', X_Forwarded_For="::1"))
+    for at, data in junk:
+        sent[at:at] = data
+    for at in cuts:
+        del sent[at : at + 5]
+    door = WebSocketDoor(replace(COOKIES, same_origin=True, allowed_origins=("http://a.com",)), 100)
+    http = h11.Connection(h11.SERVER)
+    http.receive_data(bytes(sent))
+    try:
+        event = http.next_event()
+    except h11.RemoteProtocolError:
+        return
+    if isinstance(event, h11.Request):
+        try:
+            assert door.upgrade(event, secure=False).answer.startswith(b"HTTP/1.1 101 ")
+        except NotUpgraded as refused:
+            assert 400 <= refused.status < 500
