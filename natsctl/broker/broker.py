@@ -68,6 +68,7 @@ class Broker:
         "onlooker",
         "options",
         "rng",
+        "secret_rng",
         "server_id",
         "server_name",
         "sessions",
@@ -80,9 +81,13 @@ class Broker:
         "unfinished",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, rng: Rng, options: BrokerOptions | None = None) -> None:
+    def __init__(
+        self, clock: Clock, rng: Rng, options: BrokerOptions | None = None, secret_rng: Rng | None = None
+    ) -> None:
         self.clock = clock
         self.rng = rng
+        self.secret_rng = secret_rng or rng
+        """What nonces and reply subjects are drawn from: nobody may guess the next from those before."""
         self.options = options or BrokerOptions()
         self.server_id = self.options.server_id or make_server_id(rng)
         self.server_name = self.options.server_name or self.server_id

@@ -150,7 +150,9 @@ class ServerInstance:
 
     def _build(self) -> None:
         clock, rng = SystemClock(), random.Random(secrets.randbits(128))
-        self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port))
+        self._broker = Broker(
+            clock, rng, broker_options(self.options, self.server_id, self.port), random.SystemRandom()
+        )
         self._broker.configure(self.options.accounts)
         self._operated = start_operator_mode(self._broker, self.log)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None

@@ -65,7 +65,7 @@ class Login:
         self._held_ops: list[Op] = []
         self.nonce = b""
         if self._auth is not None and self._auth.wants_nonce:
-            raw = session.broker.rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
+            raw = session.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
             self.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     @property

@@ -72,7 +72,7 @@ class Responses:
         broker = account.broker
         self._account = account
         self._by_subject: dict[bytes, Waiting] = {}
-        self._prefix = f"_R_.{draw_digits(broker.rng, _DIGITS)}.".encode()
+        self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
         self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
         self._look_ns = 0
         taker = Subscription(account, self._prefix + b">", handler=self._take)
@@ -97,7 +97,7 @@ class Responses:
         broker = self._account.broker
         if len(self._by_subject) >= MAX_WAITING:
             self.give_up(next(iter(self._by_subject.values())), TIMEOUT)
-        subject = self._prefix + draw_digits(broker.rng, _DIGITS).encode() + (self._tail if measured else b"")
+        subject = self._prefix + draw_digits(broker.secret_rng, _DIGITS).encode() + (self._tail if measured else b"")
         now_ns = broker.clock.monotonic_ns()
         waiting = self._by_subject[subject] = Waiting(subject, requester, reply, service, export, now_ns)
         if not self._look_ns:

@@ -135,7 +135,7 @@ class Leafs:
 
     def new_nonce(self) -> bytes:
         """Return something to sign."""
-        raw = self.broker.rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
+        raw = self.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
         return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     def loop_subject(self, account: Account) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,12 @@ from natsctl.broker.auth.connect_options import ConnectOptions
 from natsctl.broker.auth.grant import Credentials, Grant, Pending, Refusal
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.broker import Broker
 from natsctl.broker.exchange.account_config import AccountConfig, ConnectionLimits
 from natsctl.broker.info import user_info_json
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
+from natsctl.testing.clock import VirtualClock
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 NewHouse = Callable[[BrokerOptions | None], Any]
@@ -274,3 +277,14 @@ def test_secrets_are_in_no_repr() -> None:
     assert "geheim" not in repr(
         Credentials(ConnectOptions(user="a", password="geheim", auth_token="geheim", jwt="geheim"))
     )
+
+
+def test_a_nonce_is_drawn_from_what_nobody_can_guess() -> None:
+    class Foreseen(random.Random):
+        def getrandbits(self, k: int, /) -> int:
+            return (1 << k) - 1
+
+    door = Door(Refusal())
+    door.wants_nonce = True
+    broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(auth=door), Foreseen())
+    assert broker.connect("h", 1).login.nonce == b"_" * 14 + b"8"
