@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
+from natsctl.broker.closed_sessions import ClosedSessions
 from natsctl.broker.exchange.account_config import AccountConfig
 from natsctl.broker.exchange.hops import Hops
 from natsctl.broker.exchange.import_plan import ImportPlan, Problem
@@ -24,8 +25,6 @@ from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
 from natsctl.broker.timers import NEVER_NS
 
-MAX_CLOSED_SUBS: Final = 20_000
-"""Subscriptions of all connections that have ended which are remembered (about 600 bytes each)."""
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
 
@@ -42,8 +41,6 @@ class Broker:
 
     __slots__ = (
         "_changed",
-        "_closed_subs",
-        "_closed_with_subs",
         "_configured",
         "_event_seq",
         "_followers",
@@ -96,10 +93,7 @@ class Broker:
         self.sessions: dict[int, Session] = {}
         self.leafs: dict[int, LeafPeer] = {}
         """Leaf node connections, both those that were dialled and those that were accepted."""
-        self.closed: deque[Session] = deque(maxlen=self.options.max_closed_clients)
-        self._closed_with_subs: deque[Session] = deque()
-        self._closed_subs = 0
-        """Subscriptions that closed sessions are remembered with."""
+        self.closed = ClosedSessions(self.options.max_closed_clients)
         self.slow_consumers = 0
         self.stale_connections = 0
         self.total_connections = 0
@@ -265,17 +259,6 @@ class Broker:
         """Return the clients of an account and the leaf node connections that serve it, the oldest first."""
         links = [peer for peer in self.leafs.values() if isinstance(peer, Session) and peer.account is account]
         return sorted([*account.sessions, *links], key=lambda session: session.cid)
-
-    def remember(self, session: Session) -> None:
-        """Keep a session that has ended for monitoring; what it subscribed to only while that is not too much."""
-        self.closed.append(session)
-        if session.left_subs:
-            self._closed_with_subs.append(session)
-            self._closed_subs += len(session.left_subs)
-            while self._closed_subs > MAX_CLOSED_SUBS:
-                oldest = self._closed_with_subs.popleft()
-                self._closed_subs -= len(oldest.left_subs)
-                oldest.left_subs = ()
 
     def take_dirty(self) -> list[Session]:
         """Return the sessions that have output or want to be closed, and start a new list."""

@@ -41,6 +41,9 @@ MAX_LEFT_SUBS: Final = 1000
 CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
 """How users and JWTs name the kinds of connections that are not STANDARD."""
 
+SPENT: Final = Parser()
+"""The parser of every session that has ended."""
+
 
 class Session:
     """The state of one connection. Read `close_reason` after every call: once set, the transport is to be closed."""
@@ -173,13 +176,14 @@ class Session:
         self._leave()
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
-        self._parser, self.put_off = Parser(broker.options.limits), None
+        self._parser, self.put_off = SPENT, None
+        self.login.forget_secrets()
         broker.gone_in_msgs += self.in_msgs
         broker.gone_in_bytes += self.in_bytes
         broker.gone_out_msgs += self.out_msgs
         broker.gone_out_bytes += self.out_bytes
         self.account.gone.add(self)
-        broker.remember(self)
+        broker.closed.add(self)
         broker.onlooker.disconnected(self)
 
     def _leave(self) -> None:

@@ -3,7 +3,7 @@
 import json
 
 from natsctl.broker.auth.reauthorization import close_excess
-from natsctl.broker.broker import MAX_CLOSED_SUBS
+from natsctl.broker.closed_sessions import MAX_SUBS, ClosedSessions
 from natsctl.broker.options import BrokerOptions
 from natsctl.wire.faults import Limits
 from tests.broker.conftest import SECOND, House
@@ -52,12 +52,34 @@ def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
 def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_subscriptions() -> None:
     house = House()
     sessions = []
-    for _ in range(MAX_CLOSED_SUBS // 1000 + 5):
+    for _ in range(MAX_SUBS // 1000 + 5):
         client = house.client()
         client.say(b"".join(b"SUB a %d\r\n" % sid for sid in range(1000)))
         client.session.closed()
         sessions.append(client.session)
     kept = [len(session.left_subs) for session in sessions]
-    assert kept == [0] * 5 + [1000] * (MAX_CLOSED_SUBS // 1000)
+    assert kept == [0] * 5 + [1000] * (MAX_SUBS // 1000)
     assert [session.left_count for session in sessions] == [1000] * len(sessions)
     assert list(house.broker.closed) == sessions
+
+
+def test_the_oldest_of_too_many_ended_connections_are_forgotten_with_their_subscriptions() -> None:
+    house = House()
+    house.broker.closed = ClosedSessions(most=2)
+    for number in range(4):
+        client = house.client()
+        client.say(b"SUB a.%d 1\r\n" % number)
+        client.session.closed()
+        if number == 0:
+            first = client.session
+    assert [sub.subject for session in house.broker.closed for sub in session.left_subs] == [b"a.2", b"a.3"]
+    assert first.left_subs == ()
+
+
+def test_nothing_secret_is_kept_of_a_connection_that_has_ended() -> None:
+    house = House()
+    client = house.client(b'CONNECT {"user":"u","pass":"secret","jwt":"secret","verbose":false}\r\n')
+    client.session.closed()
+    login = client.session.login
+    assert login.credentials is None
+    assert (login.options.user, login.options.password, login.options.jwt) == ("u", "", "")

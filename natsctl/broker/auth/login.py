@@ -222,6 +222,14 @@ class Login:
         session.timers.expire_at(grant.expires_ns)
         return True
 
+    def forget_secrets(self) -> None:
+        """Keep of what the client has shown only how it is called: the connection has ended."""
+        options = self.options
+        token = REDACTED if options.auth_token else ""
+        self.options = ConnectOptions(user=options.user, nkey=options.nkey, auth_token=token)
+        self.credentials, self.cookies, self.pending = None, {}, None
+        self._held, self._held_ops = bytearray(), []
+
     # --- reload
 
     def still_holds(self) -> bool:
