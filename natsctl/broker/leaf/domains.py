@@ -27,8 +27,10 @@ def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
         )
     elif local == remote and (local or broker.options.jetstream):
         if is_system:
-            server = _decorated(link)
-            log.info(f'SYSTEM - Extending JetStream domain "{remote}" as System Account connected from server {server}')
+            log.warn(
+                f'{link.label} - JetStream domain "{remote}" is not extended to {_decorated(link)}: this server\'s JetStream '
+                "is one node; give each server a domain of its own"
+            )
         else:
             link.rules.forbid_both(CLIENTS_API)
         return
