@@ -28,8 +28,8 @@ def keep_domains_apart(leafs: Leafs, link: LeafLink) -> None:
     elif local == remote and (local or broker.options.jetstream):
         if is_system:
             log.warn(
-                f'{link.label} - JetStream domain "{remote}" is not extended to {_decorated(link)}: this server\'s JetStream '
-                "is one node; give each server a domain of its own"
+                f'{link.label} - JetStream domain "{remote}" is not extended to {_decorated(link)}: '
+                "JetStream of this server is one node; give each server a domain of its own"
             )
         else:
             link.rules.forbid_both(CLIENTS_API)
