@@ -6,11 +6,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, overload
 
+from natsctl.wire.parser import Parser
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from natsctl.broker.session import Session
 
+SPENT: Final = Parser()
+"""The parser of every session that has ended: it is never fed."""
 MAX_SUBS: Final = 20_000
 """Subscriptions of all of them together that are remembered, about 200 bytes each."""
 

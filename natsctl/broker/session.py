@@ -12,6 +12,7 @@ from natsctl.broker.auth.connect_options import ConnectOptions
 from natsctl.broker.auth.grant import UNLIMITED, Grant, Refusal
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permit import Permit
+from natsctl.broker.closed_sessions import SPENT
 from natsctl.broker.info import info_json
 from natsctl.broker.message_trace import TRACE_DEST, publish_traced
 from natsctl.broker.notices import refuse_publish, refuse_reply
@@ -40,9 +41,6 @@ MAX_LEFT_SUBS: Final = 1000
 
 CONNECTION_TYPES: Final = {"websocket": "WEBSOCKET", "inprocess": "IN_PROCESS"}
 """How users and JWTs name the kinds of connections that are not STANDARD."""
-
-SPENT: Final = Parser()
-"""The parser of every session that has ended."""
 
 
 class Session:
