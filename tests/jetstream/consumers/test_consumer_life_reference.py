@@ -41,6 +41,7 @@ def resets_of_all_policies(t: Talk) -> None:
         messages = t.pull({"batch": 2, "no_wait": True}, name)
         if messages and config.get("ack_policy") != "none":
             t.note(t.jet.double_ack(messages[0]))
+            info(t, name)  # the reference confirms an ack before it has carried it out
         t.ask(f"CONSUMER.RESET.S.{name}")
         for seq in (1, 2, 3, 6, 7, 99):
             t.ask(f"CONSUMER.RESET.S.{name}", {"seq": seq})
