@@ -175,7 +175,6 @@ class Session:
         self.stop_ns = broker.clock.now_ns()
         self.take_output()
         self._parser, self.put_off = SPENT, None
-        self.login.forget_secrets()
         broker.gone_in_msgs += self.in_msgs
         broker.gone_in_bytes += self.in_bytes
         broker.gone_out_msgs += self.out_msgs
@@ -183,6 +182,7 @@ class Session:
         self.account.gone.add(self)
         broker.closed.add(self)
         broker.onlooker.disconnected(self)
+        self.login.forget_secrets()
 
     def _leave(self) -> None:
         subs = self.subs

@@ -79,6 +79,18 @@ def test_a_token_is_not_told(net: Net) -> None:
     assert b"hunter2" not in connect.payload + disconnect.payload
 
 
+def test_who_was_refused_is_still_named_when_it_is_gone(net: Net) -> None:
+    sid = net.operator.subscribe("$SYS.ACCOUNT.$G.DISCONNECT")
+    session = net.broker.connect("10.1.1.1", 5)
+    session.receive(b'CONNECT {"user":"bob","pass":"5up3r","account":"A"}\r\n')
+    session.closed()
+    net.machine.settle()
+    (message,) = net.operator.take(sid)
+    assert message.json()["client"]["user"] == "bob"
+    assert b"5up3r" not in message.payload
+    assert session.login.credentials is None
+
+
 def test_who_never_says_connect_leaves_the_global_account(net: Net) -> None:
     sid = net.operator.subscribe("$SYS.ACCOUNT.*.DISCONNECT")
     net.broker.connect("127.0.0.1", 5).closed()
