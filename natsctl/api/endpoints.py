@@ -38,6 +38,10 @@ class Told(WireEnum):
     NEVER = "never"
 
 
+_READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT"})
+"""Last words of verbs that leave everything as it is."""
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them."""
 
@@ -58,6 +62,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Return the subject that takes every form of the verb, for documentation and permissions."""
         required = [f"{API_PREFIX}.{self.name}", *("*" for _ in self.args[: len(self.args) - self.optional_args])]
         return ".".join([*required, ">"] if self.tail and not self.optional_args else required)
+
+    @property
+    def changes(self) -> bool:
+        """Tell whether the verb changes what streams and consumers there are, or what they hold."""
+        return self.name.rpartition(".")[2] not in _READS
 
     def subject(self, *tokens: str, prefix: str = API_PREFIX) -> str:
         """Return the request subject for `tokens`: names, then with `tail` a subject. UsageError for bad ones."""

@@ -4,34 +4,12 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from natsctl.cli.output import width
 from natsctl.cli.root_help import columns
 
-EXAMPLES = {
-    "stream add": (
-        'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
-        "natsctl stream add ORDERS --config orders.json",
-    ),
-    "stream edit": ("natsctl stream edit ORDERS --max-age 30d --dry-run",),
-    "stream copy": ('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
-    "stream get": ("natsctl stream get ORDERS 1", "natsctl stream get ORDERS --last-for ORDERS.new"),
-    "stream purge": ("natsctl stream purge ORDERS --subject ORDERS.scratch -f",),
-    "stream backup": ("natsctl stream backup ORDERS ORDERS.tgz",),
-    "stream restore": ("natsctl stream restore ORDERS.tgz",),
-    "consumer add": (
-        "natsctl con add ORDERS NEW --pull --filter ORDERS.received --max-deliver 20",
-        "natsctl con add ORDERS MONITOR --target monitor.ORDERS --deliver last",
-    ),
-    "consumer next": ("natsctl consumer next ORDERS NEW --count 5 --wait 2s",),
-    "publish": ('natsctl publish ORDERS.new "hello" --wait', "natsctl publish ORDERS.new @order.json -H Nats-Msg-Id:7"),
-    "request": ("natsctl request ORDERS.new hello",),
-    "subscribe": ('natsctl subscribe "ORDERS.*" --count 3',),
-    "backup": ("natsctl backup ./saved --data",),
-    "restore": ("natsctl restore ./saved --update-streams",),
-}
 VALUES = (
     ("DURATION", "such as 30s, 5m, 1h30m, 7d, 1y2d"),
     ("SIZE", "bytes, or such as 10KB, 5MB, 1GiB (steps of 1024)"),
@@ -39,7 +17,7 @@ VALUES = (
 )
 
 
-def render_command_help(command: Any, path: str) -> str:
+def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -> str:
     """The page of a command or of a group of them; `path` is what a person types before its arguments."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     flags = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
@@ -54,18 +32,18 @@ def render_command_help(command: Any, path: str) -> str:
         lines += ["Arguments:", *columns([(one.metavar or one.name, one.help or "") for one in arguments]), ""]
     if flags:
         lines += ["Flags:", *columns([(_spelling(one), _meaning(one)) for one in flags]), ""]
-    lines += _endings(path.removeprefix("natsctl "), flags)
+    lines += _endings(examples, flags)
     lines.append(f"`{path} COMMAND --help` explains one." if below else "Flags of every command: see natsctl --help.")
     return "\n".join(lines)
 
 
-def _endings(name: str, flags: list[Any]) -> Iterator[str]:
+def _endings(examples: Sequence[str], flags: list[Any]) -> Iterator[str]:
     metavars = " ".join(str(one.metavar or "") for one in flags)
     values = [(word, meaning) for word, meaning in VALUES if word in metavars]
     if values:
         yield from ("Values:", *columns(values), "")
-    if name in EXAMPLES:
-        yield from ("Examples:", *(f"  {line}" for line in EXAMPLES[name]), "")
+    if examples:
+        yield from ("Examples:", *(f"  {line}" for line in examples), "")
 
 
 def _argument(parameter: Any) -> str:

@@ -7,14 +7,11 @@ from typing import Annotated
 import typer
 
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
-from natsctl.cli.consumer_messages import wait_seconds
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.messaging.receive import EventShower, Listening, listen
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.receive import EventShower, Listening, listen
-
-app = typer.Typer(add_completion=False)
 
 
-@app.command()
 def events(
     ctx: typer.Context,
     advisories: Annotated[bool, typer.Option("--js-advisory/--no-js-advisory", help="JetStream advisories")] = True,

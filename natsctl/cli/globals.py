@@ -52,6 +52,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
     GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
     GlobalFlag("no_input", ("--no-input",), "", "never ask; what is not given takes its default (NATSCTL_NO_INPUT)"),
+    GlobalFlag("dry_run", ("--dry-run",), "", "send nothing that changes something; show what would be sent"),
     GlobalFlag("help", ("-h", "--help"), "", "show help"),
     GlobalFlag("version", ("--version",), "", "show the version"),
 )

@@ -14,27 +14,61 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A first word of the command line; `raw` words after it are not searched for global options."""
+    """A first word of the command line.
+
+    `where` is what it stands for, as in a row of verbs: a package with `VERBS`, or a command of its own. `alone` is the
+    command of a noun with verbs that may also go without one.
+    """
 
     name: str
     aliases: tuple[str, ...]
     help: str
-    group: bool = False
-    raw: bool = False
+    where: str
+    alone: str = ""
+    examples: tuple[str, ...] = ()
 
 
 NOUNS = (
-    Noun("account", ("a", "act"), "Show JetStream use and limits of the account", group=True),
-    Noun("stream", ("str", "st", "s"), "Create, list, show, edit, purge, back up and remove streams", group=True),
-    Noun("consumer", ("con", "obs", "c"), "Create, list, show, read from and remove consumers", group=True),
-    Noun("publish", ("pub",), "Publish messages"),
-    Noun("request", ("req",), "Send a request and show its answers"),
-    Noun("subscribe", ("sub",), "Show messages as they arrive"),
-    Noun("events", ("event", "e"), "Show advisories and metrics as they arrive"),
-    Noun("backup", (), "Back up the configuration, with --data also the messages, of every stream"),
-    Noun("restore", (), "Restore a configuration backup"),
-    Noun("server", ("srv",), "Run the included server", group=True, raw=True),
-    Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server"),
+    Noun("account", ("a", "act"), "Show JetStream use and limits of the account", "account"),
+    Noun("stream", ("str", "st", "s"), "Create, list, show, edit, purge, back up and remove streams", "stream"),
+    Noun("consumer", ("con", "obs", "c"), "Create, list, show, read from and remove consumers", "consumer"),
+    Noun(
+        "publish",
+        ("pub",),
+        "Publish messages",
+        "messaging.publish:publish",
+        examples=(
+            'natsctl publish ORDERS.new "hello" --wait',
+            "natsctl publish ORDERS.new @order.json -H Nats-Msg-Id:7",
+        ),
+    ),
+    Noun(
+        "request",
+        ("req",),
+        "Send a request and show its answers",
+        "messaging.request:request",
+        examples=("natsctl request ORDERS.new hello",),
+    ),
+    Noun(
+        "subscribe",
+        ("sub",),
+        "Show messages as they arrive",
+        "messaging.subscribe:subscribe",
+        examples=('natsctl subscribe "ORDERS.*" --count 3',),
+    ),
+    Noun("events", ("event", "e"), "Show advisories and metrics as they arrive", "events:events"),
+    Noun(
+        "backup", (), "Back up the configuration, with --data also the messages, of every stream", "backup.whole:backup"
+    ),
+    Noun(
+        "restore",
+        (),
+        "Restore a configuration backup",
+        "backup.restore:restore",
+        examples=("natsctl restore ./saved --update-streams",),
+    ),
+    Noun("server", ("srv",), "Run the included server", "server"),
+    Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 
 
@@ -117,7 +151,7 @@ def _dispatch(words: list[str]) -> int:
     if not rest:
         return _show_root_help()
     noun = _noun(rest[0])
-    if noun.raw and rest[1:2] == ["run"]:
+    if [noun.name, *rest[1:2]] == ["server", "run"]:
         from natsctl.server.process.process import main as run_server
 
         # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.

@@ -13,7 +13,7 @@ from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.context import Session
+    from natsctl.cli.session import Session
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
@@ -100,17 +100,21 @@ def _hint(session: Session, word: str, stream: str) -> str:
     return safe(did_you_mean(word, names) or f"there is no {kind} {word}{place}; {listing} shows those there are")
 
 
-def confirmed(session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False) -> bool:
-    """Whether to go on: asked at a terminal, unless forced.
+def confirmed(
+    session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False, typed: str = ""
+) -> bool:
+    """Whether to go on: asked at a terminal, unless forced or in a dry run; `typed` is what has to be typed for a yes.
 
     Where nobody can be asked, `needs_force` raises UsageError that names the flag; other commands go on and, unless a
     program reads them (`json`), say so.
     """
-    if force:
+    if force or session.dry_run:
         return True
     if session.interactive:
-        from natsctl.cli.prompts.ask import prompt_confirm
+        from natsctl.cli.prompts.ask import prompt_confirm, prompt_typed
 
+        if typed:
+            return prompt_typed(f"Really {question}: type {typed} to do it", typed)
         return prompt_confirm(f"Really {question}")
     if needs_force:
         raise UsageError(f"cannot ask whether to {question}", hint="give --force (-f) to do it without being asked")

@@ -6,19 +6,26 @@ from typing import Annotated, cast
 
 import typer
 
-from natsctl.cli.context import Session
+from natsctl.cli.session import Session
 
 Json = Annotated[bool, typer.Option("--json", "-j", help="show the answer as JSON", show_default=False)]
-Force = Annotated[bool, typer.Option("--force", "-f", help="do not ask", show_default=False)]
+Force = Annotated[bool, typer.Option("--force", "-f", "--yes", help="do not ask", show_default=False)]
 Config = Annotated[
     str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="show what would change; exit 10 if anything")]
 Validate = Annotated[bool, typer.Option("--validate", help="check and print the configuration, create nothing")]
 Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
 Defaults = Annotated[bool, typer.Option("--defaults", help="take defaults instead of asking", show_default=False)]
 Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
 Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, as they are", show_default=False)]
+IfNotExists = Annotated[
+    bool, typer.Option("--if-not-exists", help="leave alone what exists already, whatever it is", show_default=False)
+]
+MissingOk = Annotated[bool, typer.Option("--missing-ok", help="what is absent counts as removed", show_default=False)]
+Watch = Annotated[
+    str | None,
+    typer.Option("--watch", metavar="DURATION", help="show it again so often", show_default=False),
+]
 Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
 All = Annotated[
     bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)

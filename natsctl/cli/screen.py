@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from natsctl.cli import output
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from natsctl.cli.render.page import Page
 
@@ -31,10 +31,15 @@ def show_page(page: Page) -> None:
 
 def show_table(table: RenderableType) -> None:
     """Print a table."""
+    console().print(table)
+
+
+def console() -> Console:
+    """Where tables and live views are drawn: stdout, in its width and with the colours that it takes."""
     from rich.console import Console
 
     colour = output.has_color(sys.stdout)
-    console = Console(
+    return Console(
         file=sys.stdout,
         width=width() or PIPE_WIDTH,
         force_terminal=colour,
@@ -43,4 +48,3 @@ def show_table(table: RenderableType) -> None:
         markup=False,
         emoji=False,
     )
-    console.print(table)

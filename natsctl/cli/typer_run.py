@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import gc
 import importlib
 import os
 import signal
@@ -13,9 +11,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.context import GlobalOptions, Session
 from natsctl.cli.globals import all_spellings, take_out, wants_json
+from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
+from natsctl.cli.verbs import build, build_single, load, named, walk
+from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.main import Noun
@@ -27,39 +27,33 @@ _TERMINATED = 128 + signal.SIGTERM
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """The exit code of a noun's command; raises UsageError and whatever the command raises."""
     typer_main = _import_typer()
-    app = _narrowed(importlib.import_module(f"natsctl.cli.{noun.name}").app, words)
-    command = typer_main.get_group(app) if noun.group else typer_main.get_command(app)
-    if noun.raw:
-        gc.enable()
-        arguments = list(words)
-    else:
-        chain = _named(command, words)
-        path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
-        more, arguments = take_out(words, _flags_of(chain[-1]))
-        given = {**given, **more}
-        if "help" in given or (len(chain) == 1 and noun.group and not arguments):
-            return _help(chain[-1], path, asked="help" in given)
-        _read_plainly(chain)
-    if "help" in given:
-        arguments.append("--help")
+    group, app = _app(noun, words)
+    command = typer_main.get_group(app) if group else typer_main.get_command(app)
+    chain = _named(command, words)
+    path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
+    more, arguments = take_out(words, _flags_of(chain[-1]))
+    given = {**given, **more}
+    if "help" in given or (len(chain) == 1 and group and not arguments):
+        return _help(chain[-1], path, _examples(noun, path), asked="help" in given)
+    _read_plainly(chain)
     session = Session(_options(given), json=wants_json(words))
-    before = None if noun.raw else signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(command, arguments, f"natsctl {noun.name}", session)
     finally:
         session.close()
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
 
 
-def _narrowed(app: Any, words: Sequence[str]) -> Any:
-    """The app with only the command that the first word names, as building the others costs time; or all of it."""
-    for command in app.registered_commands if words else ():
-        if words[0] in (name.strip() for name in (command.name or "").split(",")):
-            narrow = copy.copy(app)
-            narrow.registered_commands = [command]
-            return narrow
-    return app
+def _app(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
+    """Whether the noun is a group of verbs here, and its app."""
+    if ":" in noun.where:
+        return False, build_single(noun.where)
+    verbs = load(noun.where)
+    first = next((word for word in words if not word.startswith("-")), "")
+    if noun.alone and not named(verbs, first):
+        return False, build_single(noun.alone)
+    return True, build(f"{noun.help}.", verbs, words)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -110,11 +104,19 @@ def _flags_of(command: Any) -> dict[str, bool]:
     }
 
 
-def _help(command: Any, path: str, *, asked: bool) -> int:
+def _examples(noun: Noun, path: str) -> Sequence[str]:
+    """The examples of the command that `path` names."""
+    _, _, below = path.removeprefix("natsctl ").partition(" ")
+    if not below or ":" in noun.where:
+        return noun.examples
+    return dict(walk(load(noun.where)))[below].examples
+
+
+def _help(command: Any, path: str, examples: Sequence[str], *, asked: bool) -> int:
     """Show a command's page: the answer when it was asked for, else what is missing."""
     from natsctl.cli.command_help import render_command_help
 
-    print(render_command_help(command, path), file=sys.stdout if asked else sys.stderr)
+    print(render_command_help(command, path, examples), file=sys.stdout if asked else sys.stderr)
     return 0 if asked else UsageError.exit_code
 
 
@@ -136,6 +138,11 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
         result = command.main(args=arguments, prog_name=path, standalone_mode=False, obj=session)
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except Previewed as preview:
+        from natsctl.cli.preview import show_preview
+
+        show_preview(preview, session.effect, as_json=session.json)
+        return 0
     except SystemExit as end:
         # Typer ends the process with 1 when whoever reads stdout has gone.
         if isinstance(end.__context__, BrokenPipeError):
@@ -156,8 +163,8 @@ def _only_when_made(path: str, flag: str) -> str:
     words = path.split()
     if "edit" not in words[-1].split(",")[0]:
         return ""
-    from natsctl.cli.consumer_flags import CONSUMER_ADD
-    from natsctl.cli.stream_flags import STREAM_ADD
+    from natsctl.cli.consumer.flags import CONSUMER_ADD
+    from natsctl.cli.stream.flags import STREAM_ADD
 
     table = STREAM_ADD if "stream" in words else CONSUMER_ADD
     known = any(flag in (one.name, *one.aliases) for one in table)

@@ -49,12 +49,16 @@ class _Waiter:
 
 
 class Connection:
-    """A live connection; `info` is the server's INFO, `url` where it is connected to."""
+    """A live connection; `info` is the server's INFO, `url` where it is connected to.
+
+    With `dry_run` whoever would change something raises Previewed in its place; the connection itself sends everything.
+    """
 
     def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
         self.target = target
         self.tracer = tracer
         self.timeout_s = target.timeout_s
+        self.dry_run = False
         self.url = ""
         self.violations: list[str] = []
         self._client: Client = client_class()()

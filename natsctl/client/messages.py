@@ -9,6 +9,7 @@ from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.preview import Planned, Previewed
 from natsctl.client.requests import api_error
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ async def publish(
     """
     from natsctl.api.messages import PubAck
 
+    if manager.connection.dry_run:
+        raise Previewed(Planned(subject, body, headers))
     message = await manager.connection.request(subject, body, headers=headers, timeout_s=timeout_s)
     if message.status == NO_RESPONDERS:
         failure = NoStream(f"no responders on {subject}: no stream takes it", hint="natsctl str ls shows the streams")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import codec
@@ -9,6 +10,7 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
+from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.api.endpoints import Endpoint
@@ -32,10 +34,12 @@ class Requests:
         """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
         Raises ApiFailure for an error answer, JetStreamAbsent for no responders, Unreachable for no answer,
-        NotAuthorised.
+        NotAuthorised; in a dry run Previewed where the endpoint changes something.
         """
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
         payload = b"" if body is None else codec.encode(body)
+        if endpoint.changes and self.connection.dry_run:
+            raise Previewed(Planned(subject, json.loads(payload) if payload else None))
         raw = await self.exchange(subject, payload, timeout_s=timeout_s)
         if endpoint.answer is None:
             raise ProtocolError(f"{endpoint.name} has no JSON answer")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from natsctl.cli.command_help import EXAMPLES
 from natsctl.cli.main import NOUNS, run
+from natsctl.cli.verbs import load, walk
 
 Run = Callable[..., Any]
-GROUPS = {"stream": "natsctl.cli.stream", "consumer": "natsctl.cli.consumer", "account": "natsctl.cli.account"}
 
 
 def _paths() -> list[str]:
-    single = [noun.name for noun in NOUNS if not noun.group]
-    groups = [
-        f"{noun} {command.name.partition(',')[0]}"
-        for noun, module in GROUPS.items()
-        for command in importlib.import_module(module).app.registered_commands
-    ]
-    return [*single, *GROUPS, *groups]
+    groups = [noun for noun in NOUNS if ":" not in noun.where]
+    below = [f"{noun.name} {path}" for noun in groups for path, _ in walk(load(noun.where))]
+    return [*(noun.name for noun in NOUNS), *(path for path in below if path != "server run")]
 
 
 @pytest.mark.parametrize("path", _paths())
@@ -75,7 +69,12 @@ def test_the_defaults_that_help_tells_are_those_that_are_taken(natsctl: Run) -> 
     assert (again.code, again.json["config"]) == (0, made)
 
 
-@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def _examples() -> list[str]:
+    below = [verb for noun in NOUNS if ":" not in noun.where for _, verb in walk(load(noun.where))]
+    return [line for one in (*NOUNS, *below) for line in one.examples]
+
+
+@pytest.mark.parametrize("line", _examples())
 def test_every_example_is_understood(natsctl: Run, line: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert len(line) <= 78

@@ -206,7 +206,7 @@ def test_events_are_shown_as_they_come(orders: Run) -> None:
 
 def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:
     from natsctl.api.errors import Unreachable
-    from natsctl.cli.context import GlobalOptions, Session
+    from natsctl.cli.session import GlobalOptions, Session
     from natsctl.client.manager import Manager
     from natsctl.client.messages import acknowledge, pull
 

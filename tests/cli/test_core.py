@@ -62,7 +62,7 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0.1.0\n"
 
 
-@pytest.mark.parametrize("noun", [noun for noun in NOUNS if not noun.raw])
+@pytest.mark.parametrize("noun", NOUNS)
 def test_every_noun_and_alias_has_help(noun: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for word in (noun.name, *noun.aliases):
         for words in ([word, "--help"], [word, "-h"], ["help", word]):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import Unreachable, UsageError
-from natsctl.cli.context import GlobalOptions, Session, data_folder
 from natsctl.cli.globals import leading, take_out, wants_json
+from natsctl.cli.session import GlobalOptions, Session, data_folder
 
 
 def _client_id(session: Session) -> int:
@@ -33,7 +33,7 @@ def test_a_connection_that_rested_too_long_is_made_anew(server: Any, monkeypatch
     session = Session(GlobalOptions(server=server.url))
     try:
         first = _client_id(session)
-        monkeypatch.setattr("natsctl.cli.context.MAX_REST_S", -1.0)
+        monkeypatch.setattr("natsctl.cli.session.MAX_REST_S", -1.0)
         assert _client_id(session) != first
     finally:
         session.close()

@@ -52,6 +52,17 @@ def prompt_confirm(text: str, default: bool = False, help: str = "") -> bool:
             return bool(answer)
 
 
+def prompt_typed(text: str, word: str) -> bool:
+    """Whether the person types the word; an empty answer is a no, and any other is asked again."""
+
+    def read(answer: str) -> str:
+        if answer and answer != word:
+            raise ValueError(f"{answer} is not {word}: enter alone leaves everything as it is")
+        return answer
+
+    return bool(prompt(Question(text, read=read)))
+
+
 def prompt_name(text: str, names: Sequence[str]) -> str:
     """The name that the person picks from those there are."""
     return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from natsctl.api.subjects import MAX_NAME, is_valid_name
-from natsctl.cli.consumer_flags import CONSUMER_FLAGS
+from natsctl.cli.consumer.flags import CONSUMER_FLAGS
 from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 

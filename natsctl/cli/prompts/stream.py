@@ -9,7 +9,7 @@ from natsctl.api.subjects import MAX_NAME, is_valid_name
 from natsctl.api.units import format_duration, parse_duration
 from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
-from natsctl.cli.stream_flags import STREAM_FLAGS
+from natsctl.cli.stream.flags import STREAM_FLAGS
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 DEFAULT_WINDOW_NS = parse_duration("2m")

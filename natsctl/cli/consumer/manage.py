@@ -8,26 +8,15 @@ from typing import Annotated
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import consumer_config, consumer_messages, output
-from natsctl.cli.consumer_config import show_info
-from natsctl.cli.group import AliasGroup
+from natsctl.cli import output
+from natsctl.cli.consumer.config import show_info
 from natsctl.cli.names import check_consumer, confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import ConsumerName, Force, Json, Names, StreamName, session_of
 from natsctl.cli.render.values import safe
 
-app = typer.Typer(cls=AliasGroup, help="Create, list, show, read from and remove consumers.", no_args_is_help=True)
-
-app.command("add, create, new")(consumer_config.add)
-app.command("edit, update")(consumer_config.edit)
-app.command("copy, cp")(consumer_config.copy)
-app.command("next")(consumer_messages.next_message)
-app.command("sub")(consumer_messages.sub)
-app.command("events")(consumer_messages.events)
-
 NoSelect = Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from")]
 
 
-@app.command("ls, list")
 def ls(ctx: typer.Context, stream: StreamName = None, names: Names = False, json: Json = False) -> None:
     """List the consumers of a stream."""
     session = session_of(ctx)
@@ -50,7 +39,6 @@ def ls(ctx: typer.Context, stream: StreamName = None, names: Names = False, json
         output.emit("No Consumers defined")
 
 
-@app.command("info, nfo, i")
 def info(
     ctx: typer.Context,
     stream: StreamName = None,
@@ -62,7 +50,6 @@ def info(
     _show(ctx, stream, consumer, no_select, json, state_only=False)
 
 
-@app.command("state")
 def state(ctx: typer.Context, stream: StreamName = None, consumer: ConsumerName = None, json: Json = False) -> None:
     """Show a consumer's state."""
     _show(ctx, stream, consumer, no_select=False, json=json, state_only=True)
@@ -81,7 +68,6 @@ def _show(
     show_info(answer, json, state_only)
 
 
-@app.command("rm, delete, del")
 def rm(
     ctx: typer.Context,
     stream: StreamName = None,

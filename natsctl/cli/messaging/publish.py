@@ -11,8 +11,8 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.consumer_messages import wait_seconds
-from natsctl.cli.messages import check_target, read_body, read_headers
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.messaging.bodies import check_target, read_body, read_headers
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
-
-app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Outgoing:
             yield number, self._fill(self.subject, number), self._fill_body(number), self._fill_headers(number)
 
     def _fill(self, text: str, number: int) -> str:
-        from natsctl.cli.template import fill
+        from natsctl.cli.messaging.template import fill
 
         return fill(text, number, lambda: datetime.now().astimezone())
 
@@ -60,7 +58,6 @@ class Outgoing:
         return {self._fill(key, number): self._fill(value, number) for key, value in self.headers.items()}
 
 
-@app.command()
 def publish(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")],

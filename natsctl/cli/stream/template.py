@@ -11,14 +11,14 @@ import typer
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
-from natsctl.cli.group import AliasGroup
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
-from natsctl.cli.stream_flags import STREAM_ADD
+from natsctl.cli.stream.flags import STREAM_ADD
+from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from natsctl.cli.context import Session
+    from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
 
 NOT_FOUND = 10068
@@ -32,10 +32,7 @@ TEMPLATE_ADD = (
     Flag("--max-streams", WHOLE, "max_streams", "most streams that the template makes"),
 )
 
-app = typer.Typer(cls=AliasGroup, help="Make, list, show and remove stream templates.", no_args_is_help=True)
 
-
-@app.command("add, create, new")
 @flagged(TEMPLATE_ADD)
 def add(ctx: typer.Context, given: Given, template: TemplateName = None, json: Json = False) -> None:
     """Create a template: a stream for each subject, made on its first message."""
@@ -59,7 +56,6 @@ def _wanted(name: str | None, given: Given) -> Config:
     return {"name": name, "config": {"name": "", **config}, "max_streams": most}
 
 
-@app.command("ls, list, l")
 def ls(ctx: typer.Context, json: Json = False) -> None:
     """List the templates."""
     session = session_of(ctx)
@@ -73,7 +69,6 @@ def ls(ctx: typer.Context, json: Json = False) -> None:
         output.emit("No Stream Templates defined")
 
 
-@app.command("info, nfo, i")
 def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) -> None:
     """Show a template's configuration and the streams it has made."""
     session = session_of(ctx)
@@ -83,7 +78,6 @@ def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) 
     _show(answer, json)
 
 
-@app.command("rm, delete, del")
 def rm(ctx: typer.Context, template: TemplateName = None, force: Force = False, json: Json = False) -> None:
     """Remove a template and every stream that it made."""
     session = session_of(ctx)
@@ -147,3 +141,11 @@ def _hint(session: Session, word: str) -> str:
     except NatsctlError:
         return ""
     return safe(did_you_mean(word, names)) or "natsctl str template ls shows those there are"
+
+
+VERBS = (
+    Verb("add, create, new", "stream.template:add"),
+    Verb("ls, list, l", "stream.template:ls"),
+    Verb("info, nfo, i", "stream.template:info"),
+    Verb("rm, delete, del", "stream.template:rm"),
+)

@@ -94,7 +94,7 @@ class Shown:
 
     def message(self, message: Received) -> None:
         """Show one."""
-        from natsctl.cli.messages import show_body
+        from natsctl.cli.messaging.bodies import show_body
         from natsctl.cli.render.message import message_document, render_next
 
         if self.json:
@@ -122,7 +122,7 @@ async def take(
     max_batch: int,
 ) -> int:
     """Pull, show and answer up to `count` messages, and return how many came."""
-    from natsctl.cli.messages import received
+    from natsctl.cli.messaging.bodies import received
     from natsctl.client.messages import pull
 
     got = 0
@@ -149,7 +149,7 @@ def sub(
     json: Json = False,
 ) -> None:
     """Show what a consumer delivers, as it comes."""
-    from natsctl.cli.receive import Listening, Shower, listen
+    from natsctl.cli.messaging.receive import Listening, Shower, listen
 
     session = session_of(ctx)
     where = pick_stream(session, stream)
@@ -190,7 +190,7 @@ def events(
 ) -> None:
     """Show advisories and ack samples of one consumer, as they come."""
     from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
-    from natsctl.cli.receive import EventShower, Listening, listen
+    from natsctl.cli.messaging.receive import EventShower, Listening, listen
 
     session = session_of(ctx)
     where = pick_stream(session, stream)

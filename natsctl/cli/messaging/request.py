@@ -9,8 +9,8 @@ import typer
 
 from natsctl.api.errors import Unreachable
 from natsctl.cli import output
-from natsctl.cli.consumer_messages import wait_seconds
-from natsctl.cli.messages import check_target, read_body, read_headers, received, show_body
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.messaging.bodies import check_target, read_body, read_headers, received, show_body
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import message_document, render_rtt
 from natsctl.cli.render.values import safe
@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 
-app = typer.Typer(add_completion=False)
-
 NO_RESPONDERS = 503
 REPLY_GAP_S = 0.3
 """How long to wait for a further answer once one has come."""
 
 
-@app.command()
 def request(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")],

@@ -13,13 +13,13 @@ from natsctl.cli import output
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import Defaults, DryRun, Force, Json, Output, StreamName, Validate, session_of
+from natsctl.cli.options import Defaults, Force, Json, Output, StreamName, Validate, session_of
 from natsctl.cli.render.values import safe
-from natsctl.cli.stream_flags import STREAM_ADD, STREAM_COPY, STREAM_EDIT
+from natsctl.cli.stream.flags import STREAM_ADD, STREAM_COPY, STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:
-    from natsctl.cli.context import Session
+    from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
 
@@ -56,7 +56,6 @@ def edit(
     stream: StreamName = None,
     config: ConfigFile = None,
     force: Force = False,
-    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Change what the flags or the file say about a stream, and nothing else."""
@@ -67,7 +66,7 @@ def edit(
         live = session.run(lambda manager: manager.stream_info(name))
     wanted = _merged(live.raw["config"], patch, given)
     lines, document = _differences(live.raw["config"], wanted)
-    if dry_run:
+    if session.dry_run:
         output.emit_json(document) if json else _emit_lines(lines)
         raise typer.Exit(ExitCode.DRIFT if document else 0)
     if not document:

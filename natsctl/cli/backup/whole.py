@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup import OnProgress
     from natsctl.client.backup import Progress as Transferred
 
-app = typer.Typer(add_completion=False, help="Back up the configuration of every stream and consumer.")
 
-
-@app.command("backup")
 def backup(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder to make")],
@@ -33,7 +30,7 @@ def backup(
 
     With --data each stream's messages are saved beside it; natsctl stream restore reads those.
     """
-    from natsctl.cli.transfer import shown
+    from natsctl.cli.backup.progress import shown
     from natsctl.client.account_backup import save_account
 
     def transfer() -> AbstractContextManager[OnProgress]:

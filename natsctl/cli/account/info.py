@@ -6,13 +6,9 @@ import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
-from natsctl.cli.group import AliasGroup
 from natsctl.cli.options import Json, session_of
 
-app = typer.Typer(cls=AliasGroup, help="Show JetStream use and limits of the account.", no_args_is_help=True)
 
-
-@app.command("info, nfo, i")
 def info(ctx: typer.Context, json: Json = False) -> None:
     """Show who is connected where, and what JetStream holds and allows for the account."""
     session = session_of(ctx)

@@ -11,11 +11,11 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_size
 from natsctl.cli import output
+from natsctl.cli.backup.progress import shown
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Config, Json, Progress, session_of
 from natsctl.cli.render.values import duration, safe
-from natsctl.cli.stream_config import show_info
-from natsctl.cli.transfer import shown
+from natsctl.cli.stream.config import show_info
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer

@@ -11,16 +11,16 @@ import typer
 from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.consumer_flags import CONSUMER_ADD, CONSUMER_COPY, CONSUMER_EDIT, settle
+from natsctl.cli.consumer.flags import CONSUMER_ADD, CONSUMER_COPY, CONSUMER_EDIT, settle
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Config as ConfigFile
-from natsctl.cli.options import ConsumerName, Defaults, DryRun, Force, Json, Output, StreamName, Validate, session_of
+from natsctl.cli.options import ConsumerName, Defaults, Force, Json, Output, StreamName, Validate, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.taken import part_of, warn_unless_taken
 
 if TYPE_CHECKING:
-    from natsctl.cli.context import Session
+    from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
 
 EXISTS_OTHERWISE = 10148
@@ -80,7 +80,6 @@ def edit(
     consumer: ConsumerName = None,
     config: ConfigFile = None,
     force: Force = False,
-    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Change what the flags or the file say about a consumer, and nothing else."""
@@ -96,7 +95,7 @@ def edit(
     settle(wanted, given)
     found = changes(live.raw["config"], wanted)
     lines = [f"  {render_change(one)}" for one in found]
-    if dry_run:
+    if session.dry_run:
         text = "\n".join(lines) or "No difference in configuration"
         output.emit_json([one._asdict() for one in found]) if json else output.emit(text)
         raise typer.Exit(ExitCode.DRIFT if found else 0)

@@ -23,9 +23,7 @@ import typer
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.options import session_of
-from natsctl.cli.scenario import SCENARIO, Step
-
-app = typer.Typer(add_completion=False)
+from natsctl.cli.tour.scenario import SCENARIO, Step
 
 STEP_WITHIN_S = 30.0
 LISTENING = (b"Listening for ", b"Subscribing on ")
@@ -173,7 +171,6 @@ def _server(folder: Path) -> Iterator[str]:
     server.stop()
 
 
-@app.command("tour")
 def tour(
     ctx: typer.Context,
     keep: Annotated[

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.errors import NothingReceived
 from natsctl.cli import output
-from natsctl.cli.messages import received
+from natsctl.cli.messaging.bodies import received
 from natsctl.cli.render.message import Received, message_document, render_headers, render_received
 from natsctl.cli.render.values import body_text, safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.consumer_messages import Reply
+    from natsctl.cli.consumer.messages import Reply
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.subscription import Subscription

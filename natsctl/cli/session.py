@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
+    from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target
     from natsctl.client.settings import Settings
@@ -51,6 +52,7 @@ class GlobalOptions:
     inbox_prefix: str | None = None
     trace: bool = False
     no_input: bool = False
+    dry_run: bool = False
 
     def settings(self) -> Settings:
         """What the flags say about the server and the login."""
@@ -83,6 +85,8 @@ class Session:
 
     options: GlobalOptions = field(default_factory=GlobalOptions)
     json: bool = False
+    effect: dict[str, Any] = field(default_factory=dict)
+    """What a command has found out that it would do, for the end of a dry run."""
     _runner: asyncio.Runner | None = None
     _manager: Manager | None = None
     _embedded: Any = None
@@ -97,6 +101,11 @@ class Session:
         if self.options.no_input or os.environ.get("NATSCTL_NO_INPUT", "").lower() not in ("", "0", "false", "no"):
             return False
         return sys.stdin.isatty() and sys.stderr.isatty()
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be changed: the first request that would, raises Previewed instead of being sent."""
+        return self.options.dry_run
 
     def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
         """The result of `work(manager)`, on a connection to the server that these options name.
@@ -129,15 +138,33 @@ class Session:
         from natsctl.client.manager import Manager
         from natsctl.client.servers import TargetKind
 
-        target = self.target()
+        target, options = self.target(), self.options
         name = f"natsctl {__version__}"
         try:
-            connection = await connect(target, name=name, trace=self.options.trace)
+            connection = await connect(target, name=name, trace=options.trace)
         except NobodyListens:
             if target.kind is not TargetKind.DEFAULT:
                 raise
-            connection = await connect(await self._embed(target), name=name, trace=self.options.trace)
+            connection = await self._connect_embedded(target, name)
+        connection.dry_run = options.dry_run
         return Manager(connection)
+
+    async def _connect_embedded(self, target: Target, name: str) -> Connection:
+        """A connection to the embedded server, which may just pass from a command that ends to the next one."""
+        import asyncio
+        from dataclasses import replace
+
+        from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
+        from natsctl.client.dial import NobodyListens, connect
+
+        there = await self._embed(target)
+        for _ in range(TAKEOVER_ATTEMPTS):
+            try:
+                return await connect(there, name=name, trace=self.options.trace)
+            except NobodyListens:
+                await asyncio.sleep(TAKEOVER_RETRY_S)
+                there = replace(there, urls=(self._embedded.url,))
+        return await connect(there, name=name, trace=self.options.trace)
 
     def target(self) -> Target:
         """The server that options, environment and contexts choose.

@@ -12,10 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
 
-app = typer.Typer(add_completion=False, help="Restore a configuration backup.")
 
-
-@app.command("restore")
 def restore(
     ctx: typer.Context,
     folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,

@@ -6,14 +6,11 @@ from typing import Annotated
 
 import typer
 
-from natsctl.cli.consumer_messages import wait_seconds
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.messaging.receive import Listening, Shower, listen
 from natsctl.cli.options import Json, Raw, session_of
-from natsctl.cli.receive import Listening, Shower, listen
-
-app = typer.Typer(add_completion=False)
 
 
-@app.command()
 def subscribe(
     ctx: typer.Context,
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")],

@@ -1,0 +1,54 @@
+"""Views that stay: redrawn in place at a terminal, which is left as it was found; elsewhere printed again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from natsctl.cli import output
+from natsctl.cli.screen import console
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHORTEST_S = 0.1
+"""Seconds between two views: below it a terminal flickers and a server does nothing but answer."""
+
+
+def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0) -> None:
+    """Show `view()` every `every_s` seconds, `rounds` times or until Ctrl-C, which raises KeyboardInterrupt.
+
+    At a terminal it has the whole screen, as an editor has, and what was there comes back; the last view stays below.
+    """
+    every_s = max(every_s, SHORTEST_S)
+    if not sys.stdout.isatty():
+        _print_each(view, every_s, rounds)
+        return
+    from rich.live import Live
+
+    screen = console()
+    seen: RenderableType = ""
+    try:
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+            shown = 0
+            while not rounds or shown < rounds:
+                if shown:
+                    time.sleep(every_s)
+                seen = view()
+                live.update(seen, refresh=True)
+                shown += 1
+    finally:
+        screen.print(seen)
+
+
+def _print_each(view: Callable[[], RenderableType], every_s: float, rounds: int) -> None:
+    shown = 0
+    while not rounds or shown < rounds:
+        if shown:
+            time.sleep(every_s)
+            output.emit("")
+        console().print(view())
+        sys.stdout.flush()
+        shown += 1

@@ -1,0 +1,1 @@
+"""Messages out and in: publish, request, subscribe."""

@@ -1,0 +1,104 @@
+"""How far something long is, on stderr: a bar with rate and remaining time at a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from natsctl.cli import output
+from natsctl.cli.render.values import count, duration, safe
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LINE_EVERY_S = 2.0
+"""Seconds between two lines where there is no terminal."""
+BYTES = "bytes"
+"""The unit whose numbers are shown as sizes; any other is a noun in the plural, such as `messages`."""
+
+
+class Tracker(Protocol):
+    """What is told how far it is."""
+
+    def at(self, done: float, total: float | None = None) -> None:
+        """Say how much is done, and how much there is where that has become known."""
+
+
+@contextmanager
+def progress(
+    what: str, total: float | None, unit: str = BYTES, *, bar: bool = True, quiet: bool = False
+) -> Iterator[Tracker]:
+    """Something to tell how much of `total` (None: unknown) is done; with `quiet` nothing is shown."""
+    if quiet:
+        yield _Silent()
+    elif bar and sys.stderr.isatty():
+        with _bars(unit) as bars:
+            yield _Bar(bars, bars.add_task(safe(what), total=total))
+    else:
+        yield _Lines(what, total, unit)
+
+
+class _Silent:
+    def at(self, done: float, total: float | None = None) -> None:
+        """Show nothing."""
+
+
+class _Lines:
+    def __init__(self, what: str, total: float | None, unit: str) -> None:
+        self._what, self._total, self._unit = what, total, unit
+        self._begin_s = self._last_s = time.monotonic()
+
+    def at(self, done: float, total: float | None = None) -> None:
+        """Write a line when the last one is old enough."""
+        self._total = total if total is not None else self._total
+        now_s = time.monotonic()
+        if now_s - self._last_s < LINE_EVERY_S:
+            return
+        self._last_s = now_s
+        output.log(safe(f"{self._what}: {self._figures(done, now_s - self._begin_s)}"))
+
+    def _figures(self, done: float, elapsed_s: float) -> str:
+        rate = done / elapsed_s
+        if not self._total:
+            return f"{amount(done, self._unit)}, {amount(rate, self._unit)}/s"
+        left_s = (self._total - done) / rate if rate else 0
+        share = f"{100 * done / self._total:.0f}% of {amount(self._total, self._unit)}"
+        return f"{share}, {amount(rate, self._unit)}/s, {duration(int(max(left_s, 0)) * 1_000_000_000)} left"
+
+
+class _Bar:
+    def __init__(self, bars: Progress, task: TaskID) -> None:
+        self._bars, self._task = bars, task
+
+    def at(self, done: float, total: float | None = None) -> None:
+        """Move the bar."""
+        known = total if total is not None else self._bars.tasks[self._task].total
+        self._bars.update(self._task, completed=done, total=known)
+
+
+def _bars(unit: str) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Figures(ProgressColumn):
+        """How much of how much, and how much of it a second."""
+
+        def render(self, task: Task) -> Text:
+            total = f" of {amount(task.total, unit)}" if task.total else ""
+            rate = f", {amount(task.speed, unit)}/s" if task.speed else ""
+            return Text(f"{amount(task.completed, unit)}{total}{rate}")
+
+    console = Console(stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr))
+    what = TextColumn("{task.description}", markup=False)
+    return Progress(what, BarColumn(bar_width=None), Figures(), TimeRemainingColumn(), console=console)
+
+
+def amount(number: float, unit: str) -> str:
+    """`1.2 MiB` or `1,234 messages`."""
+    from natsctl.api.units import format_size
+
+    return format_size(int(number)) if unit == BYTES else f"{count(round(number))} {unit}"

@@ -1,0 +1,12 @@
+"""`natsctl server run`: the included server as a process of its own."""
+
+from __future__ import annotations
+
+import typer
+
+
+def run(ctx: typer.Context) -> None:
+    """Run a JetStream server until it is stopped; takes the flags of nats-server, see `natsctl server run -h`."""
+    from natsctl.server.process.process import main
+
+    raise typer.Exit(main(ctx.args))

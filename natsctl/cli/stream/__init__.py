@@ -1,0 +1,50 @@
+"""`natsctl stream`: the commands about streams."""
+
+from natsctl.cli.verbs import Verb
+
+VERBS = (
+    Verb(
+        "add, create, new",
+        "stream.config:add",
+        answer="StreamCreateAnswer",
+        examples=(
+            'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
+            "natsctl stream add ORDERS --config orders.json",
+        ),
+    ),
+    Verb(
+        "edit, update",
+        "stream.config:edit",
+        answer="StreamInfoAnswer",
+        examples=("natsctl stream edit ORDERS --max-age 30d --dry-run",),
+    ),
+    Verb(
+        "copy, cp",
+        "stream.config:copy",
+        answer="StreamCreateAnswer",
+        examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
+    ),
+    Verb("ls, list, l", "stream.ls:ls", answer="StreamInfo[]"),
+    Verb("info, nfo, i", "stream.info:info", answer="StreamInfoAnswer"),
+    Verb("state", "stream.info:state", answer="StreamInfoAnswer"),
+    Verb("rm, delete, del", "stream.remove:rm", answer="StreamDeleteAnswer"),
+    Verb(
+        "purge",
+        "stream.remove:purge",
+        answer="StreamPurgeAnswer",
+        examples=("natsctl stream purge ORDERS --subject ORDERS.scratch -f",),
+    ),
+    Verb("rmm", "stream.remove:rmm", answer="StreamMsgDeleteAnswer"),
+    Verb(
+        "get",
+        "stream.get:get",
+        answer="StoredMsg",
+        examples=(
+            "natsctl stream get ORDERS 1",
+            "natsctl stream get ORDERS --last-for ORDERS.new",
+        ),
+    ),
+    Verb("backup, snapshot", "stream.backup:backup", examples=("natsctl stream backup ORDERS ORDERS.tgz",)),
+    Verb("restore", "stream.backup:restore", examples=("natsctl stream restore ORDERS.tgz",)),
+    Verb("template, tmpl", "stream.template", "Make, list, show and remove stream templates"),
+)

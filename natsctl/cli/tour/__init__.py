@@ -1,0 +1,1 @@
+"""`natsctl tour`: the ORDERS scenario, run for real."""
