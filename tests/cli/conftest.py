@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 WITHIN_S = 20
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
@@ -42,10 +42,22 @@ class Done(NamedTuple):
         return json.loads(self.err)["error"]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run every test of a command on natsctl's server and on the reference, but those marked `ours` with the reason."""
+    if "shared_server" not in metafunc.fixturenames:
+        return
+    kinds: list[object] = ["natsctl"]
+    if metafunc.definition.get_closest_marker("ours") is None:
+        absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+        kinds.append(pytest.param("reference", marks=absent))
+    metafunc.parametrize("shared_server", kinds, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One server of ours for all tests of commands."""
-    with ServerProcess(tmp_path_factory.mktemp("server")) as process:
+def shared_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server of each kind for all tests of commands."""
+    kind: Kind = request.param
+    with ServerProcess(tmp_path_factory.mktemp("server"), kind) as process:
         yield process
 
 
