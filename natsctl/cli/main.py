@@ -111,7 +111,7 @@ def run(words: list[str]) -> int:
 def _failed(failure: Exception, words: Sequence[str]) -> int:
     """The exit code of a failure, told on stderr; what is no NatsctlError shows its traceback under --trace."""
     from natsctl.api.errors import NatsctlError, UsageError
-    from natsctl.cli.errors import exit_code_of, render_error
+    from natsctl.cli.failures import exit_code_of, render_error
     from natsctl.cli.globals import wants_json
 
     if isinstance(failure, UnicodeEncodeError):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.errors import ExitCode, error_object, exit_code_of, render_error
+from natsctl.cli.failures import ExitCode, error_object, exit_code_of, render_error
 from natsctl.cli.main import NOUNS, run
 
 

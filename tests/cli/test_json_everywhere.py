@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.errors import ExitCode
+from natsctl.cli.failures import ExitCode
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
 
