@@ -202,7 +202,7 @@ class Shell:
                 continue
             try:
                 go_on(session)
-            except Exception as error:
+            except Exception as error:  # one session's fault ends that one alone
                 self._fault(f"{connection.name} - what was put off", error)
                 connection.transport.abort()
             if session.put_off is None and session.login.pending is None:

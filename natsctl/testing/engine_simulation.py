@@ -28,7 +28,7 @@ from natsctl.testing.engine_steps import snapshot_of
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.ledger import Violation
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Fault, Personality, Plan, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, Personality, SimDisk, crash_at, no_faults
 
 PLATTER_SHARE: Final = 0.06
 """How often a server is started on what is durable at a rest."""
@@ -335,18 +335,6 @@ def check_state(book: Book, jet: Jet) -> None:
         raise Violation(f"{book.name} tells {state}, a recount {recount} from {first_seq}")
     if (state.get("subjects") or {}) != counts or (state.get("deleted") or []) != deleted:
         raise Violation(f"{book.name} tells {state}, a recount {counts}, {deleted}")
-
-
-def crash_at(call_number: int) -> Plan:
-    """Return a plan that stops the machine at its n-th call of the disk."""
-    seen = 0
-
-    def plan(call: str, path: str) -> Fault | None:
-        nonlocal seen
-        seen += 1
-        return Fault(crash=True) if seen == call_number else None
-
-    return plan
 
 
 def simulate_engine(seed: int) -> EngineReport:

@@ -181,7 +181,8 @@ def renewed(page: str) -> str:
     """Return a page with what stands between its marks made anew; raises ValueError where marks are missing."""
     for name, part in PARTS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        page, found = pattern.subn(lambda match, part=part: f"{match[1]}{part()}\n{match[2]}", page)  # type: ignore[misc]
+        made = part().replace("\\", r"\\")  # a template's only mark
+        page, found = pattern.subn(rf"\g<1>{made}\n\g<2>", page)
         if found != 1:
             raise ValueError(f"the page has {found} places for {name}")
     return page

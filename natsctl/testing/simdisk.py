@@ -56,6 +56,18 @@ def no_faults(call: str, path: str) -> Fault | None:
     return None
 
 
+def crash_at(call_number: int) -> Plan:
+    """A plan that stops the machine at its n-th call of the disk."""
+    seen = 0
+
+    def plan(call: str, path: str) -> Fault | None:
+        nonlocal seen
+        seen += 1
+        return Fault(crash=True) if seen == call_number else None
+
+    return plan
+
+
 class SimFile:
     """An open file of a SimDisk."""
 

@@ -27,6 +27,7 @@ from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 from websockets.asyncio.client import connect as websocket_connect
 from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 
 from natsctl.server.process.flags import parse_command_line
 from natsctl.testing.certificates import Authority
@@ -372,10 +373,11 @@ async def test_pages_of_our_own_come_by_websocket(start: Start, clients: Clients
     authority = certificates(tmp_path / "websocket" / "etc")
     server = start("websocket.conf", {"0.0.0.0:8443": "127.0.0.1:-1"})
     url, context = server.listening("websocket"), trusting(authority)
+    ours, elsewhere = Origin("https://app.example.com"), Origin("https://elsewhere.example.com")
     service = await clients(server, "service", 1)
 
     async def greeted(user: str, password: str) -> str:
-        async with websocket_connect(url, ssl=context, origin="https://app.example.com") as page:  # type: ignore[arg-type]
+        async with websocket_connect(url, ssl=context, origin=ours) as page:
             assert bytes(await page.recv()).startswith(b"INFO ")
             assert page.protocol.extensions  # compression was agreed on
             login = json.dumps({"user": user, "pass": password, "verbose": False})
@@ -389,7 +391,7 @@ async def test_pages_of_our_own_come_by_websocket(start: Start, clients: Clients
     assert await greeted("page", "change-me-2") == "MSG chat.hall 1 5\r\nhello\r\n"
     assert "Authorization Violation" in await greeted("service", "change-me-1")
     with pytest.raises(InvalidStatus) as refused:
-        await websocket_connect(url, ssl=context, origin="https://elsewhere.example.com")  # type: ignore[arg-type]
+        await websocket_connect(url, ssl=context, origin=elsewhere)
     assert refused.value.response.status_code == 403
 
 

@@ -15,24 +15,12 @@ from natsctl.api.times import parse_time
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Fault, Plan, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
 
 PATIENCE_S = 25
 SMALL = StoreOptions(segment_bytes=4096)
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
-
-
-def crash_at(call_number: int) -> Plan:
-    """Return a plan that stops the machine at its n-th call of the disk."""
-    seen = 0
-
-    def plan(call: str, path: str) -> Fault | None:
-        nonlocal seen
-        seen += 1
-        return Fault(crash=True) if seen == call_number else None
-
-    return plan
 
 
 def crashed(

@@ -12,7 +12,7 @@ import pytest
 
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Fault, Plan, SimDisk, no_faults
+from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
 
 TARGETS = (
     {},
@@ -23,18 +23,6 @@ TARGETS = (
     {"discard": "new", "max_msgs": 30},
 )
 PATIENCE_S = 30
-
-
-def crash_at(call_number: int) -> Plan:
-    """Return a plan that stops the machine at its n-th call of the disk."""
-    seen = 0
-
-    def plan(call: str, path: str) -> Fault | None:
-        nonlocal seen
-        seen += 1
-        return Fault(crash=True) if seen == call_number else None
-
-    return plan
 
 
 class Life:
