@@ -26,7 +26,7 @@ def load_config(path: str, model: type[Model]) -> dict[str, Any]:
 
 def load_document(path: str) -> Mapping[str, Any]:
     """The object in the file, as it stands there; `-` reads stdin. Raises UsageError."""
-    document = _parse(path, _read(path))
+    document = parse_document(path, _read(path))
     if not isinstance(document, Mapping):
         raise UsageError(f"{path}: $: expected an object")
     return document
@@ -73,7 +73,8 @@ def _read(path: str) -> str:
         raise UsageError(f"--config {path}: not UTF-8 text (byte {error.start})") from error
 
 
-def _parse(path: str, text: str) -> Any:
+def parse_document(path: str, text: str) -> Any:
+    """What a text says, JSON or YAML; `path` names it. Raises UsageError."""
     if text.lstrip().startswith(("{", "[")):
         try:
             return json.loads(text)
