@@ -11,7 +11,9 @@ What stands in `nats` of a JWT is given as keywords, in JSON's words. Limits tha
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import random
 import re
 import secrets
 import time
@@ -58,7 +60,8 @@ def base64url(data: bytes) -> str:
 
 def encode_jwt(claims: dict[str, Any], signer: Key, header: dict[str, str] | None = None) -> str:
     """Return claims as a JWT, issued and signed by `signer`; `iat` is now where it is not said."""
-    said = {"jti": secrets.token_hex(8), "iat": int(time.time()), "iss": signer.public, **claims}
+    said = {"iat": int(time.time()), "iss": signer.public, **claims}
+    said = {"jti": hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16], **said}
     parts = [header or {"typ": "JWT", "alg": "ed25519-nkey"}, said]
     text = ".".join(base64url(json.dumps(part).encode()) for part in parts)
     return f"{text}.{base64url(signer.sign(text.encode()))}"
@@ -134,16 +137,20 @@ class EstateAccount:
 class Estate:
     """An operator with its accounts; one of them is the system account."""
 
-    def __init__(self, **nats: Any) -> None:
-        """Make an operator, `nats` is what its JWT says more."""
-        self.key = Key("operator")
-        self.signing_key = Key("operator")
+    def __init__(self, chance: random.Random | None = None, /, **nats: Any) -> None:
+        """Make an operator, `nats` is what its JWT says more; `chance` draws the keys, else the system does."""
+        self._chance = chance
+        self.key = self._new_key("operator")
+        self.signing_key = self._new_key("operator")
         self.nats = {"signing_keys": [self.signing_key.public], **nats}
         self._jwt = make_jwt("operator", self.key.public, self.key, {"name": "O"}, **self.nats)
         self.accounts: dict[str, EstateAccount] = {}
         self.instead: dict[str, str] = {}
         """JWTs of accounts, by public key, that are preloaded instead of the good ones."""
         self.system = self.account("SYS")
+
+    def _new_key(self, kind: Kind) -> Key:
+        return Key(kind, nkeys.encode_seed(self._chance.randbytes(32), PREFIXES[kind]) if self._chance else b"")
 
     @property
     def signer(self) -> Key:
@@ -157,14 +164,14 @@ class Estate:
     def account(self, name: str, claims: dict[str, Any] | None = None, /, **nats: Any) -> EstateAccount:
         """Make an account; `limits` are laid over none."""
         nats["limits"] = {**NO_ACCOUNT_LIMITS, **nats.get("limits", {})}
-        account = self.accounts[name] = EstateAccount(name, Key("account"), nats, claims or {})
+        account = self.accounts[name] = EstateAccount(name, self._new_key("account"), nats, claims or {})
         return account
 
     def user(
         self, account: EstateAccount, claims: dict[str, Any] | None = None, /, *, signer: Key | None = None, **nats: Any
     ) -> UserLogin:
         """Make a user; a `signer` is a signing key of the account."""
-        key = Key("user")
+        key = self._new_key("user")
         said = {**NO_USER_LIMITS, **nats}
         if signer is not None:
             said["issuer_account"] = account.public
@@ -174,7 +181,7 @@ class Estate:
         self, account: EstateAccount, signer: Key, claims: dict[str, Any] | None = None, /, **nats: Any
     ) -> UserLogin:
         """Make a user without rules of its own, signed by a scoped signing key."""
-        key = Key("user")
+        key = self._new_key("user")
         nats = {"issuer_account": account.public, **nats}
         return UserLogin(key, make_jwt("user", key.public, signer, claims or {}, **nats))
 
