@@ -1,4 +1,4 @@
-"""What every edit does: merge onto the live configuration, show what differs, ask, and say what a dry run would send."""
+"""What every edit does: merge onto the live configuration, show what differs, and say what a dry run would send."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
         ConsumerCreateAnswer,
         ConsumerDeleteAnswer,
         ConsumerInfoAnswer,
+        ConsumerLeaderStepdownAnswer,
         ConsumerPauseAnswer,
+        ConsumerResetAnswer,
+        ConsumerUnpinAnswer,
         StreamCreateAnswer,
         StreamDeleteAnswer,
         StreamInfoAnswer,
@@ -177,6 +180,22 @@ class Manager:
         """Pause deliveries until that time (RFC 3339), or resume them."""
         body = {"pause_until": until} if until else None
         return await self.requests.ask(endpoints.CONSUMER_PAUSE, stream, consumer, body=body)
+
+    async def consumer_unpin(self, stream: str, consumer: str, group: str) -> Answer[ConsumerUnpinAnswer]:
+        """Let another client be pinned in a priority group."""
+        return await self.requests.ask(endpoints.CONSUMER_UNPIN, stream, consumer, body={"group": group})
+
+    async def consumer_reset(self, stream: str, consumer: str, seq: int = 0) -> Answer[ConsumerResetAnswer]:
+        """Deliver again from a stream sequence on, or without one what is not acknowledged."""
+        body = {"seq": seq} if seq else None
+        return await self.requests.ask(endpoints.CONSUMER_RESET, stream, consumer, body=body)
+
+    async def consumer_step_down(
+        self, stream: str, consumer: str, preferred: str = ""
+    ) -> Answer[ConsumerLeaderStepdownAnswer]:
+        """Ask a consumer's leader to let another server lead, `preferred` if it can."""
+        body = {"placement": {"preferred": preferred}} if preferred else None
+        return await self.requests.ask(endpoints.CONSUMER_LEADER_STEPDOWN, stream, consumer, body=body)
 
 
 def _field(config: Any, name: str) -> str:

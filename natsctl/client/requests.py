@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from natsctl.api.endpoints import Endpoint
 
 MAX_PAGES = 100_000
+PAGES_AT_ONCE = 8
+"""Pages of one list that are asked for at a time."""
 
 
 class JetStreamAbsent(Unreachable):
@@ -75,17 +78,23 @@ class Requests:
         return failure
 
     async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The raw answers of every page of a list, in order."""
-        pages: list[dict[str, Any]] = []
-        offset = 0
-        while len(pages) < MAX_PAGES:
-            request = {**(body or {}), "offset": offset}
-            page = (await self.ask(endpoint, *tokens, body=request)).raw
-            pages.append(page)
-            limit, total = int(page.get("limit") or 0), int(page.get("total") or 0)
-            offset += limit
-            if limit <= 0 or offset >= total:
-                break
+        """The raw answers of every page of a list, in order; those after the first are asked for side by side."""
+
+        async def page(offset: int) -> dict[str, Any]:
+            async with room:
+                return (await self.ask(endpoint, *tokens, body={**(body or {}), "offset": offset})).raw
+
+        room = asyncio.Semaphore(PAGES_AT_ONCE)
+        pages = [await page(0)]
+        limit, total = int(pages[0].get("limit") or 0), int(pages[0].get("total") or 0)
+        if 0 < limit < total:
+            offsets = range(limit, total, limit)[:MAX_PAGES]
+            tasks = [asyncio.create_task(page(offset)) for offset in offsets]
+            try:
+                pages += await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
         return pages
 
     async def names(
@@ -99,14 +108,19 @@ class Requests:
     async def entries(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[Answer[Any]]:
-        """Every entry of a paged list."""
+        """Every entry of a paged list, each once: one that is made while it is read moves others to a later page."""
         pages = await self.pages(endpoint, *tokens, body=body)
-        found = [entry for page in pages for entry in page.get(key) or ()]
+        found = list({_name(entry): entry for page in pages for entry in page.get(key) or ()}.values())
         answers = [Answer(kind, endpoint.name, raw=entry) for entry in found]
         merged = {**pages[0], key: found}
         for name in ("missing", "offline"):
             _merge_unreachable(merged, pages, name)
         return Listing(answers, merged)
+
+
+def _name(entry: dict[str, Any]) -> str:
+    """The name of a stream's or a consumer's information."""
+    return str(entry.get("name") or (entry.get("config") or {}).get("name"))
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
