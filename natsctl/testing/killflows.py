@@ -131,14 +131,26 @@ class FlowLoop:
         """Have everything repeated, wait until nothing moves any more, and compare."""
         clients = await self._connect(fill=False)
         reader = await RawClient.connect(self._server.url)
-        async with asyncio.timeout(FLOW_WITHIN_S):
-            while any(publisher.outstanding for publisher in self._publishers) or not await self._arrived(reader):
-                await asyncio.sleep(0.1)
+        deadline = time.monotonic() + FLOW_WITHIN_S
+        while any(publisher.outstanding for publisher in self._publishers) or not await self._arrived(reader):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not all has flowed: {await self._standing(reader)}")
+            await asyncio.sleep(0.1)
         await self._check()
         contents = {name: await read(reader, name, 1) for name in (b"ORIGIN", b"COPY", b"GATHER", b"DRAIN")}
         for client in (*clients, reader):
             await client.close()
         self._judge.finish(contents)
+
+    async def _standing(self, client: RawClient) -> dict[str, Any]:
+        """Return how far publishers, streams and consumers are."""
+        streams = {name.decode(): (await api(client, b"STREAM.INFO." + name))["state"] for name in STREAMS}
+        consumers = {
+            f"{stream.decode()} > {name.decode()}": await api(client, b"CONSUMER.INFO.%b.%b" % (stream, name))
+            for stream, name in WORKERS
+        }
+        outstanding = [len(publisher.outstanding) for publisher in self._publishers]
+        return {"outstanding": outstanding, "streams": streams, "consumers": consumers}
 
     async def _arrived(self, client: RawClient) -> bool:
         """Tell whether every stream is as it is to be when all has flowed."""
