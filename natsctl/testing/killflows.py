@@ -149,7 +149,7 @@ class FlowLoop:
             f"{stream.decode()} > {name.decode()}": await api(client, b"CONSUMER.INFO.%b.%b" % (stream, name))
             for stream, name in WORKERS
         }
-        outstanding = [len(publisher.outstanding) for publisher in self._publishers]
+        outstanding = [publisher.outstanding for publisher in self._publishers]
         return {"outstanding": outstanding, "streams": streams, "consumers": consumers}
 
     async def _arrived(self, client: RawClient) -> bool:
