@@ -25,15 +25,18 @@ if TYPE_CHECKING:
         StreamCreateAnswer,
         StreamDeleteAnswer,
         StreamInfoAnswer,
+        StreamLeaderStepdownAnswer,
         StreamMsgDeleteAnswer,
         StreamMsgGetAnswer,
         StreamPurgeAnswer,
+        StreamRemovePeerAnswer,
         StreamTemplateCreateAnswer,
         StreamTemplateDeleteAnswer,
         StreamTemplateInfoAnswer,
         StreamUpdateAnswer,
     )
     from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+    from natsctl.api.endpoints import Endpoint
     from natsctl.api.stream import StreamConfig, StreamInfo
     from natsctl.client.answer import Answer, Listing
     from natsctl.client.connection import Connection
@@ -56,11 +59,19 @@ class Manager:
 
     async def stream_create(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamCreateAnswer]:
         """Create the stream that `config` names; an equal one that exists is an answer too."""
-        return await self.requests.ask(endpoints.STREAM_CREATE, _field(config, "name"), body=config)
+        return await self._send_stream(endpoints.STREAM_CREATE, config)
 
     async def stream_update(self, config: StreamConfig | dict[str, Any]) -> Answer[StreamUpdateAnswer]:
         """Replace the whole configuration of the stream that `config` names."""
-        return await self.requests.ask(endpoints.STREAM_UPDATE, _field(config, "name"), body=config)
+        return await self._send_stream(endpoints.STREAM_UPDATE, config)
+
+    async def _send_stream(self, endpoint: Endpoint, config: StreamConfig | dict[str, Any]) -> Answer[Any]:
+        """Send a configuration; raises NatsctlError where the server is too old for a field of it."""
+        from natsctl.client.api_level import STREAM_LEVELS, check_level
+
+        name = _field(config, "name")
+        headers = await check_level(self, config, STREAM_LEVELS, f"Stream {name}")
+        return await self.requests.ask(endpoint, name, body=config, headers=headers)
 
     async def stream_info(
         self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False
@@ -93,6 +104,15 @@ class Manager:
         said = {"filter": filter, "seq": seq, "keep": keep}
         body = {name: value for name, value in said.items() if value}
         return await self.requests.ask(endpoints.STREAM_PURGE, stream, body=body or None)
+
+    async def stream_step_down(self, stream: str, *, preferred: str = "") -> Answer[StreamLeaderStepdownAnswer]:
+        """Have the stream's leader hand over, to the server `preferred` if that is given."""
+        body = {"placement": {"preferred": preferred}} if preferred else None
+        return await self.requests.ask(endpoints.STREAM_LEADER_STEPDOWN, stream, body=body)
+
+    async def stream_peer_remove(self, stream: str, peer: str) -> Answer[StreamRemovePeerAnswer]:
+        """Have a server leave the stream's group; another one takes its place."""
+        return await self.requests.ask(endpoints.STREAM_PEER_REMOVE, stream, body={"peer": peer})
 
     async def stream_names(self, *, subject: str = "") -> Listing[str]:
         """The names of all streams, or of those that take messages on `subject`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import codec
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
+from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.preview import Planned, Previewed
@@ -32,7 +32,12 @@ class Requests:
         self.connection = connection
 
     async def ask(
-        self, endpoint: Endpoint, *tokens: str, body: Any = None, timeout_s: float | None = None
+        self,
+        endpoint: Endpoint,
+        *tokens: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Answer[Any]:
         """The answer of that endpoint for those names; `body` is a model, plain JSON values, or None for none.
 
@@ -42,19 +47,21 @@ class Requests:
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
         payload = b"" if body is None else codec.encode(body)
         if endpoint.changes and self.connection.dry_run:
-            raise Previewed(Planned(subject, json.loads(payload) if payload else None))
-        raw = await self.exchange(subject, payload, timeout_s=timeout_s)
+            raise Previewed(Planned(subject, json.loads(payload) if payload else None, headers))
+        raw = await self.exchange(subject, payload, headers=headers, timeout_s=timeout_s)
         if endpoint.answer is None:
             raise ProtocolError(f"{endpoint.name} has no JSON answer")
         return Answer(endpoint.answer, subject, raw=raw)
 
-    async def exchange(self, subject: str, payload: bytes, *, timeout_s: float | None = None) -> dict[str, Any]:
+    async def exchange(
+        self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
         """The JSON object that answers one request, traced; raises as `ask`."""
         tracer = self.connection.tracer
         if tracer is not None:
             tracer.request(subject, payload)
         try:
-            message = await self.connection.request(subject, payload, timeout_s=timeout_s)
+            message = await self.connection.request(subject, payload, headers=headers, timeout_s=timeout_s)
         except Unreachable as failure:
             if tracer is not None:
                 tracer.failure(subject, failure.text)
@@ -121,6 +128,11 @@ class Requests:
 def _name(entry: dict[str, Any]) -> str:
     """The name of a stream's or a consumer's information."""
     return str(entry.get("name") or (entry.get("config") or {}).get("name"))
+
+
+def _first(failures: BaseExceptionGroup[NatsctlError]) -> NatsctlError:
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
