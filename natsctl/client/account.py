@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.client.answer import Answer, parse_object
-from natsctl.client.servers import without_login
+from natsctl.client.settings import without_login
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer

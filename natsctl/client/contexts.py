@@ -1,25 +1,26 @@
-"""The context files of the `nats` tool, read in place.
+"""The contexts of the `nats` tool, on its very files.
 
-`<config>/nats/context/<name>.json` and `<config>/nats/context.txt`. natsctl only reads them. Source of the layout and
-keys: reference/cli.md part 4.1.
+`<config>/nats/context/<name>.json` holds one context, `<config>/nats/context.txt` the name of the selected one and
+`previous-context.txt` that of the one before. Folders are made with mode 0700, files with 0600; a file is replaced as
+a whole, so that whoever reads it at the same time sees the old or the new one. Source: reference/cli.md part 4.1.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import tempfile
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.client.settings import Settings, expand_path
+from natsctl.client.context_file import Document, complete, settings_of
+from natsctl.client.settings import Settings
 
-_PATHS = ("creds", "nkey", "cert", "key", "ca")
-
-
-_NONE = "there are no contexts: they are files of the nats tool in ~/.config/nats/context"
+_NONE = "there are no contexts: natsctl context add NAME makes one"
 
 
 class ContextNotFound(UsageError):
@@ -32,8 +33,21 @@ class ContextNotFound(UsageError):
         self.known = known
 
 
+class ContextExists(NatsctlError):
+    """There is a context of that name already, or it is one that must stay."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class Write(NamedTuple):
+    """One file as it is to be written; without a text it is taken away."""
+
+    path: Path
+    text: str | None
+
+
 class Contexts:
-    """The user's contexts."""
+    """The user's contexts. What changes them returns the files to write, and `write` does it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -41,57 +55,121 @@ class Contexts:
         base = Path(configured) if configured else Path(environment.get("HOME", "~")).expanduser() / ".config"
         self._folder = base / "nats"
 
+    # -- reading
+
     def selected(self) -> str:
         """The name of the selected context, or "" without one."""
-        try:
-            return (self._folder / "context.txt").read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
+        return _line(self._folder / "context.txt")
+
+    def previous(self) -> str:
+        """The name of the context that was selected before, or ""."""
+        return _line(self._folder / "previous-context.txt")
 
     def names(self) -> list[str]:
         """The names of all contexts, sorted; empty files do not count."""
         try:
             files = sorted((self._folder / "context").glob("*.json"))
+            return [file.stem for file in files if file.stat().st_size]
         except OSError:
             return []
-        return [file.stem for file in files if file.stat().st_size]
+
+    def path(self, name: str) -> Path:
+        """Where a context is, by name or by a path that ends in .json; raises UsageError for a name that is none."""
+        if name.endswith(".json"):
+            return Path(name)
+        if not name or ".." in name or "/" in name or "\\" in name or not name.isprintable():
+            raise UsageError(f"invalid context name {name!r}", hint="it is a file name without .json")
+        return self._folder / "context" / f"{name}.json"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a context."""
+        return self.path(name).is_file()
 
     def load(self, name: str) -> Settings:
-        """The values of a context, by name or by a path that ends in .json; raises ContextNotFound or UsageError."""
-        file = Path(name) if name.endswith(".json") else self._file(name)
+        """The values of a context; raises ContextNotFound or UsageError."""
+        return settings_of(self.document(name), str(self.path(name)), self._environment)
+
+    def document(self, name: str) -> Document:
+        """The object in a context's file, as it stands there; raises ContextNotFound or UsageError."""
+        file = self.path(name)
         try:
-            text = file.read_text(encoding="utf-8")
+            content = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ContextNotFound(f"unknown context {name!r}", self.names()) from None
         except OSError as failure:
             raise UsageError(f"context {name!r}: {failure.strerror}: {file}") from failure
-        try:
-            content = json.loads(text)
         except ValueError as failure:
             raise UsageError(f"{file}: {failure}") from failure
         if not isinstance(content, dict):
             raise UsageError(f"{file}: expected an object, got {type(content).__name__}")
-        return self._settings(content, file)
+        return content
 
-    def _file(self, name: str) -> Path:
-        if not name or ".." in name or "/" in name or "\\" in name:
-            raise UsageError(f"invalid context name {name!r}")
-        return self._folder / "context" / f"{name}.json"
+    # -- changing
 
-    def _settings(self, content: dict[str, Any], file: Path) -> Settings:
-        if content.get("nsc") and not content.get("creds"):
-            raise UsageError(
-                f"{file}: logins by nsc are not supported", hint="set creds to the user's credentials file"
+    def save(self, name: str, document: Mapping[str, Any]) -> Write:
+        """A context's file with that content, all keys of the `nats` tool in it; raises UsageError for wrong values."""
+        whole = complete(document)
+        settings_of(whole, name, self._environment)
+        return Write(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+
+    def select(self, name: str) -> list[Write]:
+        """The files that make a context the selected one; raises ContextNotFound."""
+        if not self.exists(name):
+            raise ContextNotFound(f"unknown context {name!r}", self.names())
+        before = self.selected()
+        writes = [Write(self._folder / "context.txt", name)]
+        if before and before != name:
+            writes.append(Write(self._folder / "previous-context.txt", before))
+        return writes
+
+    def unselect(self) -> list[Write]:
+        """The files that make no context the selected one."""
+        before = self.selected()
+        writes = [Write(self._folder / "context.txt", None)]
+        return [*writes, Write(self._folder / "previous-context.txt", before)] if before else writes
+
+    def remove(self, name: str) -> Write:
+        """The file that goes with a context; raises ContextNotFound, and ContextExists for the selected one."""
+        if not self.exists(name):
+            raise ContextNotFound(f"unknown context {name!r}", self.names())
+        if name == self.selected():
+            raise ContextExists(
+                f"context {name} is the selected one",
+                hint="natsctl context unselect first, or select another one",
             )
-        known: dict[str, Any] = {
-            field.name: type(field.default) for field in fields(Settings) if field.default is not None
-        }
-        said: dict[str, Any] = {}
-        for name, kind in known.items():
-            value = content.get(name)
-            if value in (None, ""):
-                continue
-            if not isinstance(value, kind):
-                raise UsageError(f"{file}: $.{name}: expected {kind.__name__}, got {type(value).__name__}")
-            said[name] = expand_path(value, self._environment) if name in _PATHS else value
-        return Settings(**said)
+        return Write(self.path(name), None)
+
+
+def write(one: Write) -> None:
+    """Replace or remove a file; raises UsageError where the system refuses."""
+    try:
+        if one.text is None:
+            one.path.unlink(missing_ok=True)
+        else:
+            # Where the file is a link into a folder of dotfiles, that is what changes, not the link.
+            _replace(one.path.resolve(), one.text)
+    except OSError as failure:
+        raise UsageError(f"{one.path}: {failure.strerror or failure}") from failure
+
+
+def _replace(path: Path, text: str) -> None:
+    for folder in reversed([path.parent, path.parent.parent]):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _line(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -9,7 +9,8 @@ from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageEr
 from natsctl.client.connection import Connection
 from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
-from natsctl.client.servers import Target, without_login
+from natsctl.client.servers import Target
+from natsctl.client.settings import without_login
 from natsctl.client.trace import Tracer
 
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
@@ -27,7 +28,10 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
     """
     options: dict[str, Any] = {"name": name, **login_options(target.settings)}
     if target.settings.socks_proxy:
-        raise UsageError("SOCKS proxies are not supported", hint="the context sets socks_proxy")
+        raise UsageError(
+            "natsctl does not connect through SOCKS proxies",
+            hint="take --socks-proxy, NATS_SOCKS_PROXY or the context's socks_proxy away, or use an ssh -L tunnel",
+        )
     if context := tls_context(target.settings, target.urls):
         options["tls"] = context
         options["tls_handshake_first"] = target.settings.tls_first

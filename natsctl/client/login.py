@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.client.secrets import jwt_in, resolve_file, resolve_text, seed_in
+from natsctl.client.secrets import jwt_in, resolve_either, resolve_file, resolve_text, seed_in
 from natsctl.client.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def login_options(settings: Settings) -> dict[str, Any]:
     if settings.nkey:
         return {**options, "nkeys_seed_str": _checked(seed_in(resolve_file(settings.nkey, "nkey"), "nkey"), "nkey")}
     if settings.user_jwt:
-        jwt = jwt_in(resolve_text(settings.user_jwt, "jwt"), "jwt")
-        seed = resolve_text(settings.user_seed, "seed") if settings.user_seed else ""
+        jwt = jwt_in(resolve_either(settings.user_jwt, "jwt", "ey"), "jwt")
+        seed = resolve_either(settings.user_seed, "seed", "SU") if settings.user_seed else ""
         return {**options, **_signed(jwt, _checked(seed_in(seed, "seed"), "seed") if seed else "")}
     return options
 
@@ -75,7 +75,7 @@ def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | N
 
     Raises UsageError for an unreadable file.
     """
-    wanted = settings.ca or settings.cert or settings.key or settings.tls_first
+    wanted = settings.ca or settings.cert or settings.key or settings.tls_first or settings.tls_insecure
     if not wanted and not any(url.startswith(("tls://", "wss://")) for url in urls):
         return None
     import ssl
@@ -86,6 +86,9 @@ def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | N
         context = ssl.create_default_context(cafile=settings.ca or None)
         if settings.cert:
             context.load_cert_chain(settings.cert, settings.key)
+        if settings.tls_insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
     except OSError as failure:
         raise UsageError(f"TLS: {failure.strerror or failure}: {failure.filename or settings.ca}") from failure
     return context

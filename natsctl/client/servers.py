@@ -15,12 +15,20 @@ from urllib.parse import urlsplit
 
 from natsctl.api.errors import UsageError
 from natsctl.client.contexts import ContextNotFound, Contexts
-from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment
+from natsctl.client.settings import (
+    DEFAULT_TIMEOUT_S,
+    Settings,
+    combine,
+    expand_path,
+    from_environment,
+    without_login,
+)
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _DEFAULT_PORT = 4222
 _API_PREFIX = "$JS.API"
+_EVENT_PREFIX = "$JS.EVENT"
 
 
 class TargetKind(enum.Enum):
@@ -47,6 +55,11 @@ class Target:
             return self.settings.jetstream_api_prefix.rstrip(".")
         domain = self.settings.jetstream_domain
         return f"$JS.{domain}.API" if domain else _API_PREFIX
+
+    def event_subject(self, subject: str) -> str:
+        """A subject of JetStream's advisories and metrics (`$JS.EVENT.…`) as it is called there."""
+        prefix = self.settings.jetstream_event_prefix.rstrip(".")
+        return subject.replace(_EVENT_PREFIX, prefix, 1) if prefix and subject.startswith(_EVENT_PREFIX) else subject
 
     @property
     def shown(self) -> str:
@@ -82,7 +95,9 @@ def _selected(contexts: Contexts, name: str, *, needed: bool) -> Settings:
     except ContextNotFound as failure:
         if not needed:
             return Settings()
-        raise ContextNotFound(f"the selected context {name!r} does not exist", failure.known) from failure
+        gone = ContextNotFound(f"the selected context {name!r} does not exist", failure.known)
+        gone.hint = "natsctl context select chooses another one, natsctl context unselect none"
+        raise gone from failure
 
 
 def _expanded(settings: Settings) -> Settings:
@@ -114,9 +129,3 @@ def _url(text: str, origin: str) -> str:
     if port is None and parts.scheme in ("nats", "tls"):
         return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_DEFAULT_PORT}").geturl()
     return url
-
-
-def without_login(url: str) -> str:
-    """The URL without user, password or token."""
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

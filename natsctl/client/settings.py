@@ -26,6 +26,8 @@ _ENVIRONMENT = {
     "cert": "NATS_CERT",
     "key": "NATS_KEY",
     "ca": "NATS_CA",
+    "socks_proxy": "NATS_SOCKS_PROXY",
+    "color_scheme": "NATS_COLOR",
 }
 _LOGIN = ("user", "password", "token", "creds", "nkey", "user_jwt", "user_seed")
 _IDENTITY = ("user", "token", "creds", "nkey", "user_jwt")
@@ -34,7 +36,10 @@ _COMPLETES = {"user": ("password",), "user_jwt": ("user_seed",)}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One source's values, "" or None for what it does not say. Names are the keys of the nats tool's context files."""
+    """One source's values, "" or None for what it does not say.
+
+    Names are the keys of the nats tool's context files; those below `color_scheme` are said by flags only.
+    """
 
     url: str = ""
     user: str = ""
@@ -51,8 +56,16 @@ class Settings:
     socks_proxy: str = ""
     jetstream_domain: str = ""
     jetstream_api_prefix: str = ""
+    jetstream_event_prefix: str = ""
     inbox_prefix: str = ""
+    color_scheme: str = ""
+    tls_insecure: bool = False
     timeout_s: float | None = None
+
+
+def overriding(environment: Mapping[str, str]) -> list[str]:
+    """The variables of the environment that win over what a context says."""
+    return [name for name in (*_ENVIRONMENT.values(), "NATS_TIMEOUT") if environment.get(name)]
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -115,3 +128,9 @@ def expand_path(text: str, environment: Mapping[str, str] | None = None) -> str:
         idpattern = r"(?a:[A-Za-z_][A-Za-z0-9_]*)"
 
     return _Variables(text).safe_substitute(environment)
+
+
+def without_login(url: str) -> str:
+    """The URL without user, password or token."""
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

@@ -1,0 +1,122 @@
+"""What stands in a context file of the `nats` tool: its keys in their order, what is secret, what is embedded.
+
+A document is the whole JSON object, unknown keys included; nothing that natsctl does not understand is lost by it.
+Source of the keys: reference/cli.md part 4.1.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from natsctl.api.errors import UsageError
+from natsctl.client.secrets import resolve_file, resolve_text
+from natsctl.client.settings import Settings, expand_path, without_login
+
+Document = dict[str, Any]
+
+EMPTY: Mapping[str, Any] = {
+    "description": "",
+    "url": "",
+    "socks_proxy": "",
+    "token": "",
+    "user": "",
+    "password": "",
+    "creds": "",
+    "nkey": "",
+    "cert": "",
+    "key": "",
+    "ca": "",
+    "nsc": "",
+    "jetstream_domain": "",
+    "jetstream_api_prefix": "",
+    "jetstream_event_prefix": "",
+    "inbox_prefix": "",
+    "user_jwt": "",
+    "user_seed": "",
+    "color_scheme": "",
+    "tls_first": False,
+    "windows_cert_store": "",
+    "windows_cert_match_by": "",
+    "windows_cert_match": "",
+    "windows_ca_certs_match": None,
+}
+"""Every key that the `nats` tool writes, and what it writes for one that is not set."""
+
+PATHS = ("creds", "nkey", "cert", "key", "ca")
+_SECRETS = ("token", "password", "user_jwt", "user_seed")
+_MAY_EMBED = ("creds", "nkey")
+_POINTERS = ("file://", "op://", "nsc://", "env://")
+_DATA = "data:;base64,"
+HIDDEN = "********"
+"""What stands in the place of a secret; its length says nothing."""
+
+
+def settings_of(document: Mapping[str, Any], origin: str, environment: Mapping[str, str]) -> Settings:
+    """What a document says about a server and the login; raises UsageError that names file and key."""
+    document = {**document, "creds": document.get("creds") or document.get("nsc") or ""}
+    said: dict[str, Any] = {}
+    for name in _known(EMPTY):
+        value = document.get(name)
+        if value in (None, ""):
+            continue
+        wanted = type(EMPTY[name])
+        if not isinstance(value, wanted):
+            raise UsageError(f"{origin}: $.{name}: expected {wanted.__name__}, got {type(value).__name__}")
+        said[name] = expand_path(value, environment) if name in PATHS else value
+    return Settings(**said)
+
+
+def said_by(settings: Settings) -> Document:
+    """The keys that settings say something about, as a document has them."""
+    return {name: value for name in _known(EMPTY) if (value := getattr(settings, name))}
+
+
+def _known(keys: Mapping[str, Any]) -> list[str]:
+    names = {field.name for field in fields(Settings)}
+    return [name for name in keys if name in names]
+
+
+def complete(document: Mapping[str, Any]) -> Document:
+    """The document with every key that the `nats` tool writes, in its order, then all others; `nsc` became `creds`."""
+    whole = {**EMPTY, **document}
+    whole.pop("name", None)
+    if whole["nsc"]:
+        whole["creds"], whole["nsc"] = whole["creds"] or whole["nsc"], ""
+    return whole
+
+
+def redacted(document: Mapping[str, Any]) -> Document:
+    """The document with secrets hidden: passwords, tokens, keys, and logins in URLs; where they are kept stays."""
+    shown = dict(document)
+    for name in (*_SECRETS, *_MAY_EMBED):
+        value = shown.get(name)
+        if isinstance(value, str) and value and _is_secret(name, value):
+            shown[name] = HIDDEN
+    if isinstance(url := shown.get("url"), str):
+        shown["url"] = ",".join(_hidden_login(part) for part in url.split(","))
+    return shown
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return value.startswith(_DATA) or (name in _SECRETS and not value.startswith(_POINTERS))
+
+
+def _hidden_login(url: str) -> str:
+    bare = without_login(url)
+    return url if bare == url else bare.replace("://", f"://{HIDDEN}@", 1)
+
+
+def embedded(document: Mapping[str, Any]) -> Document:
+    """The document with the content of credential files in their place; raises UsageError for an unreadable one."""
+    whole = dict(document)
+    for name in _MAY_EMBED:
+        if (value := whole.get(name)) and not value.startswith(_DATA):
+            text = resolve_file(expand_path(value), name)
+            whole[name] = _DATA + base64.b64encode(text.encode()).decode()
+    for name in _SECRETS:
+        if (value := whole.get(name)) and value.startswith("file://"):
+            whole[name] = resolve_text(value, name)
+    return whole
