@@ -1,1 +1,1 @@
-"""Snapshots and restores, and the formats they travel in."""
+"""Snapshots and restores: archives of streams as they are made and taken in."""

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import ActionType, RestoreComplete, RestoreCreate
 from natsctl.api.answers import StreamCreateAnswer, StreamRestoreAnswer, as_error
+from natsctl.api.archive.archive import ArchiveFault, Item
+from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
 from natsctl.api.requests import StreamRestoreRequest
@@ -26,8 +28,6 @@ from natsctl.api.subjects import SNAPSHOT_RESTORE_PREFIX
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.archive.archive import ArchiveFault, Item
-from natsctl.jetstream.archive.archive_reader import ArchiveReader
 from natsctl.jetstream.archive.staging import OverLimit, Staging
 from natsctl.jetstream.config import api_level
 from natsctl.jetstream.config import stream_config as rules

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import SnapshotComplete, SnapshotCreate
 from natsctl.api.answers import StreamSnapshotAnswer
+from natsctl.api.archive.archive import ArchivedStream, ArchiveWriter
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.headers import status_line
 from natsctl.api.requests import StreamSnapshotRequest
@@ -24,10 +28,6 @@ from natsctl.api.subjects import SNAPSHOT_ACK_PREFIX, is_literal, is_valid_subje
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.archive.archive import ArchivedStream, ArchiveWriter
-from natsctl.jetstream.archive.archive_v1 import WriterV1
-from natsctl.jetstream.archive.archive_v2 import WriterV2
-from natsctl.jetstream.archive.s2 import FrameWriter
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.consumers.consumer_progress import archived
 from natsctl.jetstream.endpoints.client_info import client_info

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveFault, Gone, Item
 from natsctl.api.codec import encode
 from natsctl.api.headers import LEGACY_MSG_ID
 from natsctl.api.stream import StorageType, StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import parse_time
-from natsctl.jetstream.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Gone, Item
 from natsctl.jetstream.config import consumer_config
 from natsctl.jetstream.config.consumer_check import check as check_consumer
 from natsctl.jetstream.consumers import consumer_log as records
@@ -25,7 +25,6 @@ from natsctl.jetstream.publish.dedupe import IN_USE
 from natsctl.jetstream.stream_meta import StreamMeta
 from natsctl.jetstream.timed.timed_messages import is_timed
 from natsctl.store.errors import StoreError
-from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Staging:
         except ValueError as fault:
             raise ArchiveFault(f"the state has no valid time: {fault}") from fault
 
-    def _messages(self, messages: Sequence[StoredMessage]) -> None:
+    def _messages(self, messages: Sequence[ArchivedMessage]) -> None:
         """Store messages. Raises OverLimit where the account or the server has no room for them."""
         newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
         known = self._known

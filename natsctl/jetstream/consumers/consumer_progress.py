@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from natsctl.jetstream.archive.archive import ArchivedConsumer, ArchiveFault, Progress
+from natsctl.api.archive.archive import ArchivedConsumer, ArchiveFault, Progress
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
 
 if TYPE_CHECKING:

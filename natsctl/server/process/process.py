@@ -40,7 +40,7 @@ USAGE_ERROR: Final = 2
 WARM_UP_S: Final = 3.0
 """How long after its start a server imports what it may need later: one that lives shorter never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
-NEEDED_BY_SNAPSHOTS: Final = "natsctl.jetstream.archive.hash_lanes"
+NEEDED_BY_SNAPSHOTS: Final = "natsctl.api.archive.hash_lanes"
 
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""

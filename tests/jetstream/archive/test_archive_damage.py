@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from natsctl.api.archive import tar
+from natsctl.api.archive.archive import ArchivedStream, uvarint
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import MAGIC
+from natsctl.api.archive.s2 import FrameWriter, crc32c, mask
 from natsctl.api.stream import StreamConfig
-from natsctl.jetstream.archive import tar
-from natsctl.jetstream.archive.archive import ArchivedStream, uvarint
-from natsctl.jetstream.archive.archive_v1 import WriterV1
-from natsctl.jetstream.archive.archive_v2 import MAGIC
-from natsctl.jetstream.archive.s2 import FrameWriter, crc32c, mask
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, Progress
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StorageType, StreamState
-from natsctl.jetstream.archive.archive import ArchivedConsumer, ArchivedStream, Progress
-from natsctl.jetstream.archive.archive_v2 import WriterV2
-from natsctl.jetstream.archive.s2 import FrameWriter
 from natsctl.jetstream.engine import JetStreamOptions
 from natsctl.jetstream.publish import dedupe
 from natsctl.store.errors import StoreFull

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.archive.archive import ArchivedConsumer
-from natsctl.jetstream.archive.archive_reader import ArchiveReader
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage
+from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.jetstream.engine import JetStreamOptions
-from natsctl.store.message import StoredMessage
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine, Message
 
@@ -80,7 +79,7 @@ def test_the_archive_holds_messages_and_consumers(jet: Jet) -> None:
     jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
     jet.consumer("C")
     items = contents(snapshot(jet)[1])
-    assert [item.payload for item in items if isinstance(item, StoredMessage)] == [b"1", b"3"]
+    assert [item.payload for item in items if isinstance(item, ArchivedMessage)] == [b"1", b"3"]
     assert [item.name for item in items if isinstance(item, ArchivedConsumer)] == ["C"]
 
 
@@ -201,12 +200,12 @@ def test_messages_that_come_later_are_not_in_it(jet: Jet) -> None:
     start(jet, chunk_size=1024, window_size=1024)
     jet.publish("later")
     archive, _ = receive(jet, sid)
-    assert [item.seq for item in contents(archive) if isinstance(item, StoredMessage)] == list(range(1, 11))
+    assert [item.seq for item in contents(archive) if isinstance(item, ArchivedMessage)] == list(range(1, 11))
 
 
 def test_many_messages_come_in_many_turns(jet: Jet) -> None:
     jet.publish_many(2000)
-    assert sum(isinstance(item, StoredMessage) for item in contents(snapshot(jet)[1])) == 2000
+    assert sum(isinstance(item, ArchivedMessage) for item in contents(snapshot(jet)[1])) == 2000
 
 
 @pytest.mark.parametrize("subject", ["", "a.*", "a.>", "a b", "a..b", ".a"])

@@ -13,7 +13,7 @@ from typing import Final
 
 import cramjam
 
-from natsctl.jetstream.archive.s2_block import BlockFault, decode_steps, decoded_size
+from natsctl.api.archive.s2_block import BlockFault, decode_steps, decoded_size
 
 _STREAM_ID: Final = 0xFF
 _MAGICS: Final = (b"S2sTwO", b"sNaPpY")

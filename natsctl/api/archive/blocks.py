@@ -13,10 +13,9 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple
 
-from natsctl.jetstream.archive.archive import PAUSE, ArchiveFault, Feed, Gone, Item
-from natsctl.jetstream.archive.highwayhash import HighwayHash64
-from natsctl.jetstream.archive.tar import TarFile
-from natsctl.store.message import StoredMessage
+from natsctl.api.archive.archive import PAUSE, ArchivedMessage, ArchiveFault, Feed, Gone, Item, MessageFields
+from natsctl.api.archive.highwayhash import HighwayHash64
+from natsctl.api.archive.tar import TarFile
 
 BLOCK_BYTES: Final = 1 << 20
 """Size at which a block file of many records is closed; it is held in memory until then."""
@@ -54,7 +53,7 @@ def hasher_of(key: str) -> HighwayHash64:
 
 def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
     """Return the hash of each, one after the other, and yield between pieces of long work."""
-    from natsctl.jetstream.archive.hash_lanes import digests
+    from natsctl.api.archive.hash_lanes import digests
 
     found: list[bytes] = []
     for at in range(0, len(hashed), LANES_AT_ONCE):
@@ -73,7 +72,7 @@ class BlockWriter:
         self._hashed: list[bytes] = []
         self._bytes = 0
 
-    def add(self, messages: Sequence[StoredMessage]) -> None:
+    def add(self, messages: Sequence[MessageFields]) -> None:
         """Take messages in; their hashes come when the block is closed."""
         parts, hashed, pack = self._parts, self._hashed, _HEAD.pack
         size = 0
@@ -93,7 +92,7 @@ class BlockWriter:
 
     def add_erased(self, seq: int, ts_ns: int) -> None:
         """Say that the sequence was given out, and holds nothing."""
-        self.add((StoredMessage(seq | _ERASED, ts_ns, b"", b"", b""),))
+        self.add((ArchivedMessage(seq | _ERASED, ts_ns, b"", b"", b""),))
 
     @property
     def empty(self) -> bool:
@@ -118,7 +117,7 @@ class BlockWriter:
 class _Records(NamedTuple):
     """What a piece of a block file holds: records with what was hashed and the hash, and where the next one begins."""
 
-    items: list[StoredMessage | Gone]
+    items: list[ArchivedMessage | Gone]
     hashed: list[bytes]
     hashes: list[bytes]
     end: int
@@ -159,7 +158,7 @@ def _parsed(data: bytes, name: str) -> _Records:
 
     One loop, because a call per record costs a fifth of what reading it costs.
     """
-    items: list[StoredMessage | Gone] = []
+    items: list[ArchivedMessage | Gone] = []
     hashed: list[bytes] = []
     hashes: list[bytes] = []
     at, size, unpack = 0, len(data), _HEAD.unpack_from
@@ -184,7 +183,7 @@ def _parsed(data: bytes, name: str) -> _Records:
             header, payload = b"", data[body:stop]
         hashes.append(data[stop:end])
         if 0 < seq <= _SEQ:
-            items.append(_new(StoredMessage, (seq, ts_ns, data[start:body], header, payload)))
+            items.append(_new(ArchivedMessage, (seq, ts_ns, data[start:body], header, payload)))
         elif seq & _SEQ:
             items.append(Gone(seq & _SEQ, ts_ns))
         at = end
@@ -197,9 +196,9 @@ def _compare(records: _Records, hashes: bytes, name: str) -> None:
         raise ArchiveFault(f"a record of {name} does not match its hash")
 
 
-def _batches(items: list[StoredMessage | Gone]) -> Iterator[Item]:
+def _batches(items: list[ArchivedMessage | Gone]) -> Iterator[Item]:
     """Yield messages that follow each other together."""
-    batch: list[StoredMessage] = []
+    batch: list[ArchivedMessage] = []
     size = 0
     for item in items:
         if isinstance(item, Gone):

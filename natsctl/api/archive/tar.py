@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tarfile import BLOCKSIZE, PAX_FORMAT, REGTYPE, TarError, TarInfo
 from typing import Final
 
-from natsctl.jetstream.archive.archive import ArchiveFault, Feed
+from natsctl.api.archive.archive import ArchiveFault, Feed
 
 _ZERO_BLOCK: Final = bytes(BLOCKSIZE)
 _PAX_TYPES: Final = (b"x", b"g")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from natsctl.jetstream.archive.archive import ArchiveFault, Feed, Progress, unzigzag, uvarint, zigzag
+from natsctl.api.archive.archive import ArchiveFault, Feed, Progress, unzigzag, uvarint, zigzag
 
 _MAGIC: Final = 22
 _VERSION: Final = 2

@@ -9,17 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.store.message import StoredMessage
 
 MAX_RECORD_BYTES: Final = 72 << 20
 """Longest piece that is read as one: a message of the largest payload (64 MiB), with room for its header."""
 
 MAX_VARINT_BYTES: Final = 10
 _COMPACT_BYTES: Final = 1 << 16
+
+
+MessageFields: TypeAlias = tuple[int, int, bytes, bytes, bytes]
+"""A message as writers take it: what ArchivedMessage has, in that order. The messages of a store are such tuples."""
+
+
+class ArchivedMessage(NamedTuple):
+    """One message; `header` is the whole block with its status line, or empty."""
+
+    seq: int
+    ts_ns: int
+    subject: bytes
+    header: bytes
+    payload: bytes
 
 
 class ArchiveFault(Exception):
@@ -65,7 +78,7 @@ class Gone:
     ts_ns: int = 0
 
 
-Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Sequence[StoredMessage]"
+Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Sequence[ArchivedMessage]"
 """What readers yield; messages that follow each other come together."""
 PAUSE: Final[Item] = ()
 """No messages: the work goes on, and this is a good moment to let others have a turn."""
@@ -77,7 +90,7 @@ class ArchiveWriter(Protocol):
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return what stands before the messages."""
 
-    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+    def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield what these messages add, b"" between pieces of long work; their sequences ascend."""
 
     def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from natsctl.jetstream.archive.highwayhash import FINAL_ROUNDS, LAST_PACKETS, MIX, MUL0, MUL1, HighwayHash64
+from natsctl.api.archive.highwayhash import FINAL_ROUNDS, LAST_PACKETS, MIX, MUL0, MUL1, HighwayHash64
 
 PACKET: Final = 32
 FEWEST: Final = 3

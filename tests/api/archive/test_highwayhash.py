@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.jetstream.archive.hash_lanes import digests
-from natsctl.jetstream.archive.highwayhash import HighwayHash64
+from natsctl.api.archive.hash_lanes import digests
+from natsctl.api.archive.highwayhash import HighwayHash64
 
 KEY = struct.pack("<4Q", 0x0706050403020100, 0x0F0E0D0C0B0A0908, 0x1716151413121110, 0x1F1E1D1C1B1A1918)
 VECTORS = [

@@ -12,23 +12,24 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from natsctl.api.codec import InvalidJSON, decode, encode
-from natsctl.api.consumer import ConsumerConfig, SequenceInfo
-from natsctl.api.model import Model
-from natsctl.api.stream import StreamState
-from natsctl.jetstream.archive.archive import (
+from natsctl.api.archive.archive import (
     MAX_RECORD_BYTES,
     ArchivedConsumer,
+    ArchivedMessage,
     ArchivedStream,
     ArchiveFault,
     Feed,
     Item,
+    MessageFields,
     Progress,
     unzigzag,
     uvarint,
     zigzag,
 )
-from natsctl.store.message import StoredMessage
+from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.consumer import ConsumerConfig, SequenceInfo
+from natsctl.api.model import Model
+from natsctl.api.stream import StreamState
 
 MAGIC: Final = b"NATSARC1"
 _STATE: Final = b"state.json"
@@ -115,7 +116,7 @@ class WriterV2:
             parts.append(_record(_CONSUMERS + consumer.name.encode(), consumer.created_ns, 0, b"", body))
         return b"".join(parts)
 
-    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+    def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield one record per message."""
         times, seqs = self._times.text, self._seqs.text
         parts: list[bytes] = []
@@ -187,9 +188,9 @@ def _state(name: bytes, payload: bytes) -> StreamState:
     return state
 
 
-def _messages(records: Sequence[Record]) -> list[StoredMessage]:
+def _messages(records: Sequence[Record]) -> list[ArchivedMessage]:
     """Return records as messages."""
-    messages = [StoredMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
+    messages = [ArchivedMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
     if not all(message.seq for message in messages):
         raise ArchiveFault("expected message sequence")
     return messages

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsctl.jetstream.archive.s2 import FrameFault, FrameReader, FrameWriter, crc32c, mask
-from natsctl.jetstream.archive.s2_block import BlockFault, decode_block
+from natsctl.api.archive.s2 import FrameFault, FrameReader, FrameWriter, crc32c, mask
+from natsctl.api.archive.s2_block import BlockFault, decode_block
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
-REFERENCE = (Path(__file__).parents[1] / "data" / "reference_v2.s2").read_bytes()
+REFERENCE = (Path(__file__).parents[2] / "jetstream" / "data" / "reference_v2.s2").read_bytes()
 
 
 def frame(kind: int, content: bytes, check: int | None = None) -> bytes:

@@ -12,15 +12,14 @@ from typing import TypeVar
 
 import msgspec
 
+from natsctl.api.archive import consumer_file
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Feed, Item, MessageFields
+from natsctl.api.archive.blocks import BlockWriter, hasher_of, read_block
+from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
 from natsctl.api.codec import InvalidJSON, decode, encode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
-from natsctl.jetstream.archive.archive import ArchivedConsumer, ArchivedStream, ArchiveFault, Feed, Item
-from natsctl.jetstream.archive.blocks import BlockWriter, hasher_of, read_block
-from natsctl.jetstream.archive.tar import END, TarFile, entry, in_pieces, read_tar
-from natsctl.jetstream.consumers import consumer_file
-from natsctl.store.message import StoredMessage
 
 T = TypeVar("T")
 
@@ -67,10 +66,10 @@ class WriterV1:
     def _file(self, name: str, content: bytes) -> bytes:
         return entry(name, content, self._mtime_s)
 
-    def messages(self, messages: Sequence[StoredMessage]) -> Iterator[bytes]:
+    def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield the blocks that these messages complete, b"" between pieces of long work."""
         self._block.add(messages)
-        self._last_seq = messages[-1].seq
+        self._last_seq = messages[-1][0]
         if self._block.full:
             yield from self._close_block()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from natsctl.jetstream.archive.archive import PAUSE, ArchiveFault, Feed, Item
-from natsctl.jetstream.archive.archive_v1 import read_v1
-from natsctl.jetstream.archive.archive_v2 import MAGIC, read_v2
-from natsctl.jetstream.archive.s2 import FrameFault, FrameReader
+from natsctl.api.archive.archive import PAUSE, ArchiveFault, Feed, Item
+from natsctl.api.archive.archive_v1 import read_v1
+from natsctl.api.archive.archive_v2 import MAGIC, read_v2
+from natsctl.api.archive.s2 import FrameFault, FrameReader
 
 
 class ArchiveReader:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natsctl.api.consumer import AckPolicy, ConsumerConfig
-from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.jetstream.archive import tar
-from natsctl.jetstream.archive.archive import (
+from natsctl.api.archive import consumer_file, tar
+from natsctl.api.archive.archive import (
     ArchivedConsumer,
+    ArchivedMessage,
     ArchivedStream,
     ArchiveFault,
     ArchiveWriter,
@@ -25,15 +24,15 @@ from natsctl.jetstream.archive.archive import (
     uvarint,
     zigzag,
 )
-from natsctl.jetstream.archive.archive_reader import ArchiveReader
-from natsctl.jetstream.archive.archive_v1 import WriterV1
-from natsctl.jetstream.archive.archive_v2 import MAGIC, WriterV2
-from natsctl.jetstream.archive.blocks import LARGE_BLOCK_BYTES, hasher_of
-from natsctl.jetstream.archive.s2 import FrameWriter
-from natsctl.jetstream.consumers import consumer_file
-from natsctl.store.message import StoredMessage
+from natsctl.api.archive.archive_reader import ArchiveReader
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import MAGIC, WriterV2
+from natsctl.api.archive.blocks import LARGE_BLOCK_BYTES, hasher_of
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.consumer import AckPolicy, ConsumerConfig
+from natsctl.api.stream import StreamConfig, StreamState
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "jetstream" / "data"
 SECOND = 1_000_000_000
 WRITERS: list[Callable[[], ArchiveWriter]] = [WriterV1, WriterV2]
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -44,15 +43,15 @@ CONSUMER = ArchivedConsumer(
     5 * SECOND,
 )
 MESSAGES = [
-    StoredMessage(3, 10, b"a.b", b"", b"one"),
-    StoredMessage(4, 11, b"a.c", HEADER, b""),
-    StoredMessage(9, 12, "é".encode(), HEADER, b"two" * 100),
+    ArchivedMessage(3, 10, b"a.b", b"", b"one"),
+    ArchivedMessage(4, 11, b"a.c", HEADER, b""),
+    ArchivedMessage(9, 12, "é".encode(), HEADER, b"two" * 100),
 ]
 
 
 def written(
     writer: ArchiveWriter,
-    messages: list[StoredMessage],
+    messages: list[ArchivedMessage],
     consumers: Iterable[ArchivedConsumer] = (),
     last: tuple[int, int] | None = None,
 ) -> bytes:
@@ -67,10 +66,10 @@ def written(
     return b"".join(frames.write(part) for part in parts if part)
 
 
-def read(data: bytes, step: int = 1 << 20) -> list[Item | StoredMessage]:
+def read(data: bytes, step: int = 1 << 20) -> list[Item | ArchivedMessage]:
     """Return what an archive holds, each message by itself."""
     reader = ArchiveReader()
-    items: list[Item | StoredMessage] = []
+    items: list[Item | ArchivedMessage] = []
     for at in range(0, len(data), step):
         for item in reader.read(data[at : at + step]):
             items.extend(item if isinstance(item, Sequence) else [item])
@@ -87,7 +86,7 @@ def plain(content: bytes) -> bytes:
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_everything_comes_back_in_pieces_of_any_size(writer: Callable[[], ArchiveWriter], step: int) -> None:
     items = read(written(writer(), MESSAGES, [CONSUMER]), step)
-    assert [item for item in items if isinstance(item, StoredMessage)] == MESSAGES
+    assert [item for item in items if isinstance(item, ArchivedMessage)] == MESSAGES
     (consumer,) = (item for item in items if isinstance(item, ArchivedConsumer))
     assert consumer == CONSUMER
 
@@ -104,17 +103,17 @@ def test_version_two_keeps_the_state() -> None:
 
 
 @pytest.mark.parametrize("messages", [[], MESSAGES])
-def test_version_one_tells_a_last_sequence_that_holds_nothing(messages: list[StoredMessage]) -> None:
+def test_version_one_tells_a_last_sequence_that_holds_nothing(messages: list[ArchivedMessage]) -> None:
     assert read(written(WriterV1(), messages, last=(20, 5)))[-1] == Gone(20, 5)
 
 
 def test_version_one_closes_blocks_and_holds_no_more() -> None:
     writer = WriterV1()
     writer.begin(ArchivedStream(StreamConfig(name="S")), [])
-    big = [StoredMessage(seq, seq, b"a", b"", bytes(LARGE_BLOCK_BYTES // 32)) for seq in range(1, 35)]
+    big = [ArchivedMessage(seq, seq, b"a", b"", bytes(LARGE_BLOCK_BYTES // 32)) for seq in range(1, 35)]
     sizes = [sum(map(len, writer.messages([message]))) for message in big]
     assert [bool(size) for size in sizes] == [False] * 31 + [True, False, False]
-    small = [StoredMessage(seq, seq, b"a", b"", bytes(4000)) for seq in range(40, 240)]
+    small = [ArchivedMessage(seq, seq, b"a", b"", bytes(4000)) for seq in range(40, 240)]
     assert [sum(map(len, writer.messages([message]))) > 0 for message in small].count(True) == 1
 
 
@@ -137,8 +136,8 @@ def test_any_messages_come_back(
     messages, seq = [], 0
     for index, content in enumerate(contents):
         seq += gaps[index % len(gaps)] if gaps else 1
-        messages.append(StoredMessage(seq, *content))
-    assert [item for item in read(written(writer(), messages), step) if isinstance(item, StoredMessage)] == messages
+        messages.append(ArchivedMessage(seq, *content))
+    assert [item for item in read(written(writer(), messages), step) if isinstance(item, ArchivedMessage)] == messages
 
 
 PAIRS = st.dictionaries(st.integers(1, 1000), st.integers(1, 1000), max_size=10)
@@ -177,7 +176,7 @@ def test_varints_read_back(value: int) -> None:
 
 def test_an_archive_of_the_reference_of_version_two_is_read() -> None:
     items = read((DATA / "reference_v2.s2").read_bytes(), 1000)
-    messages = [item for item in items if isinstance(item, StoredMessage)]
+    messages = [item for item in items if isinstance(item, ArchivedMessage)]
     assert [message.seq for message in messages] == [seq for seq in range(1, 301) if seq not in (5, 6)]
     assert messages[0].header == b"NATS/1.0\r\nX: y\r\n\r\n"
     assert (messages[1].subject, messages[1].payload) == (b"s.1", b"hello 1")
