@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
 from natsctl.api.subjects import is_valid_subject
-from natsctl.client.message import Message, to_message
+from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.subscription import Subscription
 from natsctl.client.trace import Tracer
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
     from natsctl.client.servers import Target
 
 NO_RESPONDERS = 503
@@ -61,7 +58,7 @@ class Connection:
         self.dry_run = False
         self.url = ""
         self.violations: list[str] = []
-        self._client: Client = client_class()()
+        self._client: Any = client_class()()
         self._failures: tuple[type[Exception], ...] = (failure_class(), OSError)
         self._told_violations = 0
         self._waiting: dict[str, _Waiter] = {}
@@ -83,9 +80,9 @@ class Connection:
                     error_cb=self._on_error,
                     closed_cb=self._on_closed,
                     allow_reconnect=self.target.origin == "embedded",
-                    reconnect_time_wait=TAKEOVER_RETRY_S,  # type: ignore[arg-type]  # asyncio takes fractions here too
+                    reconnect_time_wait=TAKEOVER_RETRY_S,
                     max_reconnect_attempts=TAKEOVER_ATTEMPTS,
-                    connect_timeout=self.timeout_s,  # type: ignore[arg-type]  # asyncio, where it ends up, takes fractions
+                    connect_timeout=self.timeout_s,
                     skip_subject_validation=True,
                     **options,
                 )
@@ -116,11 +113,6 @@ class Connection:
         text = str(failure).lower()
         if _VIOLATION in text:
             self._on_violation(text)
-            return
-        subscription = getattr(failure, "sub", None)
-        for one in self._subscriptions:
-            if subscription is not None and one.owns(subscription):
-                one.dropped += 1
 
     def _on_violation(self, text: str) -> None:
         """Fail whoever uses the subject that the server refused; nats-py gives its text in lower case."""
@@ -157,7 +149,7 @@ class Connection:
     @property
     def max_payload(self) -> int:
         """The most bytes that a message may have here."""
-        return self._client.max_payload
+        return int(self._client.max_payload)
 
     @property
     def tls(self) -> bool:
@@ -173,17 +165,24 @@ class Connection:
     # -- messages
 
     async def publish(
-        self, subject: str, body: bytes = b"", *, reply: str = "", headers: dict[str, str] | None = None
+        self, subject: str, body: bytes = b"", *, reply: str = "", headers: HeaderLike | None = None
     ) -> None:
         """Send a message; whether the server took it is known after `flush`.
 
         Raises UsageError for a bad subject or size.
         """
         self._check(subject)
-        if len(body) > self.max_payload:
-            raise UsageError(f"the message has {len(body)} bytes, the server takes at most {self.max_payload}")
+        if reply:
+            self._check(reply)
+        block = encode_headers(headers) if headers else b""
+        if len(body) + len(block) > self.max_payload:
+            size = len(body) + len(block)
+            raise UsageError(f"the message has {size} bytes, the server takes at most {self.max_payload}")
         try:
-            await self._client.publish(subject, body, reply=reply, headers=headers or None)
+            if block:
+                await self._client.send(subject.encode(), reply.encode(), block, body)
+            else:
+                await self._client.publish(subject, body, reply=reply)
         except self._failures as failure:
             raise self._told(failure) from failure
 
@@ -194,7 +193,7 @@ class Connection:
         """
         self._check_live()
         try:
-            await self._client.flush(timeout=timeout_s or self.timeout_s)  # type: ignore[arg-type]  # takes fractions too
+            await self._client.flush(timeout=timeout_s or self.timeout_s)
         except TimeoutError as failure:
             raise self._lost or Unreachable(f"no answer from {self.target.shown}") from failure
         except self._failures as failure:
@@ -216,12 +215,10 @@ class Connection:
         subscription = Subscription(subject, limit, self._subscriptions.discard)
         self._subscriptions.add(subscription)
         try:
-            inner = await self._client.subscribe(subject, queue=queue, cb=subscription.take)
+            inner = await self._client.listen(subject, queue, subscription.take)
             subscription.attach(inner)
             if limit:
                 await inner.unsubscribe(limit)
-                # nats-py would end its task after the first message of a burst that reaches the limit.
-                inner._max_msgs = 0
         except self._failures as failure:
             raise self._told(failure) from failure
         return subscription
@@ -231,7 +228,7 @@ class Connection:
         subject: str,
         body: bytes = b"",
         *,
-        headers: dict[str, str] | None = None,
+        headers: HeaderLike | None = None,
         timeout_s: float | None = None,
     ) -> Message:
         """The first answer; a status message such as `503` is an answer too.
@@ -241,7 +238,7 @@ class Connection:
         self._check(subject)
         if not self._inbox:
             self._inbox = f"{self.new_inbox()}."
-            await self._client.subscribe(f"{self._inbox}*", cb=self._on_answer)
+            await self._client.listen(f"{self._inbox}*", "", self._on_answer)
         self._requests += 1
         token = f"{self._requests:x}"
         waiter = _Waiter(subject, asyncio.get_running_loop().create_future())
@@ -256,10 +253,10 @@ class Connection:
         finally:
             del self._waiting[token]
 
-    async def _on_answer(self, msg: Msg) -> None:
-        waiter = self._waiting.get(msg.subject[len(self._inbox) :])
+    def _on_answer(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
+        waiter = self._waiting.get(subject[len(self._inbox) :].decode())
         if waiter is not None and not waiter.future.done():
-            waiter.future.set_result(to_message(msg))
+            waiter.future.set_result(to_message(subject, reply, body, block))
 
     def _told(self, failure: Exception) -> NatsctlError:
         """A failure of nats-py as who must act needs it: the connection has gone, or the call was wrong."""

@@ -1,12 +1,60 @@
-"""A message as the client room hands it out."""
+"""A message as the client room hands it out, with headers that may repeat."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
+from natsctl.api import headers as blocks
+from natsctl.api.errors import ProtocolError, UsageError
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
+"""Headers in the order they stand on the wire, repeated names included."""
+HeaderLike: TypeAlias = Mapping[str, str] | Pairs
+"""What whoever sends a message may give as headers."""
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TEXT_AS_BYTES = "surrogateescape"
+
+
+def pairs_of(given: HeaderLike) -> tuple[tuple[str, str], ...]:
+    """All headers in order, from either form."""
+    if isinstance(given, Headers):
+        return given.pairs
+    return tuple(given.items() if isinstance(given, Mapping) else given)
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a message: by name the first value of each, in `pairs` all of them in order."""
+
+    __slots__ = ("_first", "pairs")
+
+    def __init__(self, given: HeaderLike = ()) -> None:
+        self.pairs = pairs_of(given)
+        self._first = dict(reversed(self.pairs))
+
+    def __getitem__(self, name: str) -> str:
+        return self._first[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for name, _ in self.pairs))
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self) == other if isinstance(other, Mapping) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._first.items()))
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self.pairs)!r})"
+
+
+NO_HEADERS = Headers()
 
 
 @dataclass(slots=True)
@@ -16,17 +64,40 @@ class Message:
     subject: str
     body: bytes
     reply: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Headers = NO_HEADERS
     status: int = 0
     description: str = ""
 
 
-def to_message(msg: Msg) -> Message:
-    """nats-py's message as ours; its Status and Description stand for the status line where that is all there is."""
-    headers = {str(getattr(key, "value", key)): value for key, value in (msg.headers or {}).items()}
-    status = headers.get("Status", "")
-    if not msg.data and len(status) == 3 and status.isdigit():
-        description = headers.pop("Description", "")
-        del headers["Status"]
-        return Message(msg.subject, msg.data, msg.reply, headers, int(status), description)
-    return Message(msg.subject, msg.data, msg.reply, headers)
+def encode_headers(given: HeaderLike) -> bytes:
+    """The header block of a message. Raises UsageError for a name or value that cannot be written."""
+    pairs = [(name.strip(), value.strip()) for name, value in pairs_of(given)]
+    for name, _ in pairs:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"header {name!r}: a name is letters, digits and any of !#$%&'*+-.^_`|~")
+    try:
+        return blocks.encode((_wire(name), _wire(value)) for name, value in pairs)
+    except ValueError as failure:
+        raise UsageError(str(failure)) from failure
+
+
+def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> Message:
+    """What came in as a message; a header block that breaks the rules is left out."""
+    message = Message(_text(subject), body, _text(reply) if reply else "")
+    if block:
+        try:
+            message.status, message.description = blocks.parse_status(block)
+            pairs = blocks.parse(block)
+        except ProtocolError:
+            return message
+        if pairs:
+            message.headers = Headers([(_text(name), _text(value)) for name, value in pairs])
+    return message
+
+
+def _wire(text: str) -> bytes:
+    return text.encode("utf-8", _TEXT_AS_BYTES)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", _TEXT_AS_BYTES)

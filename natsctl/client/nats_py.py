@@ -1,4 +1,7 @@
-"""The door to nats-py: imports its core client without what JetStream adds to it.
+"""The door to nats-py: its core client without what JetStream adds to it, and with a short way for messages.
+
+nats-py puts each message into a queue of its subscription, from which a task calls back, and keeps one value of a
+repeated header. `ShortClient` hands subject, reply, body and header block to the function that waits for them.
 
 `nats.aio.client` imports `nats.js` for two constructors that natsctl never calls and for the names of two headers,
 and that is nearly half of the CPU time of the import. So `nats.js` is put in place as a module that runs its code
@@ -8,15 +11,21 @@ real one.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
 import types
+from collections.abc import Callable
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+    from nats.aio.subscription import Subscription
+
+Taker: TypeAlias = Callable[[bytes, bytes, bytes, bytes | None], None]
+"""What is called with subject, reply, body and header block of a message."""
 
 _PACKAGE = "nats"
 _LAZY = "nats.js"
@@ -36,12 +45,66 @@ class _OnFirstUse(types.ModuleType):
         return getattr(self, name)
 
 
+class Listening(Protocol):
+    """What a connection needs of nats-py's client beside what that has itself."""
+
+    async def listen(self, subject: str, queue: str, taker: Taker) -> Subscription:
+        """Subscribe, and give each message to `taker`."""
+
+    async def send(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        """Send a message with a header block."""
+
+
+@functools.cache
 def client_class() -> type[Client]:
-    """nats-py's `Client`."""
+    """nats-py's `Client` with the short way."""
     if _PACKAGE not in sys.modules:
         _import_with_lazy_jetstream()
-    client: type[Client] = importlib.import_module("nats.aio.client").Client
-    return client
+    plain: type[Client] = importlib.import_module("nats.aio.client").Client
+
+    class ShortClient(plain):  # type: ignore[valid-type,misc]  # known only once nats-py is imported
+        """A client whose messages go straight to who waits for them."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.takers: dict[int, Taker] = {}
+
+        async def listen(self, subject: str, queue: str, taker: Taker) -> Subscription:
+            """Subscribe, and give each message to `taker`."""
+            # The number that nats-py gives next; a message may come before `subscribe` returns.
+            self.takers[self._sid + 1] = taker
+            return await self.subscribe(subject, queue=queue)  # type: ignore[no-any-return]  # of an untyped base
+
+        async def send(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+            """Send a message with a header block."""
+            size, whole = len(block), len(block) + len(body)
+            lead = b"HPUB %b %b %d %d\r\n" % (subject, reply, size, whole)
+            self.stats["out_msgs"] += 1
+            self.stats["out_bytes"] += len(body)
+            await self._send_command(b"%b%b%b\r\n" % (lead, block, body))
+            if self._flush_queue is not None and self._flush_queue.empty():
+                await self._flush_pending()
+
+        async def _process_msg(
+            self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
+        ) -> None:
+            """Count a message and hand it on, as nats-py's own does."""
+            subscription = self._subs.get(sid)
+            if subscription is None:
+                self.takers.pop(sid, None)
+                return
+            self.stats["in_msgs"] += 1
+            self.stats["in_bytes"] += len(data)
+            subscription._received += 1
+            taker = self.takers.get(sid)
+            if taker is not None:
+                taker(subject, reply, data, headers)
+
+        def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+            self.takers.pop(sid, None)
+            super()._remove_sub(sid, max_msgs)
+
+    return ShortClient
 
 
 def failure_class() -> type[Exception]:

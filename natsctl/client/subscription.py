@@ -1,8 +1,7 @@
 """A running subscription.
 
-nats-py's task calls `take` for each message; it is kept here until somebody reads it. When `MAX_KEPT` messages are
-kept, `take` waits, nats-py's own queue fills, and beyond its limits (512 Ki messages, 128 MiB) it drops messages,
-which `dropped` counts.
+The connection calls `take` for each message; it is kept here until somebody reads it. What comes when `MAX_KEPT`
+messages or `MAX_KEPT_BYTES` are kept is dropped, which `dropped` counts.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from natsctl.client.message import Message, to_message
 from natsctl.client.nats_py import failure_class
 
 if TYPE_CHECKING:
-    from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription as NatsSubscription
 
-MAX_KEPT = 4096
+MAX_KEPT = 512 * 1024
+MAX_KEPT_BYTES = 128 * 1024 * 1024
 
 
 class Subscription:
@@ -37,26 +36,24 @@ class Subscription:
         self._on_stop = on_stop
         self._inner: NatsSubscription | None = None
         self._kept: deque[Message] = deque()
+        self._kept_bytes = 0
         self._read = 0
         self._failure: Exception | None = None
         self._arrived = asyncio.Event()
-        self._room = asyncio.Event()
 
     def attach(self, inner: NatsSubscription) -> None:
         """Know nats-py's object, to end it later."""
         self._inner = inner
 
-    def owns(self, inner: object) -> bool:
-        """Whether nats-py's object is this subscription's."""
-        return inner is self._inner
-
-    async def take(self, msg: Msg) -> None:
-        """Keep a message that arrived; waits while there is no room."""
-        while len(self._kept) >= MAX_KEPT:
-            self._room.clear()
-            await self._room.wait()
-        self._kept.append(to_message(msg))
-        self._arrived.set()
+    def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
+        """Keep a message that arrived, or count it as dropped where too many wait."""
+        if len(self._kept) >= MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:
+            self.dropped += 1
+            return
+        self._kept.append(to_message(subject, reply, body, block))
+        self._kept_bytes += len(body)
+        if not self._arrived.is_set():
+            self._arrived.set()
 
     def fail(self, failure: Exception) -> None:
         """After the messages that are kept, raise `failure` at whoever reads."""
@@ -70,18 +67,27 @@ class Subscription:
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or None when none came in time; raises what ended the subscription."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while not self._kept:
-                    if self._failure is not None:
-                        raise self._failure
-                    self._arrived.clear()
-                    await self._arrived.wait()
+        if not self._kept:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._wait()
+        message = self.now()
+        if message is None and self._failure is not None:
+            raise self._failure
+        return message
+
+    async def _wait(self) -> None:
+        while not self._kept and self._failure is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def now(self) -> Message | None:
+        """The next message if one has come already."""
         if not self._kept:
             return None
         self._read += 1
         message = self._kept.popleft()
-        self._room.set()
+        self._kept_bytes -= len(message.body)
         return message
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -94,7 +100,6 @@ class Subscription:
         """End the subscription; what has arrived and was not read is dropped."""
         self._on_stop(self)
         self._kept.clear()
-        self._room.set()
         with contextlib.suppress(failure_class(), OSError):
             if self._inner is not None:
                 await self._inner.unsubscribe()
