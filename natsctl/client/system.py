@@ -1,0 +1,238 @@
+"""What servers tell the system account of themselves, on `$SYS.REQ`.
+
+A census comes first: every server answers one broadcast with its statistics, which also say how many servers know each
+other, so that the census ends as soon as all of those have answered, and not when the wait is over. What else is asked
+then goes to each server that is meant by its own id, side by side, page by page where an answer has pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import NatsctlError, NotAuthorised, ProtocolError, Unreachable
+from natsctl.client.answer import parse_object
+from natsctl.client.connection import NO_RESPONDERS, Connection
+from natsctl.client.preview import Planned, Previewed
+from natsctl.client.system_answers import ALL, Answers, Scope, ServerAnswer
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+
+EVERYBODY = "PING"
+QUIET_S = 0.3
+"""Seconds after the last answer when nobody says how many are to come."""
+KNOWN_QUIET_S = 1.0
+"""Seconds after the last answer when a server that the others know has not answered."""
+PAGES = {"CONNZ": "connections", "SUBSZ": "subscriptions_list", "JSZ": "account_details"}
+"""Where answers with pages have their entries."""
+MAX_PAGES = 10_000
+MAX_SIDE_BY_SIDE = 64
+"""Requests to servers that are under way at once."""
+
+
+class SystemAccountNeeded(NotAuthorised):
+    """Nobody answers the system account's requests in this account."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            "servers tell this only to the system account",
+            hint="log in as a user of the system account ($SYS, or the system_account of the server's configuration): "
+            "--user and --password, --creds, or a --context that has them",
+        )
+        self.subject = subject
+
+
+class System:
+    """Requests of the system account on one connection."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.connection: Connection = manager.connection
+        self._at_once = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
+
+    async def census(self, scope: Scope = ALL) -> Answers:
+        """The statistics of every server that is meant; raises SystemAccountNeeded, Unreachable when none answers."""
+
+        def expected(answers: list[ServerAnswer]) -> int:
+            return scope.expect or max(int(one.data.get("active_servers") or 0) for one in answers)
+
+        found = await gather(
+            self.connection, _subject(EVERYBODY, "STATSZ"), expected=expected, patient=scope.expect > 0
+        )
+        meant = [one for one in found if scope.admits(one.server)]
+        if not meant:
+            raise _no_server(scope, found)
+        known = expected(found) if found else 0
+        return Answers(meant, scope.expect or known - (len(found) - len(meant)))
+
+    async def ask(self, what: str, body: dict[str, Any] | None = None, scope: Scope = ALL) -> Answers:
+        """What each server that is meant answers to `what`, such as `CONNZ`, all pages of it."""
+        census = await self.census(scope)
+        return Answers(await self.ask_each(census, what, body), census.expected)
+
+    async def ask_each(
+        self, servers: Iterable[ServerAnswer], what: str, body: dict[str, Any] | None = None
+    ) -> list[ServerAnswer]:
+        """What these servers answer; who does not answer any more is left out."""
+
+        async def ask(server: ServerAnswer) -> ServerAnswer | None:
+            try:
+                async with self._at_once:
+                    return await self._all_pages(server.id, what, body or {})
+            except Unreachable:
+                return None
+
+        answers = await asyncio.gather(*(ask(server) for server in servers))
+        return [one for one in answers if one is not None]
+
+    async def ask_one(
+        self, server: str, what: str, body: dict[str, Any] | None = None, *, changes: bool = False
+    ) -> ServerAnswer:
+        """What the one server of that name or id answers; raises ApiFailure where it refuses.
+
+        With `changes` nothing is sent in a dry run: Previewed is raised.
+        """
+        found = await self.find(server)
+        if changes and self.connection.dry_run:
+            raise Previewed(Planned(_subject(found.id, what), body))
+        answer = await self._all_pages(found.id, what, body or {})
+        if failure := answer.failure:
+            failure.subject = _subject(found.id, what)
+            raise failure
+        return answer
+
+    async def find(self, server: str) -> ServerAnswer:
+        """The statistics of the one server of that name or id; raises ServerNotFound, which knows the names there are.
+
+        Without a name the server of this connection.
+        """
+        wanted = server or str(self.connection.info.get("server_id") or "")
+        census = await self.census()
+        named = [one for one in census if wanted in (one.id, one.name)]
+        if not named:
+            raise ServerNotFound(wanted, [one.name for one in census])
+        if len(named) > 1:
+            raise NatsctlError(
+                f"{len(named)} servers are named {wanted}", hint="say which by its id: natsctl server list shows them"
+            )
+        return named[0]
+
+    async def of_account(self, account: str, what: str, body: dict[str, Any] | None = None) -> Answers:
+        """What every server that has the account answers on `$SYS.REQ.ACCOUNT.<account>.<what>`."""
+        subject = f"$SYS.REQ.ACCOUNT.{account}.{what}"
+        found = await gather(self.connection, subject, body)
+        return Answers(found, len(found))
+
+    async def _all_pages(self, server_id: str, what: str, body: dict[str, Any]) -> ServerAnswer:
+        subject = _subject(server_id, what)
+        return await every_page(PAGES.get(what, ""), body, lambda asked: self._exchange(subject, asked))
+
+    async def _exchange(self, subject: str, body: dict[str, Any]) -> ServerAnswer:
+        return await exchange(self.connection, subject, body)
+
+
+class ServerNotFound(NatsctlError):
+    """No server answers to a name; `known` are those that do."""
+
+    exit_code = 3
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"no server is named {name}", hint=f"there are: {', '.join(known)}" if known else "")
+        self.known = known
+
+
+async def exchange(connection: Connection, subject: str, body: dict[str, Any] | None = None) -> ServerAnswer:
+    """The one answer to a request, traced; raises SystemAccountNeeded when nobody is there, Unreachable."""
+    payload = json.dumps(body).encode() if body else b""
+    tracer = connection.tracer
+    if tracer is not None:
+        tracer.request(subject, payload)
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    message = await connection.request(subject, payload)
+    return _read(connection, subject, message, loop.time() - begin_s)
+
+
+async def gather(
+    connection: Connection,
+    subject: str,
+    body: dict[str, Any] | None = None,
+    *,
+    expected: Callable[[list[ServerAnswer]], int] = lambda answers: 0,
+    patient: bool = False,
+) -> list[ServerAnswer]:
+    """The answers of all servers to one broadcast.
+
+    Ends when as many have come as `expected` makes of those that have, else when it gets quiet; if `patient`, only the
+    connection's timeout ends the wait for the expected ones. Raises SystemAccountNeeded, Unreachable when none comes.
+    """
+    payload = json.dumps(body).encode() if body else b""
+    if connection.tracer is not None:
+        connection.tracer.request(subject, payload)
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe(inbox)
+    subscription.watched = subject
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    end_s = begin_s + connection.timeout_s
+    found: list[ServerAnswer] = []
+    wait_s = connection.timeout_s
+    try:
+        await connection.publish(subject, payload, reply=inbox)
+        while (message := await subscription.next(min(wait_s, end_s - loop.time()))) is not None:
+            found.append(_read(connection, subject, message, loop.time() - begin_s))
+            count = expected(found)
+            if count and len(found) >= count:
+                break
+            wait_s = connection.timeout_s if patient and count else KNOWN_QUIET_S if count else QUIET_S
+    finally:
+        await subscription.stop()
+    if not found:
+        failure = Unreachable(f"no server answered on {subject} within {connection.timeout_s:g}s")
+        failure.subject = subject
+        raise failure
+    return found
+
+
+def _read(connection: Connection, subject: str, message: Message, elapsed_s: float) -> ServerAnswer:
+    if connection.tracer is not None:
+        status = f"{message.status} {message.description}".encode()
+        connection.tracer.answer(subject, message.body or status)
+    if message.status == NO_RESPONDERS:
+        raise SystemAccountNeeded(subject)
+    return ServerAnswer(parse_object(message.body, subject), int(elapsed_s * 1e9))
+
+
+async def every_page(
+    key: str, body: dict[str, Any], ask: Callable[[dict[str, Any]], Awaitable[ServerAnswer]]
+) -> ServerAnswer:
+    """The first page's answer with the entries of all pages under `key`; without a key there is one page."""
+    first = await ask(body)
+    data = first.data
+    if not key or body.get("limit") or body.get("offset"):
+        return first
+    entries = list(data.get(key) or ())
+    for _ in range(MAX_PAGES):
+        limit, total = int(data.get("limit") or len(entries)), int(data.get("total") or 0)
+        if not limit or len(entries) >= total:
+            break
+        page = (await ask({**body, "offset": len(entries), "limit": limit})).data.get(key) or ()
+        if not page:
+            break
+        entries += page
+    else:
+        raise ProtocolError(f"more than {MAX_PAGES} pages")
+    if key in data:
+        data[key] = entries
+    return first
+
+
+def _subject(server: str, what: str) -> str:
+    return f"$SYS.REQ.SERVER.{server}.{what}"
+
+
+def _no_server(scope: Scope, found: list[ServerAnswer]) -> NatsctlError:
+    return ServerNotFound(scope.shown, sorted(one.name for one in found))
