@@ -18,6 +18,17 @@ class GlobalFlag(NamedTuple):
     metavar: str
     help: str
     read: Callable[[str], Any] = str
+    kin: str = ""
+    """The heading under which help shows it; that of the row before where it is empty."""
+
+
+COLOURS = ("rounded", "double", "yellow", "blue", "cyan", "green", "magenta", "red")
+
+
+def _colour(text: str) -> str:
+    if text not in COLOURS:
+        raise ValueError(f"expected one of {', '.join(COLOURS)}, not {text!r}")
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -34,25 +45,45 @@ def _seconds(text: str) -> float:
 
 
 GLOBAL_FLAGS = (
-    GlobalFlag("server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)"),
-    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)"),
+    GlobalFlag(
+        "server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)", kin="Server"
+    ),
+    GlobalFlag("context", ("--context",), "NAME", "configuration context of the nats tool (NATS_CONTEXT)"),
+    GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
+    GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
+    GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
+    GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
+    GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),
+    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
+    GlobalFlag("connection_name", ("--connection-name",), "NAME", "what the server calls this connection"),
+    GlobalFlag("socks_proxy", ("--socks-proxy",), "PROXY", "refused: SOCKS proxies are not supported"),
+    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login"),
     GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
+    GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),
     GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
+    GlobalFlag("token_stdin", ("--token-stdin",), "", "read the token from the first line of stdin"),
     GlobalFlag("creds", ("--creds",), "FILE", "user credentials (NATS_CREDS)"),
     GlobalFlag("nkey", ("--nkey",), "FILE", "user NKey seed (NATS_NKEY)"),
-    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)"),
+    GlobalFlag("jwt", ("--jwt",), "JWT", "user JWT, or its file (NATS_JWT)"),
+    GlobalFlag("seed", ("--seed",), "SEED", "user seed that goes with the JWT, or its file (NATS_SEED)"),
+    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", kin="TLS"),
     GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
     GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
     GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),
-    GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
-    GlobalFlag("context", ("--context",), "NAME", "configuration context of the nats tool (NATS_CONTEXT)"),
-    GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
-    GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
-    GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
-    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
-    GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
-    GlobalFlag("no_input", ("--no-input",), "", "never ask; what is not given takes its default (NATSCTL_NO_INPUT)"),
+    GlobalFlag("tls_insecure", ("--tls-insecure",), "", "do not check the server's certificate: for tests only"),
+    GlobalFlag(
+        "no_input",
+        ("--no-input",),
+        "",
+        "never ask; what is not given takes its default (NATSCTL_NO_INPUT)",
+        kin="What is done",
+    ),
     GlobalFlag("dry_run", ("--dry-run",), "", "send nothing that changes something; show what would be sent"),
+    GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
+    GlobalFlag("utc", ("--utc",), "", "show times in UTC instead of the local zone"),
+    GlobalFlag(
+        "colors", ("--colors",), "SCHEME", "look of tables: rounded, double or a colour's name (NATS_COLOR)", _colour
+    ),
     GlobalFlag("help", ("-h", "--help"), "", "show help"),
     GlobalFlag("version", ("--version",), "", "show the version"),
 )

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from natsctl.cli.look import COLOUR
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -40,15 +42,23 @@ class GlobalOptions:
     token: str | None = None
     creds: str | None = None
     nkey: str | None = None
+    jwt: str | None = None
+    seed: str | None = None
+    password_stdin: bool = False
+    token_stdin: bool = False
     tlscert: str | None = None
     tlskey: str | None = None
     tlsca: str | None = None
     tlsfirst: bool = False
+    tls_insecure: bool = False
+    socks_proxy: str | None = None
+    connection_name: str | None = None
     timeout: float | None = None
     context: str | None = None
     no_context: bool = False
     js_domain: str | None = None
     js_api_prefix: str | None = None
+    js_event_prefix: str | None = None
     inbox_prefix: str | None = None
     trace: bool = False
     no_input: bool = False
@@ -65,12 +75,17 @@ class GlobalOptions:
             token=self.token or "",
             creds=self.creds or "",
             nkey=self.nkey or "",
+            user_jwt=self.jwt or "",
+            user_seed=self.seed or "",
             cert=self.tlscert or "",
             key=self.tlskey or "",
             ca=self.tlsca or "",
             tls_first=self.tlsfirst,
+            tls_insecure=self.tls_insecure,
+            socks_proxy=self.socks_proxy or "",
             jetstream_domain=self.js_domain or "",
             jetstream_api_prefix=self.js_api_prefix or "",
+            jetstream_event_prefix=self.js_event_prefix or "",
             inbox_prefix=self.inbox_prefix or "",
             timeout_s=self.timeout,
         )
@@ -139,7 +154,7 @@ class Session:
         from natsctl.client.servers import TargetKind
 
         target, options = self.target(), self.options
-        name = f"natsctl {__version__}"
+        name = options.connection_name or f"natsctl {__version__}"
         try:
             connection = await connect(target, name=name, trace=options.trace)
         except NobodyListens:
@@ -177,11 +192,18 @@ class Session:
 
         options = self.options
         try:
-            return resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
+            target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
         except ContextNotFound as failure:
             asked = options.context or os.environ.get("NATS_CONTEXT", "")
             failure.hint = did_you_mean(asked, failure.known) or failure.hint
             raise
+        if target.settings.color_scheme:
+            os.environ.setdefault(COLOUR, target.settings.color_scheme)
+        if target.settings.tls_insecure and not self.json:
+            from natsctl.cli.output import note
+
+            note("warning: the server's certificate is not checked (--tls-insecure)")
+        return target
 
     async def _embed(self, target: Target) -> Target:
         """The same target at the embedded server, started here unless another command has one running on the folder."""

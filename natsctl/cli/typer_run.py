@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import all_spellings, take_out, wants_json
+from natsctl.cli.look import looking
+from natsctl.cli.secret_input import given_on_stdin
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.verbs import build, build_single, load, named, walk
@@ -36,13 +38,14 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     if "help" in given or (len(chain) == 1 and group and not arguments):
         return _help(chain[-1], path, _examples(noun, path), asked="help" in given)
     _read_plainly(chain)
-    session = Session(_options(given), json=wants_json(words))
     before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        return _run(command, arguments, f"natsctl {noun.name}", session)
-    finally:
-        session.close()
-        signal.signal(signal.SIGTERM, before)
+    with looking(given):
+        session = Session(_options(given_on_stdin(given)), json=wants_json(words))
+        try:
+            return _run(command, arguments, f"natsctl {noun.name}", session)
+        finally:
+            session.close()
+            signal.signal(signal.SIGTERM, before)
 
 
 def _app(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
@@ -50,7 +53,7 @@ def _app(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
     if ":" in noun.where:
         return False, build_single(noun.where)
     verbs = load(noun.where)
-    first = next((word for word in words if not word.startswith("-")), "")
+    first = next((word for word in words if word == "-" or not word.startswith("-")), "")
     if noun.alone and not named(verbs, first):
         return False, build_single(noun.alone)
     return True, build(f"{noun.help}.", verbs, words)
@@ -86,7 +89,7 @@ def _named(command: Any, words: Sequence[str]) -> list[Any]:
         find = getattr(chain[-1], "find", None)
         if find is None:
             break
-        if not word.startswith("-"):
+        if word == "-" or not word.startswith("-"):
             found = find(word)
             if found is None:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from natsctl.cli.look import table_look
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 
 def render_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
     """A table of `rows`; the columns named in `right` are aligned to the right."""
-    from rich.box import ROUNDED
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(safe(title), style="bold"), box=ROUNDED, header_style="", pad_edge=True)
+    box, colour = table_look()
+    table = Table(title=Text(safe(title), style="bold"), box=box, border_style=colour, header_style="", pad_edge=True)
     numbers = frozenset(right)
     for name in columns:
         table.add_column(Text(name), justify="right" if name in numbers else "left", overflow="fold")
