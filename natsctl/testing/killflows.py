@@ -180,7 +180,7 @@ async def missing(client: RawClient, stream: bytes) -> set[int]:
 
 
 async def read(client: RawClient, stream: bytes, from_seq: int) -> list[Stored]:
-    """Return every message of a stream from `from_seq` on."""
+    """Return every message that a stream has now, from `from_seq` on."""
     state = (await api(client, b"STREAM.INFO." + stream))["state"]
     if state["last_seq"] < from_seq or not state["messages"]:
         return []
@@ -193,7 +193,7 @@ async def read(client: RawClient, stream: bytes, from_seq: int) -> list[Stored]:
             return
         numbers = reply.split(b".")
         found.append(Stored(int(numbers[5]), int(numbers[7]), subject, header, payload))
-        if numbers[8] == b"0":
+        if numbers[8] == b"0" or int(numbers[5]) >= state["last_seq"]:  # more may have come, beyond what was asked for
             done.set()
 
     inbox = b"_INBOX.read.%b.%d" % (stream, from_seq)
