@@ -38,6 +38,8 @@ class Kind:
     gather: Callable[[list[Any]], Any] | None = None
     """Makes the one value of a repeatable flag of its single readings."""
     switch: bool = False
+    negates: bool = True
+    """Whether a switch has a `--no-` form too."""
 
 
 def _duration(text: str) -> int:
@@ -86,6 +88,7 @@ WHOLE = Kind("N", _whole)
 SIZE = Kind("SIZE", parse_size)
 DURATION = Kind("DURATION", _duration)
 SWITCH = Kind("", bool, switch=True)
+ON = Kind("", bool, switch=True, negates=False)
 PAIRS = Kind("KEY=VALUE", _pair, repeated=True, gather=dict)
 SOURCE = Kind("NAME|JSON", _source)
 SOURCES = Kind("NAME|JSON", _source, repeated=True, gather=list)
@@ -147,9 +150,9 @@ class Flag:
         """The annotation of its parameter in a command function."""
         help = f"{self.help} [{self.default}]" if self.default else self.help
         if self.kind.switch:
-            removes = self.name.startswith("--no-")
-            names = self.name if removes else f"{self.name}/--no-{self.name.removeprefix('--')}"
-            return Annotated[bool | None, typer.Option(names, help=help, show_default=False)]
+            alone = self.name.startswith("--no-") or not self.kind.negates
+            names = self.name if alone else f"{self.name}/--no-{self.name.removeprefix('--')}"
+            return Annotated[bool | None, typer.Option(names, *self.aliases, help=help, show_default=False)]
         option = typer.Option(self.name, *self.aliases, help=help, metavar=self.kind.metavar, show_default=False)
         return Annotated[list[str] | None, option] if self.kind.repeated else Annotated[str | None, option]
 
