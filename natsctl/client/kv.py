@@ -1,0 +1,286 @@
+"""Key-value buckets: keys are subjects of a stream, revisions its sequences.
+
+Spoken here as the protocol it is (messages, headers, stream requests) and not through nats-py's KeyValue: that class
+answers with exceptions of its own that leave out the server's error, reads every refusal of a publish as a conflict,
+knows no dry run and no trace, and fails on what it does not model. What is written here nats-py and nats.go read, and
+the other way round; the tests hold both. Source: ADR-8, ADR-48.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.units import SECOND, format_duration
+from natsctl.client import messages, stored
+from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info, bucket_names
+
+if TYPE_CHECKING:
+    from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
+    from natsctl.api.messages import PubAck
+    from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Headers
+    from natsctl.client.stored import Stored
+
+PUT, DEL, PURGE = "PUT", "DEL", "PURGE"
+OPERATION = "KV-Operation"
+REASON = "Nats-Marker-Reason"
+TTL = "Nats-TTL"
+SIZE = "Nats-Msg-Size"
+"""How long a value is, where only its headers were read."""
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+ROLLUP = "Nats-Rollup"
+ALL_KEYS = ">"
+TTL_DISABLED = 10166
+SHORTEST_TTL_NS = SECOND
+
+_BY_REASON = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DEL}
+_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
+_PATTERN = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
+_API_PREFIX = "$JS.API"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of a key at a revision; `created` is RFC 3339, `delta` how many entries a reader had before it.
+
+    `value` is None where only headers were read; `length` is known then too.
+    """
+
+    bucket: str
+    key: str
+    revision: int
+    operation: str
+    created: str
+    length: int
+    value: bytes | None
+    delta: int = 0
+    ttl: str = ""
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the key has no value since then."""
+        return self.operation != PUT
+
+
+class KeyNotFound(NatsctlError):
+    """The key has no value, or never had that revision; `last` is its deletion marker where there is one."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+    def __init__(self, bucket: Bucket, key: str, text: str, last: Entry | None = None) -> None:
+        super().__init__(text)
+        self.subject = bucket.reads + key
+        self.bucket = bucket
+        self.key = key
+        self.last = last
+
+
+class KeyChanged(ApiFailure):
+    """The key is at another revision than was expected; `current` is what it is at now."""
+
+    def __init__(self, failure: ApiFailure, text: str, current: Entry | None) -> None:
+        super().__init__(failure.error, failure.subject)
+        self.args = (text,)
+        self.current = current
+
+
+def check_key(key: str) -> None:
+    """Raise UsageError for what can be no key."""
+    if not _KEY.fullmatch(key) or not all(key.split(".")):
+        raise UsageError(
+            f"{key!r} can not be a key",
+            hint="a key is letters, digits and any of - / _ = . with no dot at an end or beside another",
+        )
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise UsageError for what can match no key: `*` stands for one whole token, `>` for all that follow."""
+    tokens = pattern.split(".")
+    whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
+    if not _PATTERN.fullmatch(pattern) or not whole:
+        raise UsageError(
+            f"{pattern!r} matches no key", hint="a filter is a key, in which * may stand for a token and > for the rest"
+        )
+
+
+def is_pattern(key: str) -> bool:
+    """Whether the words mean many keys."""
+    return "*" in key or ">" in key
+
+
+def operation_of(headers: Headers) -> str:
+    """What a stored message did to its key."""
+    said = headers.get(OPERATION) or _BY_REASON.get(headers.get(REASON, ""), "")
+    return said if said in (DEL, PURGE) else PUT
+
+
+def write_headers(
+    operation: str = PUT, *, expected: int | None = None, ttl_ns: int = 0, text: str = ""
+) -> dict[str, str]:
+    """The headers of a message that puts, deletes or purges a key."""
+    headers = {} if operation == PUT else {OPERATION: operation}
+    if operation == PURGE:
+        headers[ROLLUP] = "sub"
+    if expected is not None:
+        headers[EXPECTED] = str(expected)
+    if ttl_ns:
+        if ttl_ns < SHORTEST_TTL_NS:
+            raise UsageError(f"--ttl: a key lives {format_duration(SHORTEST_TTL_NS)} at least")
+        headers[TTL] = format_duration(ttl_ns)
+    return headers
+
+
+class Bucket:
+    """A bucket that exists: `info` is its stream as it was when it was opened.
+
+    `reads` and `writes` begin the subjects of its keys. They differ in mirrors, whose messages keep the subjects of
+    their origin and whose writes go there, and behind an API prefix, where writes need it too.
+    """
+
+    def __init__(self, manager: Manager, name: str, info: Answer[StreamInfoAnswer]) -> None:
+        self.manager = manager
+        self.name = name
+        self.info = info
+        self.stream = KV.stream_of(name)
+        config = info.value.config
+        self.direct = config.allow_direct or config.mirror_direct
+        prefix = manager.connection.target.api_prefix
+        api = "" if prefix == _API_PREFIX else f"{prefix}."
+        self.reads = f"$KV.{name}."
+        self.writes = f"{api}{self.reads}"
+        if config.mirror is not None:
+            origin = f"$KV.{KV.bucket_of(config.mirror.name)}."
+            self.reads = self.reads if config.mirror.subject_transforms else origin
+            external = config.mirror.external
+            self.writes = f"{external.api}.{origin}" if external is not None and external.api else f"{api}{origin}"
+
+    @classmethod
+    async def open(cls, manager: Manager, name: str) -> Bucket:
+        """The bucket of that name. Raises BucketNotFound, UsageError for a bad name."""
+        return cls(manager, name, await bucket_info(manager, KV, name))
+
+    # -- reading
+
+    async def get(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry:
+        """What a key holds, or held at a revision; `fresh` asks the leader. Raises KeyNotFound, also for a deletion."""
+        entry = await self.last(key, revision, fresh=fresh)
+        if entry is None:
+            what = f"key {key} has no revision {revision}" if revision else f"key {key} does not exist"
+            raise KeyNotFound(self, key, f"{what} in bucket {self.name}")
+        if entry.deleted:
+            what = f"revision {entry.revision} of key {key} is its deletion" if revision else f"key {key} was deleted"
+            raise KeyNotFound(self, key, f"{what} in bucket {self.name}", entry)
+        return entry
+
+    async def last(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry | None:
+        """The last entry of a key, or the one at a revision, deletions included; None where there is none."""
+        check_key(key)
+        subject, direct = self.reads + key, self.direct and not fresh
+        if not revision:
+            found = await stored.last_on(self.manager, self.stream, subject, direct=direct)
+        else:
+            found = await stored.at(self.manager, self.stream, revision, direct=direct)
+        return self._entry(found) if found is not None and found.subject == subject else None
+
+    def _entry(self, found: Stored) -> Entry:
+        return Entry(
+            bucket=self.name,
+            key=found.subject.removeprefix(self.reads),
+            revision=found.seq,
+            operation=operation_of(found.headers),
+            created=found.time,
+            length=len(found.body),
+            value=found.body,
+            ttl=found.headers.get(TTL, ""),
+        )
+
+    # -- writing
+
+    async def put(self, key: str, value: bytes) -> Answer[PubAck]:
+        """Set a key, whatever it holds."""
+        return await self._write(key, value, {})
+
+    async def create(self, key: str, value: bytes, ttl_ns: int = 0) -> Answer[PubAck]:
+        """Set a key that has no value. Raises KeyChanged where it has one."""
+        try:
+            return await self._write(key, value, write_headers(expected=0, ttl_ns=ttl_ns))
+        except ApiFailure as failure:
+            if failure.err_code not in WRONG_LAST_SEQUENCE:
+                raise
+            current = await self.last(key, fresh=True)
+            if current is None or not current.deleted:
+                raise self._changed(failure, f"key {key} exists in bucket {self.name}", current) from failure
+        # A deletion marker counts as a message: behind it the key is free.
+        return await self.update(key, value, current.revision, ttl_ns)
+
+    async def update(self, key: str, value: bytes, revision: int, ttl_ns: int = 0) -> Answer[PubAck]:
+        """Set a key that is at `revision` (0: that was never set). Raises KeyChanged where it is not."""
+        return await self._guarded(key, value, write_headers(expected=revision, ttl_ns=ttl_ns), revision)
+
+    async def delete(self, key: str, revision: int | None = None) -> Answer[PubAck]:
+        """Mark a key as deleted, if it is at `revision` where that is given; what it held stays in its history."""
+        return await self._guarded(key, b"", write_headers(DEL, expected=revision), revision)
+
+    async def purge(self, key: str, revision: int | None = None, ttl_ns: int = 0) -> Answer[PubAck]:
+        """Mark a key as deleted and forget its history; the marker goes after `ttl_ns`, where that is given."""
+        return await self._guarded(key, b"", write_headers(PURGE, expected=revision, ttl_ns=ttl_ns), revision)
+
+    async def forget(self, pattern: str = ALL_KEYS, below: int = 0) -> Answer[StreamPurgeAnswer]:
+        """Remove everything of the keys that match, or what is below a revision; nothing tells watchers."""
+        check_pattern(pattern)
+        filter = "" if pattern == ALL_KEYS else self.reads + pattern
+        return await self.manager.stream_purge(self.stream, filter=filter, seq=below)
+
+    async def _guarded(self, key: str, body: bytes, headers: dict[str, str], revision: int | None) -> Answer[PubAck]:
+        try:
+            return await self._write(key, body, headers)
+        except ApiFailure as failure:
+            if failure.err_code not in WRONG_LAST_SEQUENCE or revision is None:
+                raise
+            current = await self.last(key, fresh=True)
+            text = f"key {key} in bucket {self.name} is not at revision {revision}"
+            raise self._changed(failure, text, current) from failure
+
+    def _changed(self, failure: ApiFailure, text: str, current: Entry | None) -> KeyChanged:
+        changed = KeyChanged(failure, text, current)
+        if current is None:
+            changed.hint = f"{current_key(failure)} was never set: its revision is 0"
+        else:
+            done = {PUT: "set", DEL: "deleted", PURGE: "purged"}[current.operation]
+            changed.hint = f"it is at revision {current.revision} now, {done} at {current.created}"
+        return changed
+
+    async def _write(self, key: str, body: bytes, headers: dict[str, str]) -> Answer[PubAck]:
+        check_key(key)
+        try:
+            return await messages.publish(self.manager, self.writes + key, body, headers=headers or None)
+        except ApiFailure as failure:
+            if failure.err_code == TTL_DISABLED:
+                failure.hint = f"natsctl kv edit {self.name} --marker-ttl 1h lets its keys have a time to live"
+            raise
+
+
+def current_key(failure: NatsctlError) -> str:
+    """The key of the message that failed."""
+    return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
+
+
+async def kv_buckets(manager: Manager) -> list[str]:
+    """The names of all key-value buckets, cheaply: for completion and suggestions."""
+    return await bucket_names(manager, KV)
+
+
+async def kv_keys(manager: Manager, bucket: str) -> list[str]:
+    """The keys of a bucket by its counts of messages, one request for 100,000 of them: for completion and suggestions.
+
+    Keys that were deleted and whose marker is still there are among them; `kv_watch.entries` knows, and reads more.
+    """
+    raw: dict[str, Any] = (await manager.stream_info(KV.stream_of(bucket), subjects_filter=ALL_KEYS)).raw
+    subjects = (raw.get("state") or {}).get("subjects") or {}
+    # A mirror's subjects begin with the name of its origin.
+    return sorted(subject.split(".", 2)[2] for subject in subjects if subject.count(".") > 1)

@@ -1,0 +1,106 @@
+"""Many entries of a bucket: what its keys hold, their history, and what happens to them from now on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from natsctl.api.errors import NothingReceived
+from natsctl.api.times import format_time
+from natsctl.client.kv import ALL_KEYS, PUT, SIZE, TTL, Bucket, Entry, check_pattern, operation_of
+from natsctl.client.ordered import OrderedReader
+
+if TYPE_CHECKING:
+    from natsctl.client.ordered import Delivered
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What to watch: keys, from where on, and when to end (`count` entries, or `wait_s` without one)."""
+
+    pattern: str = ALL_KEYS
+    history: bool = False
+    updates: bool = False
+    revision: int = 0
+    deletes: bool = True
+    count: int = 0
+    wait_s: float | None = None
+
+    @property
+    def deliver(self) -> str:
+        """The deliver policy that it means."""
+        if self.revision:
+            return "by_start_sequence"
+        return "new" if self.updates else "all" if self.history else "last_per_subject"
+
+
+async def entries(
+    bucket: Bucket,
+    pattern: str = ALL_KEYS,
+    *,
+    history: bool = False,
+    deletes: bool = False,
+    values: bool = True,
+) -> list[Entry]:
+    """The last entries of the keys that match, or with `history` all that are kept, in the order they were made.
+
+    A key that is written meanwhile is there once, as it was read last. Without `values` only headers are read.
+    """
+    check_pattern(pattern)
+    deliver = "all" if history else "last_per_subject"
+    found: dict[object, Entry] = {}
+    async with OrderedReader(
+        bucket.manager, bucket.stream, bucket.reads + pattern, deliver=deliver, headers_only=not values
+    ) as reader:
+        async for delivered in reader.stored():
+            entry = to_entry(bucket, delivered, values=values)
+            name: object = entry.revision if history else entry.key
+            found.pop(name, None)
+            found[name] = entry
+    return [entry for entry in found.values() if deletes or not entry.deleted]
+
+
+async def watch(bucket: Bucket, watching: Watching) -> AsyncIterator[Entry]:
+    """Entries as they are made, those that there are first.
+
+    Raises NothingReceived when the wait ended without any.
+    """
+    check_pattern(watching.pattern)
+    number = 0
+    async with OrderedReader(
+        bucket.manager,
+        bucket.stream,
+        bucket.reads + watching.pattern,
+        deliver=watching.deliver,
+        start_seq=watching.revision,
+    ) as reader:
+        while not watching.count or number < watching.count:
+            delivered = await reader.next(watching.wait_s)
+            if delivered is None:
+                break
+            entry = to_entry(bucket, delivered)
+            if watching.deletes or not entry.deleted:
+                number += 1
+                yield entry
+    if not number:
+        raise NothingReceived(f"nothing happened to {watching.pattern} in bucket {bucket.name}")
+
+
+def to_entry(bucket: Bucket, delivered: Delivered, *, values: bool = True) -> Entry:
+    """A delivered message as what it did to its key."""
+    message, at = delivered
+    operation = operation_of(message.headers)
+    size = message.headers.get(SIZE, "")
+    length = int(size) if not values and size.isdigit() else len(message.body)
+    return Entry(
+        bucket=bucket.name,
+        key=message.subject.removeprefix(bucket.reads),
+        revision=at.stream_seq,
+        operation=operation,
+        created=format_time(at.ts_ns),
+        length=length,
+        value=message.body if values or operation != PUT else None,
+        delta=at.pending,
+        ttl=message.headers.get(TTL, ""),
+    )

@@ -1,0 +1,198 @@
+"""What a stream stores, in order and without gaps, read through a consumer that lives as long as the reader.
+
+The consumer pushes to an inbox, with flow control and heartbeats, and is kept in memory on one server. Its messages are
+numbered: where a number is missing, or heartbeats stay away, it is made anew behind the last message that came. Making
+it changes nothing that anybody else sees, so dry runs read too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from natsctl.api import acks, codec, endpoints
+from natsctl.api.errors import NatsctlError, ProtocolError
+
+if TYPE_CHECKING:
+    from natsctl.api.acks import AckSubject
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+    from natsctl.client.subscription import Subscription
+
+HEARTBEAT_S = 2.0
+MISSED_S = 3 * HEARTBEAT_S
+"""Seconds without a sign of life after which the consumer counts as lost."""
+INACTIVE_S = 300
+_CONTROL = 100
+
+
+class Delivered(NamedTuple):
+    """A message, and where it stands in its stream: sequence, time of storing, how many are to come."""
+
+    message: Message
+    at: AckSubject
+
+
+class OrderedReader:
+    """Reads the messages of `stream` on `subject`; an asynchronous context manager.
+
+    `deliver` is a deliver policy's name, with `start_seq` for `by_start_sequence`. After entering, `pending` is how
+    many messages there were to begin with.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        stream: str,
+        subject: str,
+        *,
+        deliver: str = "all",
+        start_seq: int = 0,
+        headers_only: bool = False,
+    ) -> None:
+        self._manager = manager
+        self._stream = stream
+        self._subject = subject
+        self._deliver = deliver
+        self._start_seq = start_seq
+        self._headers_only = headers_only
+        self._subscription: Subscription | None = None
+        self._name = ""
+        self._received = 0
+        self._last_seq = 0
+        self.pending = 0
+
+    async def __aenter__(self) -> OrderedReader:
+        self.pending = await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    async def stored(self) -> AsyncIterator[Delivered]:
+        """What there was when reading began, and then no more."""
+        left = self.pending
+        while left > 0:
+            delivered = await self._next(None, ends_idle=True)
+            if delivered is None:
+                return
+            yield delivered
+            left = min(left - 1, delivered.at.pending)
+
+    async def next(self, timeout_s: float | None = None) -> Delivered | None:
+        """The next message, or None when none came in time. Raises what ends the reading, such as a removed stream."""
+        return await self._next(timeout_s)
+
+    async def _next(self, timeout_s: float | None, *, ends_idle: bool = False) -> Delivered | None:
+        """The next message; None after the time, or with `ends_idle` when the server has nothing left to send."""
+        loop = asyncio.get_running_loop()
+        end_s = None if timeout_s is None else loop.time() + timeout_s
+        lost_s = loop.time() + MISSED_S
+        while True:
+            now_s = loop.time()
+            if now_s >= lost_s:
+                await self._restart()
+                lost_s = loop.time() + MISSED_S
+            message = await self._read(max(0.0, min(lost_s, end_s or lost_s) - now_s))
+            if message is None:
+                if end_s is not None and loop.time() >= end_s:
+                    return None
+                continue
+            lost_s = loop.time() + MISSED_S
+            if message.status == _CONTROL:
+                if await self._control(message) and ends_idle:
+                    return None
+            elif (delivered := self._placed(message)) is not None:
+                return delivered
+            else:
+                await self._restart()
+
+    async def _read(self, timeout_s: float) -> Message | None:
+        if self._subscription is None:
+            raise ProtocolError("the reader was not entered")
+        return await self._subscription.next(timeout_s)
+
+    def _placed(self, message: Message) -> Delivered | None:
+        """The message with its place, None where others before it are missing."""
+        at = acks.parse(message.reply.encode())
+        if at is None:
+            raise ProtocolError(f"a message of {self._stream} does not say its place: {message.reply!r}")
+        if at.consumer_seq != self._received + 1:
+            return None
+        self._received = at.consumer_seq
+        self._last_seq = at.stream_seq
+        return Delivered(message, at)
+
+    async def _control(self, message: Message) -> bool:
+        """Answer flow control; whether the server says that all it had was sent."""
+        answer = message.reply or message.headers.get("Nats-Consumer-Stalled", "")
+        if answer:
+            await self._manager.connection.publish(answer)
+            return False
+        sent = message.headers.get("Nats-Last-Consumer", "0")
+        if sent.isdigit() and int(sent) > self._received:
+            await self._restart()
+            return False
+        return True
+
+    async def _restart(self) -> None:
+        await self._end()
+        if self._last_seq:
+            self._deliver, self._start_seq = "by_start_sequence", self._last_seq + 1
+        await self._begin()
+
+    async def _begin(self) -> int:
+        """Make the consumer, and return how many messages it has to send."""
+        connection = self._manager.connection
+        inbox = connection.new_inbox()
+        self._subscription = await connection.subscribe(inbox)
+        self._received = 0
+        self._name = f"natsctl_{inbox.rpartition('.')[2]}"
+        body = {"stream_name": self._stream, "config": self._config(inbox)}
+        prefix = connection.target.api_prefix
+        subject = endpoints.CONSUMER_CREATE.subject(self._stream, self._name, self._subject, prefix=prefix)
+        try:
+            made = await self._manager.requests.exchange(subject, codec.encode(body))
+        except BaseException:
+            await self._subscription.stop()
+            self._subscription = None
+            raise
+        return int(made.get("num_pending") or 0)
+
+    def _config(self, inbox: str) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "name": self._name,
+            "deliver_subject": inbox,
+            "deliver_policy": self._deliver,
+            "ack_policy": "none",
+            "max_deliver": 1,
+            "filter_subject": self._subject,
+            "replay_policy": "instant",
+            "flow_control": True,
+            "idle_heartbeat": int(HEARTBEAT_S * 1e9),
+            "inactive_threshold": INACTIVE_S * 10**9,
+            "num_replicas": 1,
+            "mem_storage": True,
+        }
+        if self._start_seq:
+            config["opt_start_seq"] = self._start_seq
+        if self._headers_only:
+            config["headers_only"] = True
+        return config
+
+    async def _end(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        await subscription.stop()
+        prefix = self._manager.connection.target.api_prefix
+        # Who may make a consumer may not always delete one; the server removes it by itself later.
+        with contextlib.suppress(NatsctlError):
+            await self._manager.requests.exchange(
+                endpoints.CONSUMER_DELETE.subject(self._stream, self._name, prefix=prefix), b""
+            )
