@@ -40,7 +40,7 @@ CONSUMER_LEVELS: Final[dict[str, int]] = {
 """The same for consumers."""
 
 
-_UNSET: Final = (None, False, 0, "", "default", [], {})
+_UNSET: Final[tuple[Any, ...]] = (None, False, 0, "", "default", [], {})
 """What a field may be without asking for anything."""
 
 

@@ -177,7 +177,7 @@ def test_a_series_is_one_document_on_each_line(command: Callable[[str], Any], li
 def test_a_dry_run_that_finds_differences_is_a_document_and_exit_10(command: Callable[[str], Any], line: str) -> None:
     done = command(line)
     assert (done.code, done.err) == (ExitCode.DRIFT, "")
-    assert [change["new"] for change in done.json] == [7]
+    assert [change["new"] for change in done.json["effect"]["differences"]] == [7]
 
 
 @pytest.mark.parametrize(("line", "code"), FAILURES)

@@ -152,10 +152,11 @@ def test_an_edit_without_difference_sends_nothing_and_succeeds(natsctl: Run) -> 
 def test_a_dry_run_shows_the_difference_and_changes_nothing(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
     done = natsctl("str", "edit", "S", "--max-msgs", "5", "--dry-run")
-    assert (done.code, done.out) == (10, "  max_msgs: unlimited → 5\n")
-    assert natsctl("str", "edit", "S", "--max-msgs", "5", "--dry-run", "-j").json == [
-        {"path": "max_msgs", "old": -1, "new": 5}
-    ]
+    assert done.code == 10
+    assert done.out.startswith("  max_msgs: unlimited → 5\n$JS.API.STREAM.UPDATE.S\n")
+    document = natsctl("str", "edit", "S", "--max-msgs", "5", "--dry-run", "-j").json
+    assert document["effect"]["differences"] == [{"path": "max_msgs", "old": -1, "new": 5}]
+    assert document["requests"][0]["body"]["max_msgs"] == 5
     assert natsctl("str", "info", "S", "-j").json["config"]["max_msgs"] == -1
     assert natsctl("str", "edit", "S", "--subjects", "s.*", "--dry-run").code == 0
 

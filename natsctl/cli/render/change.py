@@ -120,7 +120,11 @@ def render_not_taken(found: Sequence[Change]) -> str:
 def render_change(change: Change) -> str:
     """One line: `field: old → new`."""
     name = change.path.rpartition(".")[2]
-    return f"{safe(change.path)}: {_value(name, change.old)} → {_value(name, change.new)}"
+    old, new = (
+        False if one is None and isinstance(other, bool) else one
+        for one, other in ((change.old, change.new), (change.new, change.old))
+    )
+    return f"{safe(change.path)}: {_value(name, old)} → {_value(name, new)}"
 
 
 def _value(name: str, value: object) -> str:

@@ -5,7 +5,7 @@ from natsctl.cli.verbs import Verb
 VERBS = (
     Verb(
         "add, create, new",
-        "stream.config:add",
+        "stream.add:add",
         answer="StreamCreateAnswer",
         examples=(
             'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
@@ -14,13 +14,13 @@ VERBS = (
     ),
     Verb(
         "edit, update",
-        "stream.config:edit",
+        "stream.edit:edit",
         answer="StreamInfoAnswer",
         examples=("natsctl stream edit ORDERS --max-age 30d --dry-run",),
     ),
     Verb(
         "copy, cp",
-        "stream.config:copy",
+        "stream.copy:copy",
         answer="StreamCreateAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),

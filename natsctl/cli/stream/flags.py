@@ -5,8 +5,6 @@ Source: reference/cli.md 1.1 and appendix A.
 
 from __future__ import annotations
 
-from typing import Any
-
 from natsctl.cli.flags import (
     DURATION,
     PAIRS,
@@ -21,6 +19,7 @@ from natsctl.cli.flags import (
     WORDS,
     Config,
     Flag,
+    Kind,
     choice,
     inverted,
     merged,
@@ -29,9 +28,8 @@ from natsctl.cli.flags import (
     without_defaults,
 )
 
-
-def _max_age(config: Config, value: int) -> None:
-    config["max_age"] = max(0, value)
+AGE = Kind("DURATION", lambda text: max(0, int(DURATION.read(text))))
+"""A length of time that servers write as 0 where there is none."""
 
 
 def _window(config: Config, value: int) -> None:
@@ -62,8 +60,22 @@ def _discard_per_subject(config: Config, value: bool) -> None:
         config["discard"] = "new"
 
 
-def _sources(config: Config, value: list[Any]) -> None:
-    config["sources"] = value
+def _mirror(config: Config, value: Config) -> None:
+    """Mirror a stream; the name alone leaves as it is how that one is mirrored already."""
+    live = config.get("mirror") or {}
+    config["mirror"] = live if _is_name_of(value, live) else value
+
+
+def _sources(config: Config, value: list[Config]) -> None:
+    """Take from these streams and no others; a name alone leaves as it is how that one is sourced already."""
+    live = {source.get("name"): source for source in config.get("sources") or ()}
+    config["sources"] = [
+        live[one["name"]] if _is_name_of(one, live.get(one["name"]) or {}) else one for one in value if one["name"]
+    ]
+
+
+def _is_name_of(value: Config, live: Config) -> bool:
+    return value == {"name": live.get("name")}
 
 
 STREAM_FLAGS: tuple[Flag, ...] = (
@@ -92,7 +104,13 @@ STREAM_FLAGS: tuple[Flag, ...] = (
     Flag("--discard", choice("old", "new"), "discard", "what gives way when a limit is reached", default="old"),
     Flag("--discard-per-subject", SWITCH, _discard_per_subject, "discard new messages per subject"),
     Flag("--first-sequence", WHOLE, "first_seq", "sequence of the first message", edit=False),
-    Flag("--max-age", DURATION, _max_age, "longest time that messages are kept, -1 for ever", default="-1"),
+    Flag(
+        "--max-age",
+        AGE,
+        "max_age",
+        "longest time that messages are kept, -1 for ever",
+        default="-1",
+    ),
     Flag("--max-bytes", SIZE, "max_bytes", "most bytes that are kept, -1 for no limit", default="-1"),
     Flag("--max-msg-size", SIZE, "max_msg_size", "largest message that is taken, -1 for no limit", default="-1"),
     Flag("--max-consumers", WHOLE, "max_consumers", "most consumers, -1 for no limit", default="-1"),
@@ -105,9 +123,9 @@ STREAM_FLAGS: tuple[Flag, ...] = (
         default="-1",
     ),
     Flag("--dupe-window", DURATION, _window, "how long message ids are remembered", default="2m"),
-    Flag("--mirror", SOURCE, "mirror", "copy this stream, and nothing else", edit=False),
+    Flag("--mirror", SOURCE, _mirror, "copy this stream, and nothing else"),
     Flag("--no-mirror", SWITCH, removed("mirror"), "make a mirror a stream of its own", add=False),
-    Flag("--source", SOURCES, _sources, "copy messages of this stream too", edit=False),
+    Flag("--source", SOURCES, _sources, "copy messages of this stream too"),
     Flag("--allow-batch", SWITCH, "allow_atomic", "allow atomic batches of publishes"),
     Flag("--allow-fast", SWITCH, "allow_batched", "allow fast batches of publishes"),
     Flag("--allow-counter", SWITCH, "allow_msg_counter", "let subjects be counters"),
@@ -118,7 +136,12 @@ STREAM_FLAGS: tuple[Flag, ...] = (
     Flag("--allow-mirror-direct", SWITCH, "mirror_direct", "let a mirror answer direct gets of its origin"),
     Flag("--allow-msg-ttl", SWITCH, "allow_msg_ttl", "allow a time to live on each message"),
     Flag("--allow-schedules", SWITCH, "allow_msg_schedules", "allow scheduled messages"),
-    Flag("--subject-del-markers-ttl", DURATION, "subject_delete_marker_ttl", "how long deletion markers are kept"),
+    Flag(
+        "--subject-del-markers-ttl",
+        AGE,
+        "subject_delete_marker_ttl",
+        "how long deletion markers are kept",
+    ),
     Flag("--transform-source", SUBJECT, "subject_transform.src", "subjects to rename while storing"),
     Flag("--transform-destination", SUBJECT, "subject_transform.dest", "what those subjects become"),
     Flag("--no-transform", SWITCH, removed("subject_transform"), "stop renaming subjects", add=False),
@@ -129,7 +152,7 @@ STREAM_FLAGS: tuple[Flag, ...] = (
     Flag("--no-republish", SWITCH, removed("republish"), "stop publishing again", add=False),
     Flag(
         "--limit-consumer-inactive",
-        DURATION,
+        AGE,
         "consumer_limits.inactive_threshold",
         "longest inactivity that consumers may ask for",
     ),

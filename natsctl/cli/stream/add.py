@@ -1,0 +1,98 @@
+"""`natsctl stream add`: a new stream from flags, a file or answers."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.flags import Config, Given, apply, flagged
+from natsctl.cli.options import Config as ConfigFile
+from natsctl.cli.options import Defaults, IfNotExists, Json, Output, StreamName, Validate, session_of
+from natsctl.cli.stream.config import check_config, create_stream
+from natsctl.cli.stream.flags import STREAM_ADD
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+
+STDOUT = "-"
+FILE_MODE = 0o600
+"""A configuration may hold what is nobody else's business, such as prefixes of other accounts."""
+
+
+@flagged(STREAM_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    stream: StreamName = None,
+    config: ConfigFile = None,
+    defaults: Defaults = False,
+    validate: Validate = False,
+    output_file: Output = None,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a stream from flags, a file or answers; flags win over the file."""
+    session = session_of(ctx)
+    wanted = _from_file(stream, config, given) if config else _from_flags(session, stream, given, defaults)
+    if validate or output_file:
+        check_config(wanted)
+        _write(wanted, output_file)
+        return
+    create_stream(session, wanted, if_not_exists=if_not_exists, json=json)
+
+
+def _from_file(name: str | None, path: str, given: Given) -> Config:
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.documents import load_config
+
+    wanted = load_config(path, StreamConfig)
+    apply(wanted, STREAM_ADD, given)
+    if name:
+        wanted["name"] = name
+    if not wanted.get("name"):
+        raise UsageError(f"{path} has no name: give STREAM")
+    return wanted
+
+
+def _from_flags(session: Session, name: str | None, given: Given, defaults: bool) -> Config:
+    asks = session.interactive and not defaults
+    if not name:
+        if not asks:
+            raise UsageError("a name for the stream is needed: give STREAM, or --config FILE")
+        from natsctl.cli.prompts.stream import prompt_stream_name
+
+        name = prompt_stream_name()
+    wanted: Config = {"name": name, "allow_direct": True}
+    apply(wanted, STREAM_ADD, given)
+    check_config(wanted)
+    if asks:
+        from natsctl.cli.prompts.stream import prompt_stream
+
+        account = session.run(lambda manager: manager.account_info()).value
+        prompt_stream(wanted, given, account.limits.max_bytes_required)
+    elif not (wanted.get("subjects") or wanted.get("mirror") or wanted.get("sources")):
+        raise UsageError("subjects are needed: give --subjects, --mirror or --source")
+    return wanted
+
+
+def _write(wanted: Config, path: str | None) -> None:
+    """Check the configuration as far as it can be without a server, and print it or write it to a file."""
+    import json
+
+    from natsctl.api import codec
+    from natsctl.api.stream import StreamConfig
+
+    codec.load(wanted, StreamConfig, "configuration")
+    if path in (None, STDOUT):
+        output.emit_json(wanted)
+        return
+    try:
+        with os.fdopen(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as file:
+            file.write(json.dumps(wanted, indent=2) + "\n")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror or error}") from error
+    output.note(f"Wrote the configuration to {path}")

@@ -1,0 +1,131 @@
+"""`natsctl stream edit`: changes what was asked, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.stream import StreamConfig
+from natsctl.cli import output
+from natsctl.cli.editing import Interactive, Unset, merged, preview_edit, show_differences, unset
+from natsctl.cli.flags import Config, Given, apply, flagged
+from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.options import Config as ConfigFile
+from natsctl.cli.options import Force, Json, StreamName, session_of
+from natsctl.cli.render.change import Change, changes
+from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
+from natsctl.cli.stream.config import check_config, show_info
+from natsctl.cli.stream.flags import STREAM_EDIT
+from natsctl.cli.taken import part_of, warn_unless_taken
+from natsctl.client.stream_defaults import normalised
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+Replace = Annotated[
+    bool,
+    typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
+]
+
+
+@flagged(STREAM_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    stream: StreamName = None,
+    config: ConfigFile = None,
+    replace: Replace = False,
+    unset_fields: Unset = None,
+    interactive: Interactive = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change what the flags, the file or the editor say about a stream, and nothing else.
+
+    A file is merged onto the configuration that the stream has; with --replace it is the whole of it.
+    """
+    if replace and not config:
+        raise UsageError("--replace needs --config FILE")
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    with suggesting(session, name):
+        live = session.run(lambda manager: manager.stream_info(name))
+    wanted = _base(live.raw["config"], name, config, replace)
+    if interactive:
+        wanted = edit_in_editor(session, wanted, name)
+    apply(wanted, STREAM_EDIT, given)
+    unset(wanted, unset_fields, STREAM_EDIT, StreamConfig)
+    _send(session, live, normalised(wanted), force=force, json=json)
+
+
+def edit_in_editor(session: Session, config: Config, name: str) -> Config:
+    """The configuration as the person left it in the editor."""
+    from natsctl.cli.editor import edit_config
+
+    return {**edit_config(session, config, StreamConfig, f"Stream {name}"), "name": name}
+
+
+def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
+    """The configuration that flags then change; fields unknown to us stay in it."""
+    if path is None:
+        return dict(live)
+    from natsctl.cli.documents import load_config
+
+    patch = {**load_config(path, StreamConfig), "name": name}
+    return patch if replace else merged(live, patch)
+
+
+def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
+    """Show what differs, ask, and send the whole configuration."""
+    name = str(wanted["name"])
+    found = changes(_plain(live.raw["config"]), _plain(wanted))
+    check_config(wanted)
+    effect = _effect(live, wanted)
+
+    def send() -> Answer[Any]:
+        return session.run(lambda manager: manager.stream_update(_plain(wanted)))
+
+    if session.dry_run:
+        session.effect.update(effect)
+        preview_edit(session, found, send, json=json)
+        return
+    if not found:
+        show_info(live, json, "No difference in configuration")
+        return
+    if session.interactive or not json:
+        show_differences(found, f"Stream {name}")
+        if effect:
+            output.note(f"warning: this removes about {effect['messages_removed']:,} messages")
+    warn_of_bucket(name, json=json)
+    typed = name if bucket_named(name) else ""
+    if not confirmed(session, f"edit Stream {name}", force, needs_force=False, json=json, typed=typed):
+        return
+    answer = send()
+    show_info(answer, json, f"Stream {name} was updated")
+    warn_unless_taken(part_of(wanted, _paths(found)), answer, json, emptied=True)
+
+
+def _paths(found: list[Change]) -> list[str]:
+    return [one.path for one in found]
+
+
+def _plain(config: Config) -> Config:
+    """The configuration without the metadata that the server writes anew into each answer."""
+    from natsctl.cli.documents import own_metadata
+
+    own = own_metadata(config.get("metadata") or {})
+    rest = {key: value for key, value in config.items() if key != "metadata"}
+    return {**rest, "metadata": own} if own else rest
+
+
+def _effect(live: Answer[Any], wanted: Config) -> dict[str, int]:
+    """How many messages a lower limit would remove, where the state tells."""
+    state = live.value.state
+    most, most_bytes = int(wanted["max_msgs"]), int(wanted["max_bytes"])
+    gone = max(0, state.messages - most) if most >= 0 else 0
+    if 0 <= most_bytes < state.bytes:
+        gone = max(gone, state.messages * (state.bytes - most_bytes) // state.bytes)
+    return {"messages_removed": gone} if gone else {}

@@ -1,0 +1,34 @@
+"""What a server makes of a stream configuration that leaves things out, so that only true changes are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from natsctl.api.units import MINUTE
+
+WINDOW_NS: Final = 2 * MINUTE
+LIMITS: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+"""Fields of which 0 and absent mean no limit, which servers write as -1."""
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "retention": "limits",
+    "discard": "old",
+    "storage": "file",
+    "compression": "none",
+    "num_replicas": 1,
+    "max_age": 0,
+}
+
+
+def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as a server keeps it; what it has already and what is unknown here stays."""
+    kept = {**config}
+    for name, value in DEFAULTS.items():
+        kept[name] = kept.get(name) or value
+    for name in LIMITS:
+        kept[name] = kept.get(name) or -1
+    if not kept.get("duplicate_window") and not kept.get("mirror"):
+        age_ns = int(kept["max_age"])
+        kept["duplicate_window"] = min(WINDOW_NS, age_ns) if age_ns > 0 else WINDOW_NS
+    return kept
