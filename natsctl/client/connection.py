@@ -139,6 +139,11 @@ class Connection:
         for subscription in self._subscriptions:
             subscription.fail(self._lost)
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended; whatever uses it fails from then on."""
+        return self._lost is not None
+
     # -- what the server said
 
     @property
