@@ -1,0 +1,93 @@
+"""Who leads a stream or consumer in a cluster: handing over, with a bounded wait, and spreading leaders evenly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+
+WAIT_S: Final = 10.0
+"""How long another leader may take: elections need 4 to 9 seconds where a server is lost."""
+LOOK_EVERY_S: Final = 0.1
+
+Info = Mapping[str, Any]
+
+
+class NotClustered(NatsctlError):
+    """There is but one server that could lead."""
+
+
+class Move(NamedTuple):
+    """A leader that should hand over to another server."""
+
+    name: str
+    leader: str
+    target: str
+
+
+def leader_of(info: Info) -> str:
+    """The server that leads; "" where there is none, or no cluster."""
+    return str((info.get("cluster") or {}).get("leader") or "")
+
+
+def peers_of(info: Info) -> list[str]:
+    """Every server that has a copy, the leader first."""
+    cluster = info.get("cluster") or {}
+    return [name for name in (leader_of(info), *(one["name"] for one in cluster.get("replicas") or ())) if name]
+
+
+def check_clustered(info: Info, what: str) -> None:
+    """Raise NotClustered for what has no other server that could lead."""
+    if "cluster" not in info:
+        raise NotClustered(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
+    if len(peers_of(info)) < 2:
+        raise NotClustered(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
+
+
+async def hand_over(
+    load: Callable[[], Awaitable[Info]], ask: Callable[[], Awaitable[object]], what: str, wait_s: float = WAIT_S
+) -> tuple[Info, Info]:
+    """Have the leader step down, and return the information before and once another server leads.
+
+    Raises NotClustered, ApiFailure, and Unreachable when no other one leads in time; the election goes on then.
+    """
+    before = await load()
+    check_clustered(before, what)
+    await ask()
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        await asyncio.sleep(LOOK_EVERY_S)
+        try:
+            after = await load()
+        except (ApiFailure, Unreachable):
+            continue  # nobody answers for it during an election
+        if leader_of(after) not in ("", leader_of(before)):
+            return before, after
+    raise Unreachable(
+        f"{what} is still led by {leader_of(before)} after {wait_s:g}s",
+        hint="the election may take longer: look again, or prefer another server",
+    )
+
+
+def plan_balance(infos: Iterable[tuple[str, Info]]) -> list[Move]:
+    """What must move for every server to lead about as many: to the least loaded one that has a copy.
+
+    Each entry is a name and its information; what is not clustered, or has one copy only, stays where it is.
+    """
+    movable = [(name, peers_of(info)) for name, info in infos if leader_of(info) and len(peers_of(info)) > 1]
+    load = Counter(peers[0] for _, peers in movable)
+    for _, peers in movable:
+        for peer in peers:
+            load.setdefault(peer, 0)
+    moves = []
+    for name, peers in sorted(movable, key=lambda one: (-load[one[1][0]], one[0])):
+        target = min(peers[1:], key=lambda peer: (load[peer], peer))
+        if load[peers[0]] - load[target] > 1:
+            load[peers[0]] -= 1
+            load[target] += 1
+            moves.append(Move(name, peers[0], target))
+    return moves
