@@ -45,6 +45,11 @@ class Subscription:
         """Know nats-py's object, to end it later."""
         self._inner = inner
 
+    @property
+    def sid(self) -> int:
+        """The number by which the server knows it, 0 before it is there."""
+        return self._inner._id if self._inner is not None else 0
+
     def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
         """Keep a message that arrived, or count it as dropped where too many wait."""
         if len(self._kept) >= MAX_KEPT or self._kept_bytes > MAX_KEPT_BYTES:

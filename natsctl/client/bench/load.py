@@ -1,0 +1,130 @@
+"""What a benchmark does, as it is asked for; every client of it has the same description and a share of the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from natsctl.api.errors import UsageError
+
+DEFAULT_STREAM = "benchstream"
+DEFAULT_BUCKET = "benchbucket"
+DEFAULT_CONSUMER = "natsctl-bench"
+MAX_ATOMIC = 1000
+"""Messages that a server takes in one atomic batch."""
+
+
+class Kind(NamedTuple):
+    """A kind of benchmark: its name as on the command line, and what stands in reports."""
+
+    name: str
+    title: str
+    where: str
+    """Module and function of one client's work, below this package."""
+    timed: str = ""
+    """What the latencies are of; "" where none are measured."""
+    shared: bool = True
+    """Whether the clients share the messages; else each has all of them."""
+    dealt: bool = True
+    """Whether it is known beforehand which client has how many."""
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("pub", "Core NATS publisher", "core:publish"),
+        Kind("sub", "Core NATS subscriber", "core:subscribe", shared=False),
+        Kind("service request", "Service requester", "asking:service", "request"),
+        Kind("service serve", "Service", "core:serve", dealt=False),
+        Kind("js pub sync", "JetStream synchronous publisher", "asking:stored", "message"),
+        Kind("js pub async", "JetStream asynchronous publisher", "storing:publish_async", "batch"),
+        Kind("js pub atomic", "JetStream atomic batch publisher", "storing:publish_atomic", "batch"),
+        Kind("js pub fast", "JetStream fast batch publisher", "fast:publish_fast"),
+        Kind("js ordered", "JetStream ordered ephemeral consumer", "consuming:ordered", shared=False),
+        Kind("js consume", "JetStream durable consumer (continuous pull)", "consuming:consume"),
+        Kind("js fetch", "JetStream durable consumer (fetch)", "consuming:fetch", "fetch"),
+        Kind("js get sync", "JetStream direct get", "asking:get", "message"),
+        Kind("js get batch", "JetStream batched direct get", "getting:get_batches", "batch"),
+        Kind("kv put", "Key-value put", "asking:put", "put"),
+        Kind("kv get", "Key-value get", "asking:value", "get"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One benchmark; times in seconds unless named otherwise, 0 where something is not limited."""
+
+    kind: str
+    subject: str = ""
+    clients: int = 1
+    msgs: int = 100_000
+    size: int = 128
+    payload: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    multisubject: bool = False
+    multisubjectmax: int = 100_000
+    multisubjectrandomize: bool = False
+    throughput: int = 0
+    duration_ns: int = 0
+    sleep_ns: int = 0
+    wait_ns: int = 0
+    """How long to wait for the next message; 0 takes the connection's timeout."""
+    stream: str = DEFAULT_STREAM
+    bucket: str = DEFAULT_BUCKET
+    create: bool = False
+    storage: str = "file"
+    replicas: int = 1
+    maxbytes: int = 1024**3
+    history: int = 1
+    persistasync: bool = False
+    dedup: bool = False
+    dedupwindow_ns: int = 120_000_000_000
+    purge: bool = False
+    batch: int = 500
+    max_outstanding_acks: int = 1
+    acks: str = "explicit"
+    doubleack: bool = False
+    filter: tuple[str, ...] = ()
+    consumer: str = DEFAULT_CONSUMER
+    randomize: int = 0
+
+    @property
+    def about(self) -> Kind:
+        """The row of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def total(self) -> int:
+        """Messages of all clients together; with a duration as many as fit into it."""
+        msgs = self.msgs if not self.duration_ns else max(1, round(self.throughput * self.duration_ns / 1e9))
+        return msgs if self.about.shared else msgs * self.clients
+
+    def share(self, number: int) -> tuple[int, int]:
+        """The first message (from 0) and the number of messages of the client of that number (from 0)."""
+        if not self.about.shared:
+            return 0, self.total // self.clients
+        each, over = divmod(self.total, self.clients)
+        return number * each + min(number, over), each + (number < over)
+
+    @property
+    def stream_name(self) -> str:
+        """The stream it uses: its own, or that of its bucket; "" for core NATS."""
+        if self.kind.startswith("kv"):
+            return f"KV_{self.bucket}"
+        return self.stream if self.kind.startswith("js") else ""
+
+    def check(self) -> None:
+        """Raise UsageError for numbers that do not go together."""
+        for name in ("clients", "msgs", "batch", "max_outstanding_acks"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')}: at least 1 is needed")
+        for name in ("size", "throughput", "multisubjectmax", "randomize", "duration_ns", "sleep_ns", "wait_ns"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--{name.removesuffix('_ns')}: below 0 makes no sense")
+        if self.clients > self.total:
+            raise UsageError(f"--clients {self.clients} for {self.total} messages: give at most one client a message")
+        if self.duration_ns and not self.throughput:
+            raise UsageError("--duration needs --throughput: together they say how many messages there are")
+        if self.kind == "js pub atomic" and self.batch > MAX_ATOMIC:
+            raise UsageError(f"--batch: an atomic batch has at most {MAX_ATOMIC} messages")
