@@ -67,7 +67,8 @@ NOUNS = (
         "backup.restore:restore",
         examples=("natsctl restore ./saved --update-streams",),
     ),
-    Noun("server", ("srv",), "Run the included server", "server"),
+    Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
+    Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 

@@ -63,6 +63,7 @@ class GlobalOptions:
     trace: bool = False
     no_input: bool = False
     dry_run: bool = False
+    colors: str | None = None
 
     def settings(self) -> Settings:
         """What the flags say about the server and the login."""
@@ -87,6 +88,7 @@ class GlobalOptions:
             jetstream_api_prefix=self.js_api_prefix or "",
             jetstream_event_prefix=self.js_event_prefix or "",
             inbox_prefix=self.inbox_prefix or "",
+            color_scheme=self.colors or "",
             timeout_s=self.timeout,
         )
 

@@ -116,6 +116,10 @@ class Contexts:
         """The files that make a context the selected one; raises ContextNotFound."""
         if not self.exists(name):
             raise ContextNotFound(f"unknown context {name!r}", self.names())
+        return self.selecting(name)
+
+    def selecting(self, name: str) -> list[Write]:
+        """The same for a context that is written along with them."""
         before = self.selected()
         writes = [Write(self._folder / "context.txt", name)]
         if before and before != name:

@@ -1,0 +1,71 @@
+"""Commands about contexts run in this process, in a home of their own; most need no server."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.cli.main import run as run_main
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without contexts; the variables of the environment that name servers are away."""
+    for name in [one for one in os.environ if one.startswith("NATS")] + ["XDG_CONFIG_HOME"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+@pytest.fixture
+def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs `natsctl context …` there."""
+
+    def run(*words: str, stdin: bytes = b"") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = run_main(["context", *words])
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def nats(home: Path) -> Callable[..., str]:
+    """Runs the `nats` tool in the same home, and returns what it says."""
+    tool = shutil.which("nats") or shutil.which("nats", path=str(Path("~/go/bin").expanduser()))
+    if tool is None:
+        pytest.skip("the nats tool is not on PATH")
+
+    # Without XDG_CONFIG_HOME the tool may look up the home of the account instead of HOME.
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(home / ".config")}
+
+    def run(*words: str) -> str:
+        done = subprocess.run([tool, *words], capture_output=True, text=True, timeout=20, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,178 @@
+"""Commands about contexts as a person and a script see them: secrets, failures, dry runs, what the environment does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.context.shapes import Keys
+from natsctl.client.context_file import EMPTY
+from natsctl.client.settings import Settings, without_login
+
+Run = Callable[..., Any]
+
+
+def test_secrets_are_hidden_unless_asked_for(ctx: Run, home: Path) -> None:
+    login = ("--user", "bob", "--password", "s3cret", "--seed", "SUABC", "--token", "env://TOKEN")
+    ctx("add", "prod", "-s", "nats://amy:geheim@p:1", *login)
+    for words in (("ls", "-j"), ("info", "prod", "-j"), ("info", "prod"), ("ls",), ("validate", "-j")):
+        shown = ctx(*words)
+        assert "s3cret" not in shown.out + shown.err, words
+        assert "geheim" not in shown.out + shown.err, words
+        assert "SUABC" not in shown.out + shown.err, words
+    listed = ctx("ls", "-j").json[0]
+    assert (listed["user"], listed["password"], listed["token"]) == ("bob", "********", "env://TOKEN")
+    assert without_login(listed["url"]) == "nats://p:1"
+    assert ctx("ls", "-j", "--show-secrets").json[0]["password"] == "s3cret"
+    assert "s3cret" in ctx("info", "prod", "--show-secrets").out
+    changed = ctx("edit", "prod", "--password", "an0ther")
+    assert "an0ther" not in changed.out + changed.err
+    assert "password: ******** → ********" in changed.err
+
+
+@pytest.mark.parametrize(("flag", "key"), [("--password-stdin", "password"), ("--token-stdin", "token")])
+def test_a_secret_may_come_from_stdin(ctx: Run, home: Path, flag: str, key: str) -> None:
+    assert ctx("add", "prod", "--user", "bob", flag, stdin=b"g\xc3\xbc\r\nmore\n").code == 0
+    assert json.loads((home / ".config/nats/context/prod.json").read_text())[key] == "gü"
+    assert "no password" in ctx("add", "prod", "--password-stdin").err
+    assert ctx("add", "prod", "--password-stdin", "--token-stdin", stdin=b"x").code == 2
+    assert ctx("add", "prod", "--password", "y", "--password-stdin", stdin=b"x").code == 2
+
+
+def test_a_dry_run_shows_the_file_and_writes_nothing(ctx: Run, home: Path) -> None:
+    said = ctx("add", "prod", "-s", "nats://p:1", "--password", "p", "--select", "--dry-run", "-j").json
+    first, second = said["requests"]
+    assert first["subject"] == f"{home}/.config/nats/context/prod.json"
+    assert (first["body"]["url"], first["body"]["password"]) == ("nats://p:1", "********")
+    assert second["subject"].endswith("context.txt")
+    assert not (home / ".config").exists()
+    ctx("add", "prod", "-s", "nats://p:1")
+    ctx("select", "prod")
+    assert ctx("edit", "prod", "--user", "bob", "--dry-run").code == 10
+    assert ctx("edit", "prod", "--server", "nats://p:1", "--dry-run").code == 0
+    assert ctx("unselect", "--dry-run", "-j").json["effect"]["removes"] == [f"{home}/.config/nats/context.txt"]
+    assert ctx("info", "-j").json["user"] == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("info",), 3, "no context is selected"),
+        (("info", "prdo"), 3, 'did you mean "prod"'),
+        (("info", "NOPE"), 3, "known are prod"),
+        (("select", "prdo"), 3, 'did you mean "prod"'),
+        (("select",), 2, "give CONTEXT"),
+        (("previous",), 3, "no context was selected before"),
+        (("edit", "prdo", "--user", "x"), 3, 'did you mean "prod"'),
+        (("edit", "prod"), 2, "nothing to change"),
+        (("copy", "prod", "prod"), 4, "exists already"),
+        (("copy", "prdo", "x"), 3, 'did you mean "prod"'),
+        (("rm", "prdo", "-f"), 3, 'did you mean "prod"'),
+        (("rm", "prod"), 2, "--force"),
+        (("add", "../x"), 2, "invalid context name"),
+        (("add", "a\nb"), 2, "invalid context name"),
+        (("add", "x", "--colors", "pink"), 2, "expected one of rounded"),
+    ],
+)
+def test_a_failure_has_its_code_and_says_what_to_do(ctx: Run, words: tuple[str, ...], code: int, text: str) -> None:
+    ctx("add", "prod", "-s", "nats://p:1")
+    done = ctx(*words)
+    assert done.code == code
+    assert text in done.err
+    told = ctx(*words, "-j")
+    assert (told.code, told.out) == (code, "")
+    assert json.loads(told.err)["error"]["description"]
+
+
+def test_the_selected_context_is_not_removed_and_an_absent_one_may_be_fine(ctx: Run) -> None:
+    ctx("add", "prod", "--select")
+    refused = ctx("rm", "prod", "-f")
+    assert (refused.code, "unselect" in refused.err) == (4, True)
+    ctx("unselect")
+    assert ctx("rm", "prod", "-f", "-j").json == {"name": "prod", "removed": True}
+    assert ctx("rm", "prod", "-f", "--missing-ok", "-j").json == {"name": "prod", "removed": False}
+    assert ctx("ls", "--names").out == ""
+
+
+def test_what_exists_is_left_alone_where_that_is_asked(ctx: Run) -> None:
+    ctx("add", "prod", "-s", "nats://p:1")
+    assert ctx("add", "prod", "-s", "nats://q:1", "--if-not-exists", "-j").json["url"] == "nats://p:1"
+    assert ctx("copy", "prod", "stage", "-s", "nats://s:1", "-j").json["url"] == "nats://s:1"
+    assert ctx("copy", "prod", "stage", "--force", "-j").json["url"] == "nats://p:1"
+
+
+def test_variables_that_win_over_contexts_are_told(ctx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx("add", "prod", "-s", "nats://p:1")
+    monkeypatch.setenv("NATS_USER", "eve")
+    monkeypatch.setenv("NATS_URL", "nats://other:1")
+    for words in (("info", "prod"), ("select", "prod")):
+        assert "environment overrides contexts: NATS_URL, NATS_USER" in ctx(*words).err
+    assert ctx("info", "prod", "-j").err == ""
+
+
+def test_validate_tells_what_can_not_be_used(ctx: Run, home: Path) -> None:
+    ctx("add", "good", "-s", "nats://p:1")
+    ctx("add", "creds", "--creds", "/nonexistent.creds")
+    ctx("add", "half", "--tlscert", "/c.pem")
+    (home / ".config/nats/context/broken.json").write_text("{")
+    done = ctx("validate", "-j")
+    assert done.code == 1
+    found = {one["name"]: one["fault"] for one in done.json}
+    assert found["good"] == ""
+    assert "/nonexistent.creds" in found["creds"]
+    assert "--tlscert and --tlskey" in found["half"] or "go together" in found["half"]
+    assert "broken.json" in found["broken"]
+    assert ctx("validate", "good").code == 0
+    listed = ctx("ls", "-j").json
+    assert [one["name"] for one in listed] == ["broken", "creds", "good", "half"]
+    assert "broken.json" in listed[0]["fault"]
+
+
+def test_connect_uses_the_context_and_nothing_else(
+    shared_server: Any, ctx: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx("add", "here", "-s", shared_server.url)
+    ctx("add", "nowhere", "-s", "nats://127.0.0.1:1")
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:2")
+    good = ctx("info", "here", "--connect", "-j")
+    assert good.code == 0
+    assert good.json["connection"]["url"] == shared_server.url
+    assert good.json["connection"]["rtt"] > 0
+    monkeypatch.setenv("NATS_URL", shared_server.url)
+    bad = ctx("validate", "nowhere", "--connect", "-j")
+    assert (bad.code, "nobody listens" in bad.json[0]["fault"]) == (1, True)
+
+
+def test_a_selected_context_that_is_gone_is_told(ctx: Run, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from natsctl.cli.main import run
+
+    ctx("add", "prod", "--select")
+    (home / ".config/nats/context/prod.json").unlink()
+    assert run(["str", "ls"]) == 3
+    told = capsys.readouterr().err
+    assert "selected context 'prod' does not exist" in told
+    assert "context unselect" in told
+
+
+def test_the_keys_of_the_three_descriptions_are_the_same() -> None:
+    known = {name for name in Settings.__dataclass_fields__ if name not in ("timeout_s", "tls_insecure")}
+    assert known <= set(EMPTY)
+    assert set(Keys.__struct_fields__) == set(EMPTY)
+
+
+def test_a_person_picks_a_context(person: Run, home: Path, ctx: Run) -> None:
+    for name in ("alpha", "beta"):
+        ctx("add", name, "-s", "nats://p:1")
+    someone = person("context", "select")
+    someone.answers("Select a Context", "bet\r")
+    status, seen = someone.end()
+    assert status == 0
+    assert "Context beta (selected)" in seen
+    other = person("context", "rm", "alpha")
+    other.answers("type alpha to do it", "alpha\r")
+    assert other.end()[0] == 0
+    assert ctx("ls", "--names").out == "beta\n"
