@@ -120,11 +120,17 @@ class System:
             )
         return named[0]
 
-    async def of_account(self, account: str, what: str, body: dict[str, Any] | None = None) -> Answers:
-        """What every server that has the account answers on `$SYS.REQ.ACCOUNT.<account>.<what>`."""
+    async def of_accounts(
+        self, what: str, body: dict[str, Any] | None = None, scope: Scope = ALL, account: str = EVERYBODY
+    ) -> Answers:
+        """What the servers that are meant answer on `$SYS.REQ.ACCOUNT.<account>.<what>`, without an account of all."""
+        census = await self.census()
         subject = f"$SYS.REQ.ACCOUNT.{account}.{what}"
-        found = await gather(self.connection, subject, body)
-        return Answers(found, len(found))
+        found = await gather(self.connection, subject, body, expected=lambda _: len(census))
+        meant = [one for one in found if scope.admits(one.server)]
+        if not meant:
+            raise _no_server(scope, found)
+        return Answers(meant, scope.expect or len(meant))
 
     async def _all_pages(self, server_id: str, what: str, body: dict[str, Any]) -> ServerAnswer:
         subject = _subject(server_id, what)

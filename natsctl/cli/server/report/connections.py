@@ -1,0 +1,138 @@
+"""`natsctl server report connections` and `accounts`: who is connected, and how much they move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.cli.flags import SUBJECT, TEXT, Config, Flag, Given, choice, flagged
+from natsctl.cli.options import Json, Watch, session_of
+from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.server.report.rows import top
+from natsctl.cli.server.report.show import Report, View, show_report
+from natsctl.cli.server.scope import SCOPE, Expect, Top, scope_of
+
+if TYPE_CHECKING:
+    from natsctl.client.system_answers import Answers
+
+STATES = {"open": 0, "closed": 1, "all": 2}
+
+
+def _state(body: Config, value: str) -> None:
+    body["state"] = STATES[value]
+
+
+def _here(body: Config, value: str) -> None:
+    """Leave the request alone: the flag filters what is answered."""
+
+
+FILTERS = (
+    Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
+    Flag("--username", TEXT, "user", "only connections of this user"),
+    Flag("--state", choice(*STATES), _state, "which connections", default="open"),
+    Flag("--closed-reason", TEXT, _here, "only connections that ended for this reason"),
+)  # fmt: skip
+FILTER = Flag("--filter", TEXT, _here, "only connections for which this expression is true")
+ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
+
+
+@flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE))
+def connections(
+    ctx: typer.Context,
+    expect: Expect = 0,
+    top_rows: Top = 1000,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    watch: Watch = None,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Show connections, those with most subscriptions first."""
+    _connections(ctx, given, View(expect, sort, reverse, columns, wide, watch, json), top_rows)
+
+
+def _connections(ctx: typer.Context, given: Given, view: View, most: int) -> None:
+    from natsctl.client.system import System
+
+    session = session_of(ctx)
+    body, scope = request_of(given), scope_of(given, view.expect)
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
+        return connection_report(answers, given, view, most)
+
+    show_report(build, view)
+
+
+def request_of(given: Given) -> dict[str, Any]:
+    """The body of a CONNZ request for those flags."""
+    body: dict[str, Any] = {"auth": True}
+    for flag in (ACCOUNT, *FILTERS):
+        if flag.name in given:
+            flag.place(body, given[flag.name])
+    if "--closed-reason" in given:
+        body.setdefault("state", STATES["closed"])
+    return body
+
+
+def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
+    """The report of CONNZ answers; what the request cannot say is filtered here."""
+    from natsctl.cli.render.server_connections import CONNECTIONS, REASON, render_connections
+    from natsctl.client.expression import compile_condition
+    from natsctl.client.system_reports import listed
+
+    rows = listed(answers, "connections")
+    if reason := given.get("--closed-reason"):
+        rows = [row for row in rows if str(row.get("reason") or "").lower() == reason.lower()]
+    if expression := given.get("--filter"):
+        test = compile_condition(expression)
+        rows = [row for row in rows if test({**row, "conn": row, "conns": row, "Conns": row})]
+    ended = given.get("--state", "open") != "open" or bool(reason)
+    table = (*CONNECTIONS, REASON) if ended else CONNECTIONS
+    shown, by = top(rows, table, view.sort, view.reverse, most, "subs")
+    return Report(
+        shown, lambda width: render_connections(table, shown, rows, by, width, view.columns, view.wide), answers
+    )
+
+
+@flagged(SCOPE)
+def accounts(
+    ctx: typer.Context,
+    account: Annotated[
+        str, typer.Argument(metavar="[ACCOUNT]", help="the connections of this account", show_default=False)
+    ] = "",
+    expect: Expect = 0,
+    top_rows: Top = 1000,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    watch: Watch = None,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Show accounts with what they have moved since the servers started, or the connections of one."""
+    view = View(expect, sort, reverse, columns, wide, watch, json)
+    if account:
+        _connections(ctx, {**given, "--account": account}, view, top_rows)
+        return
+    from natsctl.cli.render.server_connections import ACCOUNTS
+    from natsctl.cli.render.server_sheet import render_sheet
+    from natsctl.client.system import System
+    from natsctl.client.system_reports import accounts as account_rows
+
+    session, scope = session_of(ctx), scope_of(given, expect)
+
+    def build() -> Report:
+        answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
+        rows = account_rows(answers)
+        shown, by = top(rows, ACCOUNTS, sort, reverse, top_rows, "subs")
+        title = f"{len(rows)} Account{'s' if len(rows) != 1 else ''} by {by}"
+        return Report(
+            shown, lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=columns, wide=wide)], answers
+        )
+
+    show_report(build, view)

@@ -1,0 +1,95 @@
+"""How every report is shown: as JSON, as tables, once or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from natsctl.cli import output
+from natsctl.cli.server.scope import require_all
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.client.system_answers import Answers
+
+
+class Report(NamedTuple):
+    """What was found: a JSON document, the same as tables, and the answers that it was made of."""
+
+    document: Any
+    render: Callable[[int | None], list[RenderableType]]
+    """Tables for a width in columns."""
+    answers: Answers
+
+
+class View(NamedTuple):
+    """How a report is wanted: its flags, as they were given."""
+
+    expect: int = 0
+    sort: str | None = None
+    reverse: bool = False
+    columns: str | None = None
+    wide: bool = False
+    watch: str | None = None
+    json: bool = False
+
+
+def show_report(build: Callable[[], Report], view: View) -> None:
+    """Show one report, or with --watch one after the other until Ctrl-C; raises Unreachable."""
+    json, expect = view.json, view.expect
+    if view.watch is None:
+        report = build()
+        if json:
+            output.emit_json(report.document)
+        else:
+            _print(report)
+        require_all(report.answers, expect)
+        return
+    every_s = _seconds(view.watch)
+    if json:
+        _lines(build, every_s)
+    else:
+        from natsctl.cli.live import watch as watch_view
+
+        watch_view(lambda: _together(build()), every_s)
+
+
+def _print(report: Report) -> None:
+    from natsctl.cli.screen import console, width
+
+    for part in report.render(width()):
+        console().print(part)
+
+
+def _together(report: Report) -> RenderableType:
+    from rich.console import Group
+
+    from natsctl.cli.screen import width
+
+    return Group(*report.render(width()))
+
+
+def _lines(build: Callable[[], Report], every_s: float) -> None:
+    import time
+
+    while True:
+        output.emit_json_line(build().document)
+        time.sleep(every_s)
+
+
+def _seconds(watch: str) -> float:
+    """A duration in seconds; a bare number counts seconds."""
+    from natsctl.api.errors import UsageError
+    from natsctl.api.units import parse_duration
+
+    try:
+        seconds = float(watch)
+    except ValueError:
+        try:
+            seconds = parse_duration(watch) / 1e9
+        except ValueError as failure:
+            raise UsageError(f"--watch: {failure}") from failure
+    if not 0 < seconds < 1e9:
+        raise UsageError(f"--watch: expected a duration above zero such as 5s, not {watch!r}")
+    return seconds

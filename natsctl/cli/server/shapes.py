@@ -1,0 +1,119 @@
+"""What `server … -j` prints: servers' own answers as they were sent, and documents that are made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Server(msgspec.Struct):
+    """Who answered."""
+
+    name: str
+    id: str
+    host: str = ""
+    cluster: str = ""
+    ver: str = ""
+    tags: list[str] = []
+    jetstream: bool = False
+
+
+class Statistics(msgspec.Struct):
+    """A server's statistics, as it sent them."""
+
+    server: Server
+    statsz: dict[str, Any]
+
+
+class Ping(msgspec.Struct):
+    """How quickly a server answered; `rtt` in nanoseconds."""
+
+    server: Server
+    rtt: int
+
+
+class ServerAnswer(msgspec.Struct):
+    """What one server answered, as it sent it: `data`, or an `error` with `code` and `description`."""
+
+    server: Server
+    data: Any = None
+    error: Any = None
+
+
+class ToldBy(msgspec.Struct):
+    """Which server an entry is of."""
+
+    name: str
+    id: str
+    cluster: str = ""
+
+
+class Connection(msgspec.Struct):
+    """A connection as its server describes it."""
+
+    cid: int
+    kind: str
+    server: ToldBy
+    account: str = ""
+    name: str = ""
+    in_msgs: int = 0
+    out_msgs: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+    subscriptions: int = 0
+
+
+class Moved(msgspec.Struct):
+    """How much was moved."""
+
+    msgs: int
+    bytes: int
+
+
+class Account(msgspec.Struct):
+    """An account over all servers; `servers` has what each of them tells."""
+
+    acc: str
+    name: str
+    conns: int
+    leafnodes: int
+    num_subscriptions: int
+    slow_consumers: int
+    sent: Moved
+    received: Moved
+    servers: list[dict[str, Any]]
+
+
+class Leafnode(msgspec.Struct):
+    """A leaf node connection as its server describes it."""
+
+    server: ToldBy
+    account: str
+    name: str = ""
+
+
+class Route(msgspec.Struct):
+    """A route as its server describes it."""
+
+    rid: int
+    server: ToldBy
+    remote_id: str = ""
+
+
+class Gateway(msgspec.Struct):
+    """A gateway connection as its server describes it, with the cluster at its other end."""
+
+    server: ToldBy
+    remote: str
+    direction: str
+    connection: dict[str, Any]
+
+
+class Asset(msgspec.Struct):
+    """A stream, or a consumer of it, and the API level that it needs."""
+
+    account: str
+    stream: str
+    consumer: str
+    required_api_level: int

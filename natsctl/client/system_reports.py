@@ -1,0 +1,164 @@
+"""What servers' answers come to: one row for each connection, route, gateway, leaf node, account or server.
+
+A row is the server's own object with everything that it has, and `server` added: who told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from natsctl.api.units import parse_duration
+from natsctl.client.system_answers import Answers, ServerAnswer
+
+Row = dict[str, Any]
+
+
+def listed(answers: Iterable[ServerAnswer], key: str) -> list[Row]:
+    """The entries under `key` of all answers, such as `connections`, `routes` or `leafs`."""
+    return [{**entry, "server": told_by(one)} for one in answers for entry in one.data.get(key) or ()]
+
+
+def told_by(answer: ServerAnswer) -> Row:
+    """Which server an entry is of: its name, id and, where it has one, cluster."""
+    said = {"name": answer.name, "id": answer.id, "cluster": answer.cluster}
+    return {key: value for key, value in said.items() if value}
+
+
+def gateways(answers: Iterable[ServerAnswer]) -> list[Row]:
+    """Every gateway connection, with `remote`, the cluster at its other end, and `direction`."""
+    rows = []
+    for one in answers:
+        for remote, gateway in (one.data.get("outbound_gateways") or {}).items():
+            rows.append(_gateway(one, remote, "outbound", gateway))
+        for remote, several in (one.data.get("inbound_gateways") or {}).items():
+            rows += [_gateway(one, remote, "inbound", gateway) for gateway in several]
+    return rows
+
+
+def _gateway(answer: ServerAnswer, remote: str, direction: str, gateway: Mapping[str, Any]) -> Row:
+    return {**gateway, "server": told_by(answer), "remote": remote, "direction": direction}
+
+
+def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
+    """Every account with what its connections have moved since the servers started, over all servers."""
+    found: dict[str, Row] = {}
+    for one in answers:
+        for part in one.data.get("account_statz") or ():
+            _add(found.setdefault(part["acc"], _no_account(part)), one, part)
+    return list(found.values())
+
+
+def _no_account(part: Mapping[str, Any]) -> Row:
+    counted = ("conns", "leafnodes", "num_subscriptions", "slow_consumers")
+    moved = {side: {"msgs": 0, "bytes": 0} for side in ("sent", "received")}
+    return {"acc": part["acc"], "name": part.get("name") or part["acc"], **dict.fromkeys(counted, 0), **moved}
+
+
+def _add(row: Row, answer: ServerAnswer, part: Mapping[str, Any]) -> None:
+    for field in ("conns", "leafnodes", "num_subscriptions", "slow_consumers"):
+        row[field] += int(part.get(field) or 0)
+    for side in ("sent", "received"):
+        for unit in ("msgs", "bytes"):
+            row[side][unit] += int((part.get(side) or {}).get(unit) or 0)
+    row.setdefault("servers", []).append({**part, "server": told_by(answer)})
+
+
+def clusters(census: Answers) -> list[Row]:
+    """Every cluster: its servers, their connections and gateways."""
+    found: dict[str, Row] = {}
+    for one in census:
+        empty = {"cluster": one.cluster, "servers": 0, "connections": 0, "outbound": 0, "inbound": 0}
+        row = found.setdefault(one.cluster, empty)
+        row["servers"] += 1
+        row["connections"] += int(one.data.get("connections") or 0)
+        for gateway in one.data.get("gateways") or ():
+            row["outbound"] += 1
+            row["inbound"] += int(gateway.get("inbound_connections") or 0)
+    return list(found.values())
+
+
+def count_by_server(rows: Iterable[Row]) -> list[Row]:
+    """How many of the rows each server told."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        server = row["server"]
+        found.setdefault(str(server.get("id")), {"server": server, "count": 0})["count"] += 1
+    return list(found.values())
+
+
+def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row, Row]]:
+    """Every stream of JSZ answers with details: who told it, the account, the stream."""
+    for one in answers:
+        for account in one.data.get("account_details") or ():
+            for stream in account.get("stream_detail") or ():
+                yield one, account, stream
+
+
+def leaders(answers: Answers) -> list[Row]:
+    """Of how many streams and consumers each server is the leader."""
+    found = {
+        one.name: {"server": told_by(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")
+    }
+    for one, _, stream in details(answers):
+        found[one.name]["streams"] += _leads(one, stream)
+        found[one.name]["consumers"] += sum(_leads(one, consumer) for consumer in stream.get("consumer_detail") or ())
+    return list(found.values())
+
+
+def _leads(answer: ServerAnswer, asset: Mapping[str, Any]) -> bool:
+    """Whether the server leads what it tells of; what is in no cluster is led by who has it."""
+    cluster = asset.get("cluster")
+    return cluster is None or cluster.get("leader") == answer.name
+
+
+def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
+    """A JSZ answer with details and configurations, counted for one account only."""
+    streams = [stream for _, owner, stream in details([answer]) if account in (owner.get("name"), owner.get("id"))]
+
+    def held(field: str, storage: str = "") -> int:
+        kept = [one for one in streams if storage in ("", (one.get("config") or {}).get("storage"))]
+        return sum(int((one.get("state") or {}).get(field) or 0) for one in kept)
+
+    counted = {
+        "streams": len(streams),
+        "consumers": sum(len(one.get("consumer_detail") or ()) for one in streams),
+        "messages": held("messages"),
+        "bytes": held("bytes"),
+        "memory": held("bytes", "memory"),
+        "storage": held("bytes", "file"),
+    }
+    return ServerAnswer({**answer.raw, "data": {**answer.data, **counted}}, answer.rtt_ns)
+
+
+def above_level(answers: Iterable[ServerAnswer], level: int) -> list[Row]:
+    """The streams and consumers that need a higher JetStream API level, each once."""
+    found: dict[tuple[str, str, str], Row] = {}
+    for _, account, stream in details(answers):
+        name = str(stream.get("name"))
+        assets = [("", stream), *((str(one.get("name")), one) for one in stream.get("consumer_detail") or ())]
+        for consumer, asset in assets:
+            needed = _level(asset)
+            if needed > level:
+                row = {
+                    "account": account.get("name"),
+                    "stream": name,
+                    "consumer": consumer,
+                    "required_api_level": needed,
+                }
+                found[str(account.get("name")), name, consumer] = row
+    return list(found.values())
+
+
+def _level(asset: Mapping[str, Any]) -> int:
+    metadata = (asset.get("config") or {}).get("metadata") or {}
+    said = str(metadata.get("_nats.req.level") or "0")
+    return int(said) if said.isdecimal() else 0
+
+
+def span_ns(text: Any) -> int:
+    """A duration as servers write it (`357µs`, `1d2h3m4s`) in nanoseconds; 0 for what is none."""
+    try:
+        return parse_duration(str(text or "0"))
+    except ValueError:
+        return 0
