@@ -41,6 +41,10 @@ class Kind:
     negates: bool = True
     """Whether a switch has a `--no-` form too."""
 
+    def named(self, metavar: str) -> Kind:
+        """The same kind, called otherwise in help."""
+        return replace(self, metavar=metavar)
+
 
 def _duration(text: str) -> int:
     return -1 if text == "-1" else parse_duration(text)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.cli import output
 from natsctl.cli.render.values import body_text, safe
+from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:
+    from natsctl.client.message import HeaderLike
     from natsctl.client.preview import Planned, Previewed
 
 
@@ -29,7 +31,7 @@ def show_preview(preview: Previewed, effect: dict[str, Any], *, as_json: bool) -
 def _document(planned: Planned) -> dict[str, Any]:
     document: dict[str, Any] = {"subject": planned.subject}
     if planned.headers:
-        document["headers"] = planned.headers
+        document["headers"] = _by_name(planned.headers)
     if isinstance(planned.body, bytes):
         document["data"] = base64.b64encode(planned.body).decode()
     else:
@@ -38,7 +40,14 @@ def _document(planned: Planned) -> dict[str, Any]:
 
 
 def _headers(planned: Planned) -> list[str]:
-    return [safe(f"{key}: {value}") for key, value in (planned.headers or {}).items()]
+    return [safe(f"{key}: {value}") for key, value in pairs_of(planned.headers or ())]
+
+
+def _by_name(headers: HeaderLike) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for key, value in pairs_of(headers):
+        named.setdefault(key, []).append(value)
+    return named
 
 
 def _body(planned: Planned) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from natsctl.client.message import HeaderLike
 
 
 class Planned(NamedTuple):
@@ -10,7 +13,7 @@ class Planned(NamedTuple):
 
     subject: str
     body: Any = None
-    headers: dict[str, str] | None = None
+    headers: HeaderLike | None = None
 
 
 class Previewed(Exception):  # nothing went wrong: it is how a dry run ends

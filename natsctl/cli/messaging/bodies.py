@@ -1,14 +1,21 @@
-"""Messages on their way in and out: bodies, headers, and how what was received is shown."""
+"""Messages on their way in and out: bodies, headers, and how what was received is shown.
+
+Stdin is read for `-` and --force-stdin, and where no body was given only if it is a pipe or a file: a terminal, the
+null device of a container or a socket is left alone.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
@@ -20,6 +27,28 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 FILE_MARK = "@"
+SILENT_S = 2.0
+"""Seconds after which a person is told that a body is waited for."""
+
+Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
+Body = Annotated[
+    str | None, typer.Argument(metavar="BODY", help="the body; @FILE, or - for stdin; else a pipe is read")
+]
+Templates = Annotated[
+    bool,
+    typer.Option(
+        "--templates/--no-templates",
+        help="fill in {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, "
+        "{{UnixNano}}, {{ID}} and {{Random 1 9}} in subject, body and headers",
+    ),
+]
+ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read the body from stdin")]
+SendOn = Annotated[
+    str, typer.Option("--send-on", metavar="eof|newline", help="stdin is one body, or each line of it [eof]")
+]
+Translate = Annotated[
+    str, typer.Option("--translate", metavar="COMMAND", help="show what this makes of each body; {{Subject}} is known")
+]
 
 
 def check_target(subject: str) -> None:
@@ -33,13 +62,23 @@ def check_target(subject: str) -> None:
         )
 
 
-def read_body(words: str | None, force_stdin: bool = False) -> bytes:
-    """The body that the command line means: text, `@file`, `-` for stdin.
+def bodies(words: str | None, force_stdin: bool, send_on: str) -> Iterator[bytes]:
+    """The body that the command line means, or with `newline` each line of stdin without its end, as it comes."""
+    if send_on not in ("eof", "newline"):
+        raise UsageError(f"--send-on: expected eof or newline, not {send_on!r}")
+    if send_on == "eof":
+        yield read_body(words, force_stdin)
+        return
+    if words not in (None, STDIN):
+        raise UsageError("--send-on newline reads stdin: give no BODY")
+    for line in sys.stdin.buffer:
+        yield line.rstrip(b"\r\n")
 
-    Without words stdin is read only where someone has put it: a pipe or a file. Raises UsageError for a file that can
-    not be read.
-    """
+
+def read_body(words: str | None, force_stdin: bool = False) -> bytes:
+    """The body that the command line means. Raises UsageError for a file that can not be read."""
     if words == STDIN or force_stdin or (words is None and _is_fed()):
+        _tell_if_silent()
         return sys.stdin.buffer.read()
     if words is None:
         return b""
@@ -60,20 +99,32 @@ def _is_fed() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def read_headers(words: Sequence[str] | None) -> dict[str, str]:
-    """The headers that `-H KEY:VALUE` flags give, names exactly as written. Raises UsageError."""
-    headers: dict[str, str] = {}
+def _tell_if_silent() -> None:
+    """Say on stderr what is waited for, when nothing comes for a while and a person looks."""
+    if not sys.stderr.isatty():
+        return
+    try:
+        ready, _, _ = select.select([sys.stdin], [], [], SILENT_S)
+    except (OSError, ValueError):
+        return
+    if not ready:
+        output.note("reading the body from stdin; end it with Ctrl-D, or give BODY ('' for none)")
+
+
+def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """The headers that `-H KEY:VALUE` flags give, names exactly as written, all of one name. Raises UsageError."""
+    headers: list[tuple[str, str]] = []
     for word in words or ():
         key, colon, value = word.partition(":")
         if not colon or not key.strip() or any(mark in word for mark in "\r\n"):
             raise UsageError(f"--header: expected KEY:VALUE, not {word!r}")
-        headers[key.strip()] = value.strip()
-    return headers
+        headers.append((key.strip(), value.strip()))
+    return tuple(headers)
 
 
 def received(message: Message) -> Received:
     """The message, with the moment it came."""
-    return Received(message.subject, message.reply, tuple(message.headers.items()), message.body, time.time_ns())
+    return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 
 
 def show_body(headers: Sequence[tuple[str, str]], payload: bytes) -> None:

@@ -3,138 +3,215 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.consumer.messages import wait_seconds
-from natsctl.cli.messaging.bodies import check_target, read_body, read_headers
+from natsctl.cli.flags import ON, SUBJECT, TEXT, WHOLE, Flag, Given, apply, choice, flagged
+from natsctl.cli.messaging.bodies import (
+    Body,
+    ForceStdin,
+    SendOn,
+    Subject,
+    Templates,
+    bodies,
+    check_target,
+    read_headers,
+)
 from natsctl.cli.options import Header, Json, session_of
+from natsctl.cli.progress import progress
+from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.values import safe
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.outgoing import Outgoing, stream_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
 
+MANY = 20
+"""Messages above which progress is shown instead of each message."""
+SHOWN_DRY = 100
+"""Messages of a dry run that are shown whole; the count says how many there are."""
+
+_DURATION = TEXT.named("DURATION")
+STREAM_FLAGS = (
+    Flag("--msg-id", TEXT.named("ID"), "msg_id", "a stream stores one message with this id (Nats-Msg-Id)"),
+    Flag("--ttl", _DURATION, "ttl", "the stream removes the message then; never: no limit (Nats-TTL)"),
+    Flag("--expect-stream", TEXT.named("STREAM"), "expect_stream", "fail if another stream stores it"),
+    Flag("--expect-last-seq", WHOLE, "expect_last_seq", "fail unless this is the stream's last sequence"),
+    Flag("--expect-last-subject-seq", WHOLE, "expect_last_subject_seq", "fail unless this is the subject's last one"),
+    Flag("--expect-last-msg-id", TEXT.named("ID"), "expect_last_msg_id", "fail unless the last message has this id"),
+    Flag("--rollup", choice("sub", "all", subject="sub", stream="all"), "rollup", "replace the messages before it"),
+    Flag("--schedule-after", _DURATION, "schedule_after", "publish it to --schedule-dest after this time"),
+    Flag("--schedule-at", TEXT.named("TIME"), "schedule_at", "publish it to --schedule-dest at this time"),
+    Flag("--schedule-every", _DURATION, "schedule_every", "publish it to --schedule-dest again and again"),
+    Flag("--schedule-cron", TEXT.named("CRON"), "schedule_cron", "publish it by a cron line of six fields"),
+    Flag("--schedule-dest", SUBJECT, "schedule_dest", "the subject that scheduled messages go to"),
+    Flag("--schedule-source", SUBJECT, "schedule_source", "send the last message of this subject instead"),
+    Flag("--schedule-ttl", _DURATION, "schedule_ttl", "how long scheduled messages live"),
+)
+"""What is asked of a stream; each implies --jetstream."""
+FLAGS = (
+    Flag("--jetstream", ON, "jetstream", "wait for the stream's ack and show it", aliases=("-J", "--wait", "-w")),
+    Flag("--atomic", ON, "atomic", "store all messages or none, with one ack; with --count or --send-on newline"),
+    *STREAM_FLAGS,
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class Publishing:
     """What to publish, how often and how."""
 
     subject: str
-    body: bytes
+    words: str | None
+    force_stdin: bool
+    send_on: str
+    headers: tuple[tuple[str, str], ...]
     reply: str
-    headers: dict[str, str]
     count: int
     sleep_s: float
     templates: bool
     quiet: bool
     json: bool
 
-    def messages(self) -> Iterator[tuple[int, str, bytes, dict[str, str]]]:
-        """Each message: its number from 1, subject, body and headers."""
-        for number in range(1, self.count + 1):
-            if not self.templates:
-                yield number, self.subject, self.body, self.headers
-                continue
-            yield number, self._fill(self.subject, number), self._fill_body(number), self._fill_headers(number)
+    @property
+    def total(self) -> int | None:
+        """How many messages there will be, None where stdin decides."""
+        return None if self.send_on == "newline" else self.count
 
-    def _fill(self, text: str, number: int) -> str:
-        from natsctl.cli.messaging.template import fill
+    @property
+    def many(self) -> bool:
+        """Whether single messages are too many to tell of each."""
+        return self.total is None or self.total > MANY
 
-        return fill(text, number, lambda: datetime.now().astimezone())
+    def messages(self) -> Iterator[Outgoing]:
+        """Each message."""
+        number = 0
+        for body in bodies(self.words, self.force_stdin, self.send_on):
+            for _ in range(self.count):
+                number += 1
+                message = Outgoing(self.subject, body, self.headers)
+                if self.templates:
+                    from natsctl.cli.messaging.template import fill_message
 
-    def _fill_body(self, number: int) -> bytes:
-        text = self._fill(self.body.decode("utf-8", "surrogateescape"), number)
-        return text.encode("utf-8", "surrogateescape")
+                    message = fill_message(message, number)
+                yield message
 
-    def _fill_headers(self, number: int) -> dict[str, str]:
-        return {self._fill(key, number): self._fill(value, number) for key, value in self.headers.items()}
+    def tell(self, message: Outgoing) -> None:
+        """Say that a message is out."""
+        if not self.quiet and not self.json and not self.many:
+            output.log(f'Published {len(message.body)} bytes to "{safe(message.subject)}"')
 
 
+@flagged(FLAGS)
 def publish(
     ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")],
-    body: Annotated[str | None, typer.Argument(metavar="BODY", help="the body; @FILE, or - for stdin")] = None,
+    subject: Subject,
+    given: Given,
+    body: Body = None,
     reply: Annotated[str, typer.Option("--reply", metavar="SUBJECT", help="where answers go")] = "",
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     sleep: Annotated[str | None, typer.Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
-    jetstream: Annotated[
-        bool, typer.Option("--jetstream", "-J", "--wait", "-w", help="wait for the stream's ack and show it")
-    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not tell what was published")] = False,
-    templates: Annotated[
-        bool, typer.Option("--templates/--no-templates", help="fill in {{Count}}, {{Time}}, {{ID}}, {{Random 1 9}} …")
-    ] = False,
-    force_stdin: Annotated[bool, typer.Option("--force-stdin", help="read the body from stdin")] = False,
+    templates: Templates = False,
+    force_stdin: ForceStdin = False,
+    send_on: SendOn = "eof",
     json: Json = False,
 ) -> None:
-    """Publish a message, or many."""
+    """Publish a message, or many.
+
+    A stream that stores the subject stores them; --jetstream waits until it says so.
+    """
     check_target(subject)
-    if jetstream and reply:
+    asked: dict[str, Any] = {}
+    apply(asked, FLAGS, given)
+    stored = asked.pop("jetstream", False) | asked.pop("atomic", False) | bool(asked)
+    if stored and reply:
         raise UsageError("--jetstream and --reply exclude each other: the stream's ack is the answer")
-    outgoing = Outgoing(
-        subject,
-        read_body(body, force_stdin),
-        reply,
-        read_headers(header),
-        count,
-        wait_seconds(sleep) or 0.0,
-        templates,
-        quiet,
-        json,
-    )
-    work = _publish_stored if jetstream else _publish_plain
-    session_of(ctx).run(lambda manager: work(manager, outgoing))
+    headers = (*read_headers(header), *stream_headers(asked, time.time_ns()))
+    pause_s = wait_seconds(sleep, "--sleep") or 0.0
+    outgoing = Publishing(subject, body, force_stdin, send_on, headers, reply, count, pause_s, templates, quiet, json)
+    atomic = "--atomic" in given
+    session = session_of(ctx)
+    if session.dry_run:
+        _preview(outgoing, atomic, stored)
+    work = _publish_batch if atomic else _publish_stored if stored else _publish_plain
+    session.run(lambda manager: work(manager, outgoing))
 
 
-async def _publish_plain(manager: Manager, outgoing: Outgoing) -> None:
-    for number, subject, body, headers in outgoing.messages():
-        await manager.connection.publish(subject, body, reply=outgoing.reply, headers=headers)
-        if not outgoing.quiet and not outgoing.json and outgoing.count == 1:
-            output.log(f'Published {len(body)} bytes to "{safe(subject)}"')
-        if outgoing.sleep_s and number < outgoing.count:
-            await manager.connection.flush()
-            await asyncio.sleep(outgoing.sleep_s)
-    await manager.connection.flush()
+def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
+    """Raise Previewed with what would be published."""
+    from natsctl.client.batch import numbered
+    from natsctl.client.preview import Planned, Previewed
+
+    every = outgoing.messages()
+    messages = numbered(every) if atomic else list(itertools.islice(every, SHOWN_DRY))
+    total = len(messages) + sum(1 for _ in every)
+    shown = [Planned(one.subject, one.body, one.headers) for one in messages[:SHOWN_DRY]]
+    raise Previewed(*shown, effect={"messages": total, "acknowledged": stored})
+
+
+async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
+    number = size = 0
+    with _tracking(outgoing) as tracker:
+        for message in outgoing.messages():
+            if number and outgoing.sleep_s:
+                await manager.connection.flush()
+                await asyncio.sleep(outgoing.sleep_s)
+            await manager.connection.publish(
+                message.subject, message.body, reply=outgoing.reply, headers=message.headers
+            )
+            number, size = number + 1, size + len(message.body)
+            outgoing.tell(message)
+            tracker.at(number)
+        await manager.connection.flush()
     if outgoing.json:
-        output.emit_json({"subject": outgoing.subject, "published": outgoing.count})
-    elif outgoing.count > 1 and not outgoing.quiet:
-        output.log(f'Published {outgoing.count:,} messages to "{safe(outgoing.subject)}"')
+        output.emit_json({"subject": outgoing.subject, "published": number, "bytes": size})
+    elif outgoing.many and not outgoing.quiet:
+        output.log(f'Published {number:,} messages to "{safe(outgoing.subject)}"')
 
 
-async def _publish_stored(manager: Manager, outgoing: Outgoing) -> None:
+async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
     from natsctl.client.messages import publish as publish_stored
 
-    for number, subject, body, headers in outgoing.messages():
-        answer = await publish_stored(manager, subject, body, headers=headers)
-        if not outgoing.quiet and not outgoing.json:
-            output.log(f'Published {len(body)} bytes to "{safe(subject)}"')
-        _show_ack(answer, outgoing)
-        if outgoing.sleep_s and number < outgoing.count:
-            await asyncio.sleep(outgoing.sleep_s)
+    number = 0
+    with _tracking(outgoing) as tracker:
+        for message in outgoing.messages():
+            if number and outgoing.sleep_s:
+                await asyncio.sleep(outgoing.sleep_s)
+            answer = await publish_stored(manager, message.subject, message.body, headers=message.headers)
+            number += 1
+            outgoing.tell(message)
+            _show_ack(answer, outgoing, single=outgoing.total == 1)
+            tracker.at(number)
 
 
-def _show_ack(answer: Answer[Any], outgoing: Outgoing) -> None:
+async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
+    from natsctl.client.batch import publish_batch
+
+    messages = list(outgoing.messages())
+    answer = await publish_batch(manager, messages)
+    if not outgoing.quiet and not outgoing.json:
+        output.log(f'Published {len(messages):,} messages to "{safe(outgoing.subject)}" as one batch')
+    _show_ack(answer, outgoing, single=True)
+
+
+def _tracking(outgoing: Publishing) -> Any:
+    quiet = outgoing.quiet or outgoing.json or not outgoing.many
+    return progress(f"Publishing to {outgoing.subject}", outgoing.total, "messages", quiet=quiet)
+
+
+def _show_ack(answer: Answer[Any], outgoing: Publishing, *, single: bool) -> None:
     if outgoing.json:
-        show = output.emit_json if outgoing.count == 1 else output.emit_json_line
+        show = output.emit_json if single else output.emit_json_line
         show(answer.raw)
-        return
-    if outgoing.quiet:
-        return
-    ack = answer.value
-    parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
-    if ack.domain:
-        parts.append(f'Domain: "{safe(ack.domain)}"')
-    if ack.duplicate:
-        parts.append("Duplicate: true")
-    if ack.val:
-        parts.append(f"Counter Value: {safe(ack.val)}")
-    output.emit(" ".join(parts))
+    elif not outgoing.quiet:
+        output.emit(render_ack(answer.value))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks
 from natsctl.api.times import format_time
 from natsctl.cli.render.values import count, duration, exact_stamp, safe
+
+if TYPE_CHECKING:
+    from natsctl.api.messages import PubAck
 
 
 class Received(NamedTuple):
@@ -78,6 +81,14 @@ def message_document(message: Received) -> dict[str, Any]:
     return document
 
 
+def answer_document(message: Received, rtt_ns: int, status: int, description: str) -> dict[str, Any]:
+    """The answer to a request as data, with the ns it took and the status of a status message."""
+    document = {**message_document(message), "rtt": rtt_ns}
+    if status:
+        document |= {"status": status, "description": description}
+    return document
+
+
 def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for key, value in headers:
@@ -94,6 +105,20 @@ def _utf8(payload: bytes) -> str | None:
 
 def _text(token: bytes) -> str:
     return token.decode("utf-8", "backslashreplace")
+
+
+def render_ack(ack: PubAck) -> str:
+    """What a stream says of a message that it has stored."""
+    parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
+    if ack.batch:
+        parts.append(f"Batch: {count(ack.count)} messages")
+    if ack.domain:
+        parts.append(f'Domain: "{safe(ack.domain)}"')
+    if ack.duplicate:
+        parts.append("Duplicate: true")
+    if ack.val:
+        parts.append(f"Counter Value: {safe(ack.val)}")
+    return " ".join(parts)
 
 
 def render_rtt(ns: int) -> str:
