@@ -42,7 +42,7 @@ def entries() -> dict[int, CatalogueEntry]:
 
 
 def lookup(err_code: int) -> CatalogueEntry | None:
-    """Return the entry of `err_code`, or None when no server of ours sends it."""
+    """Return the entry of `err_code`, or None when no server sends it."""
     return entries().get(err_code)
 
 

@@ -67,8 +67,10 @@ NOUNS = (
         "backup.restore:restore",
         examples=("natsctl restore ./saved --update-streams",),
     ),
+    Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
     Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
+    Noun("bench", (), "Measure a server: publishing, subscribing, streams, buckets, services", "bench"),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 

@@ -1,0 +1,39 @@
+"""Errors of the catalogue: one as a page, several as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.api.errors import exit_code_of
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.table import render_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from natsctl.cli.errors.shapes import KnownError
+
+_USES = {"legacy": "older servers only", "reserved": "has a number, and is not sent"}
+
+
+def render_error_page(one: KnownError) -> Page:
+    """The page of one error; it tells too how a command ends that meets it."""
+    from natsctl.api.catalogue import ApiError
+
+    page = Page(f"NATS Error {one.err_code}")
+    rows = page.section()
+    rows.row("Description", one.description)
+    rows.row("HTTP Code", str(one.code))
+    rows.row("Go Constant", one.constant)
+    rows.maybe("Cause", one.cause)
+    rows.maybe("Use", _USES.get(one.use, ""))
+    rows.row("Exit Code", str(int(exit_code_of(ApiError(code=one.code, err_code=one.err_code)))))
+    return page
+
+
+def render_errors(found: Sequence[KnownError]) -> Table:
+    """The table of errors."""
+    rows = [(str(one.err_code), str(one.code), one.description, one.constant) for one in found]
+    columns = ("NATS Code", "HTTP Code", "Description", "Go Constant")
+    return render_table("NATS Errors", columns, rows, right=columns[:2])
