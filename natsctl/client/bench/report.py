@@ -13,7 +13,6 @@ import msgspec
 
 from natsctl.client.bench.latencies import Latencies, Spread
 from natsctl.client.bench.load import Load
-from natsctl.client.bench.messages import body_of
 from natsctl.client.bench.tally import Tally
 
 _COLUMNS = (
@@ -25,7 +24,7 @@ _COLUMNS = (
 _SPREAD = ("min_ns", "avg_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "stddev_ns")
 
 
-class Part(msgspec.Struct):
+class Part(msgspec.Struct, omit_defaults=True):
     """The work of one client, or of all of them."""
 
     msgs: int
@@ -46,6 +45,7 @@ class Report(msgspec.Struct):
     processes: int
     """How many processes the clients ran in."""
     size: int
+    """Bytes of a message, on average."""
     started: str
     total: Part
     each: list[Part]
@@ -117,7 +117,7 @@ def report(load: Load, results: Iterable[Done], processes: int, started_ns: int)
         benchmark=load.kind,
         clients=load.clients,
         processes=processes,
-        size=len(body_of(load)),
+        size=total.bytes // total.msgs if total.msgs else 0,
         started=format_time(started_ns),
         total=total,
         each=[one.part for one in found],

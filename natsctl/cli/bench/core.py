@@ -1,0 +1,50 @@
+"""`natsctl bench pub`, `sub`, `service request` and `service serve`."""
+
+from __future__ import annotations
+
+import typer
+
+from natsctl.cli.bench.flags import COMMON, CORE_PATIENCE, MANY_READ, PACED, PATIENCE, PAUSE, PUBLISHING, SENT
+from natsctl.cli.bench.run import Csv, Subject, bench
+from natsctl.cli.flags import Given, flagged
+from natsctl.cli.options import Json, Progress
+
+
+@flagged(PUBLISHING)
+def pub(
+    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
+) -> None:
+    """Publish messages as quickly as the server reads them.
+
+    The clock stops when the server has read the last one. Messages go out in blocks of about 64 KiB, so that one client
+    keeps most servers busy; no latency is measured, because no message is answered.
+    """
+    bench(ctx, "pub", given, subject=subject, csv=csv, progress=progress, json=json)
+
+
+@flagged((*COMMON, *MANY_READ, *CORE_PATIENCE))
+def sub(
+    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
+) -> None:
+    """Receive messages, each client all of them.
+
+    The clock runs from the first message to the last. One client takes about a million small messages a second; beyond
+    that it is this client that is measured, and the server drops it as a slow consumer.
+    """
+    bench(ctx, "sub", given, subject=subject, csv=csv, progress=progress, json=json)
+
+
+@flagged((*COMMON, *SENT, *PACED, *PATIENCE))
+def request(
+    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
+) -> None:
+    """Send requests, each when the one before it was answered."""
+    bench(ctx, "service request", given, subject=subject, csv=csv, progress=progress, json=json)
+
+
+@flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
+def serve(
+    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
+) -> None:
+    """Answer requests until there were --msgs of them; the clients share them."""
+    bench(ctx, "service serve", given, subject=subject, csv=csv, progress=progress, json=json)
