@@ -124,9 +124,9 @@ class Connection:
             if (waiter.subject.lower() == subject or inbox_refused) and not waiter.future.done():
                 waiter.future.set_exception(_refused(verb, waiter.subject if not inbox_refused else subject))
         for subscription in self._subscriptions:
-            used = subscription.subject if verb == "subscription" else subscription.watched
-            if used.lower() == subject:
-                subscription.fail(_refused(verb, used))
+            for used in subscription.subjects if verb == "subscription" else (subscription.watched,):
+                if used.lower() == subject:
+                    subscription.fail(_refused(verb, used))
 
     async def _on_closed(self) -> None:
         if self._lost is not None:
@@ -212,18 +212,23 @@ class Connection:
         """A subject that nobody else uses."""
         return str(self._client.new_inbox())
 
-    async def subscribe(self, subject: str, *, queue: str = "", limit: int = 0) -> Subscription:
-        """A running subscription, ended by itself after `limit` messages if that is above 0."""
-        self._check(subject)
-        if not is_valid_subject(subject):
-            raise UsageError(f"invalid subject {subject!r}: it has an empty token, or > before its end")
-        subscription = Subscription(subject, limit, self._subscriptions.discard)
+    async def subscribe(self, subject: str, *more: str, queue: str = "", limit: int = 0) -> Subscription:
+        """A running subscription, ended by itself after `limit` messages if that is above 0.
+
+        With `more` subjects it has the messages of all of them, in the order they come.
+        """
+        for one in (subject, *more):
+            self._check(one)
+            if not is_valid_subject(one):
+                raise UsageError(f"invalid subject {one!r}: it has an empty token, or > before its end")
+        subscription = Subscription(subject, limit, self._subscriptions.discard, more)
         self._subscriptions.add(subscription)
         try:
-            inner = await self._client.listen(subject, queue, subscription.take)
-            subscription.attach(inner)
-            if limit:
-                await inner.unsubscribe(limit)
+            for one in subscription.subjects:
+                inner = await self._client.listen(one, queue, subscription.take)
+                subscription.attach(inner)
+                if limit:
+                    await inner.unsubscribe(limit)
         except self._failures as failure:
             raise self._told(failure) from failure
         return subscription

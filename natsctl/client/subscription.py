@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.client.message import Message, to_message
@@ -25,16 +25,20 @@ MAX_KEPT_BYTES = 128 * 1024 * 1024
 class Subscription:
     """Messages as they arrive: iterate it, or wait for the `next` one.
 
+    It may listen on `more` subjects than one; what comes on them stays in the order it came.
     `watched` is a subject published to for these messages; if the server refuses that, reading fails.
     """
 
-    def __init__(self, subject: str, limit: int, on_stop: Callable[[Subscription], None]) -> None:
+    def __init__(
+        self, subject: str, limit: int, on_stop: Callable[[Subscription], None], more: Sequence[str] = ()
+    ) -> None:
         self.subject = subject
+        self.subjects = (subject, *more)
         self.watched = ""
         self.dropped = 0
         self._limit = limit
         self._on_stop = on_stop
-        self._inner: NatsSubscription | None = None
+        self._inner: list[NatsSubscription] = []
         self._kept: deque[Message] = deque()
         self._kept_bytes = 0
         self._read = 0
@@ -42,8 +46,8 @@ class Subscription:
         self._arrived = asyncio.Event()
 
     def attach(self, inner: NatsSubscription) -> None:
-        """Know nats-py's object, to end it later."""
-        self._inner = inner
+        """Know one of nats-py's objects, to end it later."""
+        self._inner.append(inner)
 
     @property
     def sid(self) -> int:
@@ -106,5 +110,5 @@ class Subscription:
         self._on_stop(self)
         self._kept.clear()
         with contextlib.suppress(failure_class(), OSError):
-            if self._inner is not None:
-                await self._inner.unsubscribe()
+            for inner in self._inner:
+                await inner.unsubscribe()
