@@ -51,8 +51,8 @@ class Subscription:
 
     @property
     def sid(self) -> int:
-        """The number by which the server knows it, 0 before it is there."""
-        return self._inner._id if self._inner is not None else 0
+        """The number by which the server knows its first subject, 0 before it is there."""
+        return int(self._inner[0]._id) if self._inner else 0
 
     def take(self, subject: bytes, reply: bytes, body: bytes, block: bytes | None) -> None:
         """Keep a message that arrived, or count it as dropped where too many wait."""
