@@ -30,6 +30,8 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _WORD_MARKS: Final = {"and": "&&", "or": "||", "not": "!"}
+_GO_NAMES: Final = {"msgs": "messages", "firsttime": "firstts", "lasttime": "lastts", "consumers": "consumercount"}
+"""Members of Go's structs whose JSON key is another word."""
 _LITERALS: Final = {"true": True, "false": False, "nil": None, "null": None}
 
 
@@ -296,6 +298,7 @@ def _looked_up(value: Any, key: Any) -> Any:
         if key in value:
             return value[key]
         plain = str(key).replace("_", "").lower()
+        plain = _GO_NAMES.get(plain, plain)
         return next((item for name, item in value.items() if name.replace("_", "").lower() == plain), None)
     if isinstance(value, list) and isinstance(key, int):
         return value[key] if -len(value) <= key < len(value) else None

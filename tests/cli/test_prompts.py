@@ -198,7 +198,7 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     assert one.end()[0] == 0
     one = person("str", "rm")
     one.answers("Select a Stream")
-    one.answers("Really delete Stream ORDERS", "y\r")
+    one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")
     assert one.end()[0] == 0
     assert natsctl("str", "ls", "-n").out == ""
 

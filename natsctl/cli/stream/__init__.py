@@ -24,16 +24,33 @@ VERBS = (
         answer="StreamCreateAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
-    Verb("ls, list, l", "stream.ls:ls", answer="StreamInfo[]"),
+    Verb(
+        "ls, list, l", "stream.ls:ls", answer="StreamInfo[]", examples=("natsctl stream ls 'ORDERS*' --sort messages",)
+    ),
+    Verb("report", "stream.report:report", answer="cli.stream.shapes:StreamReport"),
+    Verb(
+        "find, query",
+        "stream.find:find",
+        answer="StreamInfo[]",
+        examples=(
+            "natsctl stream find --idle 30d --mirrored --invert",
+            "natsctl stream find --expression 'state.messages > 1000'",
+        ),
+    ),
+    Verb("subjects, subj", "stream.subjects:subjects", answer="cli.stream.shapes:Counts"),
     Verb("info, nfo, i", "stream.info:info", answer="StreamInfoAnswer"),
     Verb("state", "stream.info:state", answer="StreamInfoAnswer"),
     Verb("rm, delete, del", "stream.remove:rm", answer="StreamDeleteAnswer"),
     Verb(
         "purge",
-        "stream.remove:purge",
+        "stream.purge:purge",
         answer="StreamPurgeAnswer",
-        examples=("natsctl stream purge ORDERS --subject ORDERS.scratch -f",),
+        examples=(
+            "natsctl stream purge ORDERS --subject ORDERS.scratch -f",
+            "natsctl stream purge ORDERS --older-than 30d --dry-run",
+        ),
     ),
+    Verb("seal", "stream.seal:seal", answer="StreamUpdateAnswer"),
     Verb("rmm", "stream.remove:rmm", answer="StreamMsgDeleteAnswer"),
     Verb(
         "get",

@@ -8,37 +8,54 @@ from typing import Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.names import is_internal
 from natsctl.cli.options import All, Json, Names, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.columns import Columns, Sort
+from natsctl.cli.stream.listing import (
+    MoreColumns,
+    Patterns,
+    Subject,
+    is_meant,
+    list_streams,
+    nothing_found,
+    tell_absent,
+)
+
+Reverse = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="the other way round", show_default=False)]
 
 
 def ls(
     ctx: typer.Context,
-    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="streams that store this subject")] = "",
+    patterns: Patterns = None,
+    subject: Subject = "",
     names: Names = False,
     all_streams: All = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: MoreColumns = False,
     json: Json = False,
 ) -> None:
-    """List the streams."""
+    """List the streams, smallest first."""
     session = session_of(ctx)
     if names:
         found = session.run(lambda manager: manager.stream_names(subject=subject))
-        shown = [name for name in found if all_streams or not is_internal(name)]
+        shown = sorted((name for name in found if is_meant(name, patterns, all_streams)), reverse=reverse)
         output.emit_json(shown) if json else output.emit_names(shown)
         return
-    answers = session.run(lambda manager: manager.stream_list(subject=subject))
-    kept = [one for one in answers if all_streams or not is_internal(one.value.config.name)]
+    from natsctl.cli.render.columns import chosen, ordered
+    from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
+
+    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
+    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns())
+    in_order = ordered(ordered(rows, LIST, "name", False), LIST, sort or "size", reverse)
     if json:
-        output.emit_json([one.raw for one in kept])
-    elif kept:
-        from natsctl.cli.render.stream import render_streams
+        raw = {one.value.config.name: one.raw for one in streams.answers}
+        output.emit_json([raw[row.info.config.name] for row in in_order if not row.status])
+    elif rows:
         from natsctl.cli.screen import show_table
 
-        show_table(render_streams([one.value for one in kept], time.time_ns()))
+        show_table(render_stream_list("Streams", picked, in_order))
     else:
-        none = f"No Streams store {safe(subject)}" if subject else "No Streams defined"
-        output.emit(none + (", pass -a to include system streams" if answers else ""))
-    absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
-    if absent:
-        output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
+        output.emit(nothing_found(streams, subject, patterns))
+    tell_absent(streams)

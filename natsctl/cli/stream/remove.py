@@ -1,58 +1,127 @@
-"""`natsctl stream rm`, `purge` and `rmm`: what takes messages away."""
+"""`natsctl stream rm` and `rmm`: what takes away whole streams, and single messages."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
-from natsctl.cli.names import check_stream, confirmed, pick_stream, suggesting
-from natsctl.cli.options import Force, Json, StreamName, session_of
-from natsctl.cli.render.values import safe
-from natsctl.cli.stream.config import show_info
+from natsctl.cli.names import STREAM_NOT_FOUND, confirmed, pick_stream, suggesting
+from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
+from natsctl.cli.render.values import count, safe
+from natsctl.cli.stream.bucket import warn_of_bucket
+from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern, shown_names
 from natsctl.cli.stream.sequence import Sequence, ask_sequence
+from natsctl.client.preview import Planned, Previewed
+
+if TYPE_CHECKING:
+    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+NO_MESSAGE = 10037
 
 
-def rm(ctx: typer.Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
-    """Remove a stream with all that it holds."""
-    session = session_of(ctx)
-    name = pick_stream(session, stream)
-    if not force:
-        check_stream(session, name)
-    if not confirmed(session, f"delete Stream {name}", force, needs_force=True):
-        return
-    with suggesting(session, name):
-        answer = session.run(lambda manager: manager.stream_delete(name))
-    output.emit_json(answer.raw) if json else output.note(f"Stream {safe(name)} was removed")
-
-
-def purge(
+def rm(
     ctx: typer.Context,
-    stream: StreamName = None,
+    streams: StreamNames = None,
     force: Force = False,
-    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="only messages of this subject")] = "",
-    seq: Annotated[int, typer.Option("--seq", metavar="SEQ", help="only messages below this sequence", min=0)] = 0,
-    keep: Annotated[int, typer.Option("--keep", metavar="N", help="keep the newest N messages", min=0)] = 0,
+    missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Remove messages from a stream: all, or those that the flags say."""
-    if seq and keep:
-        raise UsageError("--seq and --keep exclude each other")
+    """Remove streams with all that they hold."""
     session = session_of(ctx)
-    name = pick_stream(session, stream)
-    if not force:
-        check_stream(session, name)
-    if not confirmed(session, f"purge Stream {name}", force, needs_force=False, json=json):
-        return
-    with suggesting(session, name):
-        answer = session.run(lambda manager: manager.stream_purge(name, filter=subject, seq=seq, keep=keep))
+    names = chosen_streams(session, streams, missing_ok=missing_ok)
+    if not force or session.dry_run:
+        live = _live(session, names, missing_ok)
+        names = list(live)
+        session.effect.update(_effect(live))
+        if not json and not session.dry_run:
+            output.note("\n".join(_told(one) for one in live.values()))
+    several = len(names) != 1 or has_pattern(streams)
+    if names:
+        for name in names:
+            warn_of_bucket(name, json=json or session.dry_run)
+        typed = names[0] if len(names) == 1 else str(len(names))
+        if not confirmed(session, f"delete {shown_names(names)}", force, needs_force=True, typed=typed):
+            return
+    answers = _delete(session, names, missing_ok)
     if json:
-        output.emit_json(answer.raw)
+        _emit(answers, several and len(streams or ()) != 1)
+        return
+    for name in names:
+        done = "was removed" if name in answers else "does not exist"
+        output.note(f"Stream {safe(name)} {done}")
+    if not names:
+        output.note("nothing to remove")
+
+
+def _live(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[StreamInfoAnswer]]:
+    """The streams as they are; those that do not exist are left out where that is all right."""
+    live = {}
+    for name in names:
+        try:
+            with suggesting(session, name):
+                live[name] = _info(session, name)
+        except ApiFailure as failure:
+            if not missing_ok or failure.err_code != STREAM_NOT_FOUND:
+                raise
+    return live
+
+
+def _info(session: Session, name: str) -> Answer[StreamInfoAnswer]:
+    return session.run(lambda manager: manager.stream_info(name))
+
+
+def _effect(live: dict[str, Answer[StreamInfoAnswer]]) -> dict[str, int]:
+    states = [one.value.state for one in live.values()]
+    return {
+        "streams": len(states),
+        "messages": sum(state.messages for state in states),
+        "bytes": sum(state.bytes for state in states),
+        "consumers": sum(state.consumer_count for state in states),
+    }
+
+
+def _told(one: Answer[StreamInfoAnswer]) -> str:
+    """What goes with a stream, for a person who is about to be asked."""
+    from natsctl.api.units import format_size
+
+    state = one.value.state
+    holds = f"{count(state.messages)} messages ({format_size(state.bytes)}) and {count(state.consumer_count)} consumers"
+    return f"Stream {safe(one.value.config.name)} holds {holds}"
+
+
+def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[Any]]:
+    """Delete one stream after the other. In a dry run raises Previewed with every request."""
+    planned: list[Planned] = []
+    answers: dict[str, Answer[Any]] = {}
+    for name in names:
+        try:
+            with suggesting(session, name):
+                answers[name] = _delete_one(session, name)
+        except Previewed as preview:
+            planned += preview.planned
+        except ApiFailure as failure:
+            if not missing_ok or failure.err_code != STREAM_NOT_FOUND:
+                raise
+    if planned:
+        raise Previewed(*planned)
+    return answers
+
+
+def _delete_one(session: Session, name: str) -> Answer[Any]:
+    return session.run(lambda manager: manager.stream_delete(name))
+
+
+def _emit(answers: dict[str, Answer[Any]], several: bool) -> None:
+    """The server's answer, or for several streams a list of them; nothing to remove is done, too."""
+    if several:
+        output.emit_json([{"stream": name, **answer.raw} for name, answer in answers.items()])
     else:
-        output.note(f"Purged {answer.value.purged:,} messages from {safe(name)}")
-        show_info(session.run(lambda manager: manager.stream_info(name)), json)
+        output.emit_json(next((answer.raw for answer in answers.values()), {"success": True}))
 
 
 def rmm(
@@ -61,14 +130,23 @@ def rmm(
     seq: Sequence = None,
     force: Force = False,
     erase: Annotated[bool, typer.Option("--erase/--no-erase", help="overwrite the message's bytes")] = True,
+    missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
     """Remove one message securely."""
     session = session_of(ctx)
     name = pick_stream(session, stream)
     number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
-    with suggesting(session, name):
-        session.run(lambda manager: manager.message_get(name, seq=number))
+    try:
+        with suggesting(session, name):
+            found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
+    except ApiFailure as failure:
+        if not missing_ok or failure.err_code != NO_MESSAGE:
+            raise
+        output.emit_json({"success": True}) if json else output.note(f"Stream {safe(name)} has no message {number}")
+        return
+    session.effect.update({"messages": 1, "subject_of_message": found.subject, "stored": found.time})
+    warn_of_bucket(name, json=json or session.dry_run)
     if not confirmed(session, f"remove message {number} from Stream {name}", force, needs_force=True):
         return
     with suggesting(session, name):

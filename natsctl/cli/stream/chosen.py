@@ -1,0 +1,58 @@
+"""Several streams on one command line: names, and patterns of names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.names import is_internal, pick_stream
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+
+StreamNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[STREAM]...", help="the streams; * and ? stand for any letters", show_default=False),
+]
+_MARKS = frozenset("*?[")
+
+
+class NoneMatch(NatsctlError):
+    """No stream has a name of that pattern."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+def has_pattern(words: Sequence[str] | None) -> bool:
+    """Whether one of the words stands for names that the person has not written."""
+    return any(not _MARKS.isdisjoint(word) for word in words or ())
+
+
+def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
+    """The streams that are meant, each once: what was written, what patterns match, else what the person picks.
+
+    A pattern matches streams of buckets only where it begins as their names do. Raises NoneMatch.
+    """
+    if not words:
+        return [pick_stream(session, None)]
+    names = session.run(lambda manager: manager.stream_names()) if has_pattern(words) else []
+    found: list[str] = []
+    for word in words:
+        if _MARKS.isdisjoint(word):
+            found.append(word)
+            continue
+        matched = [name for name in names if fnmatchcase(name, word) and (not is_internal(name) or is_internal(word))]
+        if not matched and not missing_ok:
+            raise NoneMatch(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
+        found += sorted(matched)
+    return list(dict.fromkeys(found))
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """The names as a question has them: `Stream A`, or `3 Streams (A, B, C)`."""
+    return f"Stream {names[0]}" if len(names) == 1 else f"{len(names)} Streams ({', '.join(names)})"

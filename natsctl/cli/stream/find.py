@@ -1,0 +1,93 @@
+"""`natsctl stream find`: the streams that meet criteria."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, apply, flagged
+from natsctl.cli.options import All, Json, Names, session_of
+from natsctl.cli.render.columns import Columns, Reverse, Sort
+from natsctl.cli.stream.listing import MoreColumns, Streams, list_streams, tell_absent
+
+if TYPE_CHECKING:
+    from natsctl.api.stream import StreamInfo
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+FIND: tuple[Flag, ...] = (
+    Flag("--server-name", TEXT, "server_name", "on a server whose name matches this regular expression"),
+    Flag("--cluster", TEXT, "cluster", "in a cluster whose name matches this regular expression"),
+    Flag("--empty", SWITCH, "empty", "without messages"),
+    Flag("--idle", DURATION, "idle", "without new messages and deliveries for so long"),
+    Flag("--created", DURATION, "created", "created longer ago"),
+    Flag("--consumers", WHOLE, "consumers", "with fewer consumers"),
+    Flag("--subject", TEXT, "subject", "that store this subject"),
+    Flag("--replicas", WHOLE, "replicas", "with at most so many replicas"),
+    Flag("--sourced", SWITCH, "sourced", "that take from other streams"),
+    Flag("--mirrored", SWITCH, "mirrored", "that mirror another stream"),
+    Flag("--leader", TEXT, "leader", "led by this server"),
+    Flag("--api-level", WHOLE, "api_level", "on servers of at least this API level"),
+    Flag("--expression", TEXT, "expression", "for which this is true, such as 'state.messages > 10'"),
+    Flag("--invert", SWITCH, "invert", "the opposite of every criterion but --subject"),
+)
+"""What streams are found by."""
+
+
+@flagged(FIND)
+def find(
+    ctx: typer.Context,
+    given: Given,
+    names: Names = False,
+    all_streams: All = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: MoreColumns = False,
+    json: Json = False,
+) -> None:
+    """Find the streams that meet all criteria.
+
+    An --expression is about `config`, `state` and `info`, in the spelling of `stream info -j`:
+    'config.retention == "limits" && state.messages > 1000'.
+    """
+    from natsctl.cli.render.columns import chosen, ordered
+    from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
+
+    session = session_of(ctx)
+    picked = chosen(LIST, columns or (WIDE if wide else None), False)
+    streams, found = find_streams(session, given, all_streams)
+    rows = ordered(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)
+    in_order = [row.info.config.name for row in rows]
+    if json:
+        raw = {one.value.config.name: one.raw for one in found}
+        output.emit_json(in_order if names else [raw[name] for name in in_order])
+    elif names:
+        output.emit_names(in_order)
+    elif rows:
+        from natsctl.cli.screen import show_table
+
+        show_table(render_stream_list("Streams", picked, rows))
+    else:
+        output.emit("No Streams meet the criteria")
+    tell_absent(streams)
+
+
+def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
+    """All streams, and those of them that meet the criteria that were given."""
+    from natsctl.client.stream_filter import CRITERIA, matching
+
+    wanted: Given = {}
+    apply(wanted, FIND, given)
+    for name in ("expression", "server_name", "cluster"):
+        if name in wanted:
+            CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked
+    invert, subject = bool(wanted.pop("invert", False)), str(wanted.pop("subject", ""))
+    streams = list_streams(session, subject=subject, all_streams=all_streams)
+    found = session.run(
+        lambda manager: matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
+    )
+    return streams, found

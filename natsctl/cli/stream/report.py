@@ -1,0 +1,163 @@
+"""`natsctl stream report`: all streams with their sums, what is copied between them, and who leads them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import All, Json, Watch, session_of
+from natsctl.cli.render.columns import Columns, Reverse, Sort
+from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_found, tell_absent
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.api.stream import StreamInfo
+    from natsctl.cli.render.columns import Column
+    from natsctl.cli.render.stream_table import Row
+
+RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="numbers as they are", show_default=False)]
+STDOUT = "-"
+
+
+def _sort_flag(letter: str, word: str) -> Any:
+    return typer.Option(f"--{word}", f"-{letter}", help=f"sort by {word}", show_default=False)
+
+
+def report(
+    ctx: typer.Context,
+    subject: Subject = "",
+    cluster: Annotated[
+        str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
+    ] = "",
+    by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False,
+    by_messages: Annotated[bool, _sort_flag("m", "messages")] = False,
+    by_name: Annotated[bool, _sort_flag("n", "name")] = False,
+    by_storage: Annotated[bool, _sort_flag("t", "storage")] = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    raw: RawNumbers = False,
+    leaders: Annotated[
+        bool, typer.Option("--leaders", "-l", help="who leads how many streams", show_default=False)
+    ] = False,
+    dot: Annotated[
+        str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)
+    ] = "",
+    watch: Watch = None,
+    all_streams: All = False,
+    json: Json = False,
+) -> None:
+    """Report on all streams, by size: their sums, mirrors and sources, and who leads them."""
+    from natsctl.cli.render.columns import chosen
+    from natsctl.cli.render.stream_table import REPORT
+
+    flags = {"consumers": by_consumers, "messages": by_messages, "stream": by_name, "storage": by_storage}
+    asked = [word for word, given in flags.items() if given] + ([sort] if sort else [])
+    if len(asked) > 1:
+        raise UsageError("only one order can be asked for")
+    if watch is not None and (json or dot):
+        raise UsageError("--watch excludes --json and --dot")
+    order = (asked or ["bytes"])[0]
+    picked = chosen(REPORT, columns, False)
+    session = session_of(ctx)
+
+    def look() -> Streams:
+        found = list_streams(session, subject=subject, all_streams=all_streams)
+        kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
+        return found._replace(answers=kept)
+
+    if watch is not None:
+        from natsctl.api.units import parse_duration
+        from natsctl.cli.live import watch as show_again
+
+        every_s = parse_duration(watch) / 1e9
+        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s)
+        return
+    streams = look()
+    if dot:
+        _write_dot(streams, dot)
+    if json:
+        output.emit_json(_document(streams, order, reverse))
+    elif not streams.answers and not streams.absent:
+        output.emit(nothing_found(streams, subject, None))
+    elif dot != STDOUT:
+        from natsctl.cli.screen import show_table
+
+        show_table(_tables(streams, picked, order, reverse, raw, leaders))
+    tell_absent(streams)
+
+
+def _cluster_of(info: StreamInfo) -> str:
+    return info.cluster.name if info.cluster is not None else ""
+
+
+def _rows(streams: Streams, order: str, reverse: bool, raw: bool) -> list[Row]:
+    from natsctl.cli.render.columns import ordered
+    from natsctl.cli.render.stream_table import REPORT, stream_rows
+
+    rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns(), raw=raw)
+    return ordered(ordered(rows, REPORT, "stream", False), REPORT, order, reverse)
+
+
+def _tables(
+    streams: Streams, columns: list[Column[Row]], order: str, reverse: bool, raw: bool, leaders: bool
+) -> RenderableType:
+    """The tables of a report below each other; one that would be empty is left out."""
+    from rich.console import Group
+
+    from natsctl.cli.render import stream_table
+
+    infos = [one.value for one in streams.answers]
+    parts: list[RenderableType] = [
+        stream_table.render_stream_report(columns, _rows(streams, order, reverse, raw)),
+    ]
+    if copied := stream_table.flows(infos):
+        parts += ["", stream_table.render_replication(copied, raw=raw)]
+    if leaders:
+        led = stream_table.leaders(infos)
+        parts += ["", stream_table.render_leaders(led) if led else "No Stream has a leader: this is no cluster"]
+    return Group(*parts)
+
+
+def _document(streams: Streams, order: str, reverse: bool) -> dict[str, Any]:
+    """The report as data: whole streams in order, and what the tables add to them."""
+    from natsctl.cli.render.stream_table import SUMMED, leaders
+
+    rows = _rows(streams, order, reverse, True)
+    raw = {one.value.config.name: one.raw for one in streams.answers}
+    infos = [one.value for one in streams.answers]
+    led = [{"server": server, "cluster": name, "streams": number} for server, name, number in leaders(infos)]
+    return {
+        "streams": [raw[row.info.config.name] for row in rows if not row.status],
+        "totals": {"streams": len(infos), **{word.lower(): _sum(word, rows) for word in SUMMED}},
+        "leaders": led,
+        "unavailable": streams.absent,
+    }
+
+
+def _sum(title: str, rows: list[Row]) -> int:
+    from natsctl.cli.render.stream_table import REPORT
+
+    column = next(one for one in REPORT if one.title == title)
+    return sum(column.key(row) for row in rows)
+
+
+def _write_dot(streams: Streams, path: str) -> None:
+    from natsctl.cli.render.stream_table import dot_graph, flows
+
+    infos = [one.value for one in streams.answers]
+    text = dot_graph(flows(infos), sorted(info.config.name for info in infos))
+    if path == STDOUT:
+        output.emit(text.rstrip("\n"))
+        return
+    try:
+        Path(path).write_text(text)
+    except OSError as failure:
+        raise UsageError(f"--dot {path}: {failure.strerror or failure}") from failure
+    output.note(f"Wrote the graph to {path}")

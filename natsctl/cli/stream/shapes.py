@@ -1,0 +1,48 @@
+"""What stream commands print with `-j` where it is no answer of a server."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from natsctl.api.model import Model, blank, new_list, zero
+from natsctl.api.stream import StreamInfo
+
+Counts = dict[str, int]
+"""`stream subjects`: how many messages each subject has."""
+Gaps = list[tuple[int, int]]
+"""`stream gaps`: first and last sequence of every range that is missing."""
+
+
+class Totals(Model):
+    """Sums over the streams of a report."""
+
+    streams: int = field(default_factory=zero)
+    consumers: int = field(default_factory=zero)
+    messages: int = field(default_factory=zero)
+    bytes: int = field(default_factory=zero)
+    lost: int = field(default_factory=zero)
+    deleted: int = field(default_factory=zero)
+
+
+class Led(Model):
+    """How many streams a server leads."""
+
+    server: str = field(default_factory=blank)
+    cluster: str = field(default_factory=blank)
+    streams: int = field(default_factory=zero)
+
+
+class StreamReport(Model):
+    """`stream report`: whole streams in order; `unavailable` says by name why others could not be shown."""
+
+    streams: list[StreamInfo] = field(default_factory=new_list)
+    totals: Totals = field(default_factory=Totals)
+    leaders: list[Led] = field(default_factory=new_list)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+class Balance(Model):
+    """`stream cluster balance`: the leaders that were asked to move, each as stream, from and to."""
+
+    moved: list[dict[str, str]] = field(default_factory=new_list)
+    leaders: list[Led] = field(default_factory=new_list)
