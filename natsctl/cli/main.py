@@ -56,6 +56,8 @@ NOUNS = (
         "messaging.subscribe:subscribe",
         examples=('natsctl subscribe "ORDERS.*" --count 3',),
     ),
+    Noun("kv", (), "Create key-value buckets, read, write and watch their keys", "kv"),
+    Noun("object", ("obj",), "Create object buckets, store files in them and fetch them", "object"),
     Noun("events", ("event", "e"), "Show advisories and metrics as they arrive", "events:events"),
     Noun(
         "backup", (), "Back up the configuration, with --data also the messages, of every stream", "backup.whole:backup"

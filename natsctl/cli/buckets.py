@@ -1,0 +1,108 @@
+"""Which bucket a command is about: from the command line, else from a list at a terminal; and what may have been meant.
+
+A bucket, key or object that does not exist is never replaced by another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.cli.render.values import safe
+from natsctl.cli.suggest import did_you_mean
+from natsctl.client.buckets import BucketNotFound, bucket_names
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.buckets import Kind
+    from natsctl.client.kv import KeyNotFound
+    from natsctl.client.objects import ObjectNotFound
+
+BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
+TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
+
+NO_JETSTREAM = frozenset((10039, 10076))
+"""JetStream is off for the account, or for the server."""
+
+
+def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
+    """The bucket that was given, or that the person picks. Raises UsageError where nobody can pick."""
+    if given:
+        return given
+    if not session.interactive:
+        raise UsageError("a bucket is needed: give BUCKET")
+    from natsctl.cli.prompts.ask import prompt_name
+
+    with suggesting(session):
+        names = session.run(lambda manager: bucket_names(manager, kind))
+    if not names:
+        raise UsageError(f"no {kind.noun}s are defined")
+    return prompt_name("Select a Bucket", names)
+
+
+@contextmanager
+def suggesting(session: Session) -> Iterator[None]:
+    """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
+    from natsctl.client.kv import KeyNotFound
+    from natsctl.client.objects import ObjectNotFound
+
+    try:
+        yield
+    except BucketNotFound as failure:
+        failure.hint = failure.hint or _bucket_hint(session, failure)
+        raise
+    except KeyNotFound as failure:
+        failure.hint = failure.hint or _key_hint(session, failure)
+        raise
+    except ObjectNotFound as failure:
+        failure.hint = failure.hint or _object_hint(session, failure)
+        raise
+    except ApiFailure as failure:
+        if failure.err_code in NO_JETSTREAM:
+            failure.hint = (
+                failure.hint or "buckets are streams: they need an account with JetStream (natsctl account info)"
+            )
+        raise
+
+
+def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
+    kind = failure.kind
+    names = _asked(lambda: session.run(lambda manager: bucket_names(manager, kind)))
+    if not names:
+        return f"no {kind.noun}s are defined" if names is not None else ""
+    noun = "kv" if kind.prefix == "KV_" else "object"
+    return safe(did_you_mean(failure.bucket, names) or f"natsctl {noun} ls shows the buckets there are")
+
+
+def _key_hint(session: Session, failure: KeyNotFound) -> str:
+    from natsctl.client.kv_watch import entries
+
+    bucket = failure.bucket
+    if failure.last is not None:
+        return safe(f"natsctl kv history {bucket.name} {failure.key} shows what it held")
+    found = _asked(lambda: [one.key for one in session.run(lambda _: entries(bucket, values=False))])
+    listing = f"natsctl kv ls {bucket.name} shows the keys there are"
+    return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
+
+
+def _object_hint(session: Session, failure: ObjectNotFound) -> str:
+    from natsctl.client.objects_watch import objects
+
+    bucket = failure.bucket
+    found = _asked(lambda: [one.name for one in session.run(lambda _: objects(bucket))])
+    listing = f"natsctl object ls {bucket.name} shows the objects there are"
+    return safe(
+        did_you_mean(failure.name, found or ()) or (listing if found else f"bucket {bucket.name} has no objects")
+    )
+
+
+def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
+    """What was asked for a hint, None where even that fails: the failure before it is what has to be told."""
+    try:
+        return ask()
+    except NatsctlError:
+        return None

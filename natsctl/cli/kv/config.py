@@ -1,0 +1,86 @@
+"""`natsctl kv add` and `edit`: what a bucket keeps, and for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.bucket_config import create_bucket, edit_bucket, told
+from natsctl.cli.buckets import BucketName, TheBucket, pick_bucket, suggesting
+from natsctl.cli.editing import Unset
+from natsctl.cli.flags import Config, Given, apply, flagged
+from natsctl.cli.kv.flags import FIELDS, KV_ADD, KV_EDIT
+from natsctl.cli.options import Force, IfNotExists, Json, session_of
+from natsctl.cli.render.values import safe
+from natsctl.client import kv_config
+from natsctl.client.buckets import KV, bucket_info
+
+if TYPE_CHECKING:
+    from natsctl.client.answer import Answer
+
+
+@flagged(KV_ADD)
+def add(
+    ctx: typer.Context,
+    given: Given,
+    bucket: TheBucket,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
+    """Create a key-value bucket; one that exists with this configuration is success too."""
+    session = session_of(ctx)
+    wanted = kv_config.new_bucket(bucket)
+    apply(wanted, KV_ADD, given)
+    kv_config.check(wanted)
+
+    def show(answer: Answer[Any], done: str) -> None:
+        show_bucket(answer, json, done)
+
+    create_bucket(session, KV, bucket, wanted, show, if_not_exists=if_not_exists, json=json)
+
+
+@flagged(KV_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    bucket: BucketName = None,
+    unset_fields: Unset = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change what the flags say about a bucket, and nothing else."""
+    session = session_of(ctx)
+    name = pick_bucket(session, KV, bucket)
+    with suggesting(session):
+        live = session.run(lambda manager: bucket_info(manager, KV, name))
+    _warn_of_promotion(live.raw["config"], name, given, json)
+
+    def show(answer: Answer[Any], done: str) -> None:
+        show_bucket(answer, json, done)
+
+    edit_bucket(session, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.check, show, force=force, json=json)
+
+
+def _warn_of_promotion(config: Config, bucket: str, given: Given, json: bool) -> None:
+    """Say what becomes of the values of a mirror that shall be one no more: they keep the subjects of their origin."""
+    mirror = config.get("mirror") or {}
+    origin = KV.bucket_of(mirror.get("name", ""))
+    if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:
+        output.note(f"warning: what was copied stays under the subjects of bucket {safe(origin)}, out of reach here")
+
+
+def show_bucket(answer: Answer[Any], json: bool, done: str = "") -> None:
+    """Show the bucket that an answer describes, after telling what was done."""
+    if json:
+        from natsctl.cli.kv.shapes import bucket_document
+
+        output.emit_json(bucket_document(answer))
+        return
+    if done:
+        told(done)
+    from natsctl.cli.render.kv import render_bucket
+    from natsctl.cli.screen import show_page
+
+    show_page(render_bucket(answer.value))

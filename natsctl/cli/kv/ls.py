@@ -1,0 +1,98 @@
+"""`natsctl kv ls` and `info`: which buckets there are, which keys, and how a bucket is configured."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
+from natsctl.cli.kv.config import show_bucket
+from natsctl.cli.kv.write import open_bucket
+from natsctl.cli.options import Json, Names, session_of
+from natsctl.cli.render.values import safe
+from natsctl.client.buckets import KV, bucket_info, bucket_infos, bucket_names
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+
+
+def info(ctx: typer.Context, bucket: BucketName = None, json: Json = False) -> None:
+    """Show a bucket's configuration and state."""
+    session = session_of(ctx)
+    name = pick_bucket(session, KV, bucket)
+    with suggesting(session):
+        answer = session.run(lambda manager: bucket_info(manager, KV, name))
+    show_bucket(answer, json)
+
+
+def ls(
+    ctx: typer.Context,
+    bucket: BucketName = None,
+    keys: Annotated[
+        str | None, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
+    ] = None,
+    names: Names = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a table of the keys", show_default=False)] = False,
+    values: Annotated[bool, typer.Option("--display-value", help="with their values", show_default=False)] = False,
+    json: Json = False,
+) -> None:
+    """List the buckets, or the keys of one.
+
+    With -j keys are whole entries, whose values are there with --display-value; with -n they are names.
+    """
+    session = session_of(ctx)
+    with suggesting(session):
+        if bucket is None:
+            _list_buckets(session, names=names, json=json)
+        else:
+            _list_keys(session, bucket, keys or ">", names=names, table=verbose or values, values=values, json=json)
+
+
+def _list_buckets(session: Session, *, names: bool, json: bool) -> None:
+    if names:
+        found = session.run(lambda manager: bucket_names(manager, KV))
+        output.emit_json(found) if json else output.emit_names(found)
+        return
+    infos, absent = session.run(lambda manager: bucket_infos(manager, KV))
+    if json:
+        from natsctl.cli.kv.shapes import bucket_document
+
+        output.emit_json([bucket_document(one) for one in infos])
+    elif infos:
+        from natsctl.cli.render.kv import render_buckets
+        from natsctl.cli.screen import show_table
+
+        show_table(render_buckets([one.value for one in infos], time.time_ns()))
+    else:
+        output.emit("No Key-Value buckets defined")
+    if absent:
+        output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
+
+
+def _list_keys(
+    session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
+) -> None:
+    from natsctl.client.kv_watch import entries
+
+    if names and table:
+        raise UsageError("--names and --verbose exclude each other")
+    opened = open_bucket(session, bucket)
+    found = session.run(lambda _: entries(opened, pattern, values=values))
+    found.sort(key=lambda entry: entry.key)
+    if json:
+        from natsctl.cli.kv.shapes import entry_document
+
+        output.emit_json([entry.key if names else entry_document(entry) for entry in found])
+    elif table and found:
+        from natsctl.cli.render.kv import render_keys
+        from natsctl.cli.screen import show_table
+
+        show_table(render_keys(bucket, found, values=values))
+    elif found:
+        output.emit_names(entry.key for entry in found)
+    elif not names:
+        output.note(f"No keys in bucket {safe(bucket)}" + (f" match {safe(pattern)}" if pattern != ">" else ""))

@@ -1,0 +1,68 @@
+"""`natsctl kv get` and `history`: what a key holds, and held."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.kv.write import Key, open_bucket
+from natsctl.cli.options import Json, Raw, session_of
+
+
+def get(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    revision: Annotated[
+        int, typer.Option("--revision", metavar="N", help="what it held at this revision", min=1, show_default=False)
+    ] = 0,
+    raw: Raw = False,
+    json: Json = False,
+) -> None:
+    """Show what a key holds: the value on stdout, all else on stderr."""
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        entry = session.run(lambda _: opened.get(key, revision))
+    if json:
+        from natsctl.cli.kv.shapes import entry_document
+
+        output.emit_json(entry_document(entry))
+    elif raw:
+        output.emit_bytes(entry.value or b"")
+    else:
+        from natsctl.cli.messaging.bodies import show_body
+        from natsctl.cli.render.kv import render_heading
+
+        output.note(render_heading(entry))
+        show_body([], entry.value or b"")
+
+
+def history(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="the key, or a filter such as db.*", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show all that is kept of a key, deletions too."""
+    from natsctl.client.kv import KeyNotFound
+    from natsctl.client.kv_watch import entries
+
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
+        if not found:
+            raise KeyNotFound(opened, key, f"key {key} does not exist in bucket {bucket}")
+    if json:
+        from natsctl.cli.kv.shapes import entry_document
+
+        output.emit_json([entry_document(entry) for entry in found])
+        return
+    from natsctl.cli.render.kv import render_history
+    from natsctl.cli.screen import show_table
+
+    show_table(render_history(bucket, key, found))

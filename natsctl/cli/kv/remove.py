@@ -1,0 +1,249 @@
+"""`natsctl kv del`, `purge` and `compact`: what takes keys, their history, or whole buckets away."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import format_size, parse_duration
+from natsctl.cli import output
+from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.kv.write import Ttl, open_bucket, ttl_of
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Force, Json, MissingOk, session_of
+from natsctl.cli.progress import progress
+from natsctl.cli.render.values import count, safe
+from natsctl.client.buckets import BucketNotFound
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.kv import Bucket, Entry
+    from natsctl.client.manager import Manager
+
+Revision = Annotated[
+    int | None,
+    typer.Option("--revision", metavar="N", help="only if the key is at this revision", min=1, show_default=False),
+]
+
+
+def rm(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="the key; without it the whole bucket", show_default=False)
+    ] = None,
+    revision: Revision = None,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Delete a key, whose history stays, or a whole bucket."""
+    session = session_of(ctx)
+    with suggesting(session):
+        try:
+            opened = open_bucket(session, bucket)
+        except BucketNotFound:
+            if not missing_ok:
+                raise
+            _tell_missing(bucket, key, json)
+            return
+        if key is None:
+            _remove_bucket(session, opened, force, json)
+        else:
+            _remove_key(session, opened, key, revision, force=force, missing_ok=missing_ok, json=json)
+
+
+def _remove_bucket(session: Session, bucket: Bucket, force: bool, json: bool) -> None:
+    state = bucket.info.value.state
+    session.effect |= {"values": state.messages, "keys": state.num_subjects, "bytes": state.bytes}
+    held = f"{count(state.messages)} values of {count(state.num_subjects)} keys ({format_size(state.bytes)})"
+    question = f"delete Bucket {bucket.name} with {held}"
+    if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
+        return
+    answer = session.run(lambda manager: manager.stream_delete(bucket.stream))
+    if json:
+        output.emit_json({"bucket": bucket.name, **answer.raw})
+    else:
+        output.note(f"Bucket {safe(bucket.name)} was removed, with {held}")
+
+
+def _remove_key(
+    session: Session, bucket: Bucket, key: str, revision: int | None, *, force: bool, missing_ok: bool, json: bool
+) -> None:
+    entry = _present(session, bucket, key, missing_ok, json)
+    if entry is None:
+        return
+    session.effect["deletes_revision"] = entry.revision
+    if not confirmed(session, f"delete key {bucket.name} > {key}", force, needs_force=True, json=json):
+        return
+    answer = session.run(lambda _: bucket.delete(key, revision))
+    _tell_removed(bucket, key, answer.value.seq, "deleted", json)
+
+
+def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
+    """What the key holds; None where it holds nothing and that is well. Raises KeyNotFound."""
+    from natsctl.client.kv import KeyNotFound
+
+    try:
+        return session.run(lambda _: bucket.get(key, fresh=True))
+    except KeyNotFound:
+        if not missing_ok:
+            raise
+        _tell_missing(bucket.name, key, json)
+        return None
+
+
+def _tell_missing(bucket: str, key: str | None, json: bool) -> None:
+    if json:
+        output.emit_json({"bucket": bucket, **({"key": key} if key else {}), "success": True, "missing": True})
+    else:
+        output.note(f"{'Key' if key else 'Bucket'} {safe(f'{bucket} > {key}' if key else bucket)} does not exist")
+
+
+def _tell_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool) -> None:
+    if json:
+        output.emit_json({"bucket": bucket.name, "key": key, "success": True, "revision": revision})
+    else:
+        output.note(safe(f"{bucket.name} > {key} was {done} at revision {revision}"))
+
+
+def purge(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KEY", help="the key, or a filter such as db.>; without it every key", show_default=False
+        ),
+    ] = None,
+    ttl: Ttl = None,
+    markers: Annotated[
+        bool, typer.Option("--markers", help="leave a marker for each key of a filter too", show_default=False)
+    ] = False,
+    revision: Revision = None,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Delete a key with its history, or many.
+
+    One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
+    whole bucket, vanish at once and without a word, unless --markers or --ttl is given.
+    """
+    from natsctl.client.kv import ALL_KEYS, check_pattern, is_pattern
+
+    session = session_of(ctx)
+    ttl_ns = ttl_of(ttl)
+    many = key is None or is_pattern(key)
+    if many and revision is not None:
+        raise UsageError("--revision is for a single key")
+    check_pattern(key or ALL_KEYS)
+    with suggesting(session):
+        try:
+            opened = open_bucket(session, bucket)
+        except BucketNotFound:
+            if not missing_ok:
+                raise
+            _tell_missing(bucket, key, json)
+            return
+        if key is not None and not many:
+            if _present_or_marked(session, opened, key, missing_ok, json):
+                _purge_key(session, opened, key, revision, ttl_ns, force=force, json=json)
+        else:
+            _purge_many(session, opened, key or ALL_KEYS, ttl_ns, markers or bool(ttl_ns), force=force, json=json)
+
+
+def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> bool:
+    """Whether anything is kept of the key; a deleted one still has a history. Raises KeyNotFound."""
+    if session.run(lambda _: bucket.last(key, fresh=True)) is not None:
+        return True
+    return _present(session, bucket, key, missing_ok, json) is not None
+
+
+def _purge_key(
+    session: Session, bucket: Bucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
+) -> None:
+    session.effect["purges"] = _kept(session, bucket, key)[1]
+    if not confirmed(session, f"purge key {bucket.name} > {key}", force, needs_force=False, json=json):
+        return
+    answer = session.run(lambda _: bucket.purge(key, revision, ttl_ns))
+    _tell_removed(bucket, key, answer.value.seq, "purged", json)
+
+
+def _kept(session: Session, bucket: Bucket, pattern: str) -> tuple[list[str], int]:
+    """The keys that match, deleted ones too, and how many messages they have."""
+
+    async def ask(manager: Manager) -> dict[str, int]:
+        answer = await manager.stream_info(bucket.stream, subjects_filter=bucket.reads + pattern)
+        return (answer.raw.get("state") or {}).get("subjects") or {}
+
+    subjects = session.run(ask)
+    return [subject.removeprefix(bucket.reads) for subject in subjects], sum(subjects.values())
+
+
+def _purge_many(
+    session: Session, bucket: Bucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
+) -> None:
+    from natsctl.client.kv_compact import mark_purged
+
+    keys, messages = _kept(session, bucket, pattern)
+    session.effect |= {"keys": len(keys), "purges": messages}
+    held = f"{count(len(keys))} keys with {count(messages)} values"
+    question = f"purge {held} of Bucket {bucket.name}"
+    if not confirmed(session, question, force, needs_force=False, json=json, typed=bucket.name):
+        return
+    done: dict[str, Any] = {"bucket": bucket.name, "success": True, "keys": len(keys)}
+    if markers:
+        with progress(f"Purging {bucket.name}", len(keys), "keys", quiet=json) as tracker:
+            session.run(lambda _: mark_purged(bucket, keys, ttl_ns, tracker.at))
+        done |= {"markers": len(keys), "purged": messages}
+    else:
+        answer = session.run(lambda _: bucket.forget(pattern))
+        done |= {**answer.raw, "purged": answer.value.purged}
+    output.emit_json(done) if json else output.note(f"Purged {held} of bucket {safe(bucket.name)}")
+
+
+def compact(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="also the markers of deletions older than this")
+    ] = "30m",
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Free what deleted keys take up: their history, and the markers that everybody has seen by now."""
+    from natsctl.client.kv_compact import compact as compact_bucket
+    from natsctl.client.kv_compact import removals
+
+    age_ns = _age(older_than)
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        found = session.run(lambda _: removals(opened, age_ns, time.time_ns()))
+    markers = sum(one.marker for one in found)
+    done: dict[str, Any] = {"bucket": bucket, "success": True, "keys": len(found), "markers": markers, "purged": 0}
+    session.effect |= {"keys": len(found), "markers": markers}
+    if found:
+        question = f"free what {count(len(found))} deleted keys of Bucket {bucket} take up"
+        if not confirmed(session, question, force, needs_force=False, json=json):
+            return
+        with progress(f"Compacting {bucket}", len(found), "keys", quiet=json) as tracker:
+            done["purged"] = session.run(lambda _: compact_bucket(opened, found, tracker.at))
+    if json:
+        output.emit_json(done)
+        return
+    kept = f", {count(len(found) - markers)} newer markers stay" if len(found) > markers else ""
+    output.note(
+        f"Removed {count(done['purged'])} messages of {count(len(found))} deleted keys of bucket {safe(bucket)}{kept}"
+    )
+
+
+def _age(text: str) -> int:
+    try:
+        return max(0, parse_duration(text))
+    except ValueError as failure:
+        raise UsageError(f"--older-than: {failure}") from failure

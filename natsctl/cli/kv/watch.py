@@ -1,0 +1,89 @@
+"""`natsctl kv watch`: what happens to keys, as it happens."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import parse_duration
+from natsctl.cli import output
+from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
+from natsctl.cli.kv.write import open_bucket
+from natsctl.cli.options import Json, session_of
+from natsctl.client.buckets import KV
+
+if TYPE_CHECKING:
+    from natsctl.client.kv import Bucket, Entry
+    from natsctl.client.kv_watch import Watching
+
+Count = Annotated[
+    int, typer.Option("--count", metavar="N", help="end after N of them, 0 never", min=0, show_default=False)
+]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when nothing happens for so long")]
+
+
+def watch(
+    ctx: typer.Context,
+    bucket: BucketName = None,
+    keys: Annotated[
+        str, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
+    ] = ">",
+    history: Annotated[bool, typer.Option("--history", help="begin with all that is kept", show_default=False)] = False,
+    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="show deletions too")] = True,
+    updates: Annotated[bool, typer.Option("--updates", help="begin with what is new", show_default=False)] = False,
+    revision: Annotated[
+        int, typer.Option("--revision", metavar="N", help="begin at this revision", min=0, show_default=False)
+    ] = 0,
+    count: Count = 0,
+    wait: Wait = None,
+    json: Json = False,
+) -> None:
+    """Show what keys hold and what becomes of them, until Ctrl-C, --count or --wait.
+
+    Ends with 7 when the wait is over and nothing has happened.
+    """
+    if (history or revision) and updates:
+        raise UsageError("--updates excludes --history and --revision")
+    from natsctl.client.kv_watch import Watching
+
+    watching = Watching(keys, history, updates, revision, deletes, count, wait_s(wait))
+    session = session_of(ctx)
+    name = pick_bucket(session, KV, bucket)
+    with suggesting(session):
+        opened = open_bucket(session, name)
+        session.run(lambda _: _show_all(opened, watching, json))
+
+
+async def _show_all(bucket: Bucket, watching: Watching, json: bool) -> None:
+    from natsctl.client.kv_watch import watch as watch_entries
+
+    async for entry in watch_entries(bucket, watching):
+        _show(entry, json)
+
+
+def _show(entry: Entry, json: bool) -> None:
+    if json:
+        from natsctl.cli.kv.shapes import entry_document
+
+        output.emit_json_line(entry_document(entry))
+        return
+    from natsctl.cli.render.kv import render_event
+
+    output.emit(render_event(entry, coloured=output.has_color(sys.stdout)))
+    sys.stdout.flush()
+
+
+def wait_s(text: str | None) -> float | None:
+    """The seconds of `--wait`. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        ns = parse_duration(text)
+    except ValueError as failure:
+        raise UsageError(f"--wait: {failure}") from failure
+    if ns <= 0:
+        raise UsageError("--wait: give a time above 0")
+    return ns / 1e9

@@ -1,0 +1,133 @@
+"""`natsctl kv put`, `create`, `update` and `revert`: what sets a key."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import parse_duration
+from natsctl.cli import output
+from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.messaging.bodies import read_body
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+    from natsctl.client.kv import Bucket, Entry
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
+Value = Annotated[
+    str | None, typer.Argument(metavar="VALUE", help="the value: text, @FILE, or - for stdin", show_default=False)
+]
+Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="let the key go after this time")]
+
+
+def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
+    """Set a key, whatever it holds."""
+    body = _body(value)
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body))
+
+
+def create(
+    ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
+) -> None:
+    """Set a key that has no value: one that is new, or was deleted."""
+    body, ttl_ns = _body(value), ttl_of(ttl)
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns))
+
+
+def update(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    value: Value = None,
+    revision: Annotated[
+        int | None,
+        typer.Argument(metavar="REVISION", help="the revision that the key must be at", min=0, show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Set a key if it is at a revision; else nothing changes, and the exit code is 4."""
+    if revision is None:
+        raise UsageError("a revision is needed: give REVISION", hint="natsctl kv get -j shows which one the key is at")
+    body = _body(value)
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.update(key, body, revision))
+
+
+def revert(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    key: Key,
+    revision: Annotated[
+        int, typer.Argument(metavar="REVISION", help="the revision to go back to", min=1, show_default=False)
+    ],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Set a key to what it held at an earlier revision, unless somebody changes it meanwhile."""
+    session = session_of(ctx)
+
+    async def look(opened: Bucket) -> tuple[Entry, Entry | None]:
+        return await opened.get(key, revision), await opened.last(key, fresh=True)
+
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        old, now = session.run(lambda _: look(opened))
+    latest = now.revision if now is not None else 0
+    if latest == revision:
+        raise UsageError(f"key {key} is at revision {revision} already")
+    if not force and not json:
+        from natsctl.cli.render.kv import render_revert
+
+        output.note(render_revert(old, now))
+    if not confirmed(session, f"revert {bucket} > {key} to revision {revision}", force, needs_force=True, json=json):
+        return
+    _write(session, bucket, key, json, lambda _: opened.update(key, old.value or b"", latest))
+
+
+def open_bucket(session: Session, bucket: str) -> Bucket:
+    """The bucket of that name."""
+    from natsctl.client.kv import Bucket
+
+    return session.run(lambda manager: Bucket.open(manager, bucket))
+
+
+def ttl_of(text: str | None) -> int:
+    """The nanoseconds of `--ttl`, 0 for none. Raises UsageError."""
+    if text is None:
+        return 0
+    try:
+        ns = parse_duration(text)
+    except ValueError as failure:
+        raise UsageError(f"--ttl: {failure}") from failure
+    if ns <= 0:
+        raise UsageError("--ttl: a key lives 1s at least")
+    return ns
+
+
+def _body(value: str | None) -> bytes:
+    """The value that the words mean; stdin is read only where they say so. Raises UsageError."""
+    if value is None:
+        raise UsageError("a value is needed: give VALUE, @FILE, or - for stdin")
+    return read_body(value)
+
+
+def _write(
+    session: Session, bucket: str, key: str, json: bool, write: Callable[[Bucket], Awaitable[Answer[Any]]]
+) -> None:
+    """Carry out a write and tell the revision that it made."""
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        answer = session.run(lambda _: write(opened))
+    if json:
+        from natsctl.cli.kv.shapes import written_document
+
+        output.emit_json(written_document(bucket, key, "PUT", answer.raw))
+    else:
+        output.note(safe(f"{bucket} > {key} is at revision {answer.value.seq}"))

@@ -1,0 +1,115 @@
+"""`natsctl object del` and `seal`: what takes objects or whole buckets away, or makes a bucket last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from natsctl.api.units import format_size
+from natsctl.cli import output
+from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.names import confirmed
+from natsctl.cli.object.config import show_bucket
+from natsctl.cli.object.ls import OptionalObject
+from natsctl.cli.object.transfer import open_bucket
+from natsctl.cli.options import Force, Json, MissingOk, session_of
+from natsctl.cli.render.values import count, safe
+from natsctl.client.buckets import BucketNotFound
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.objects import Object, ObjectBucket
+
+
+def rm(
+    ctx: typer.Context,
+    bucket: TheBucket,
+    name: OptionalObject = None,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Delete an object, or a whole bucket."""
+    session = session_of(ctx)
+    with suggesting(session):
+        try:
+            opened = open_bucket(session, bucket)
+        except BucketNotFound:
+            if not missing_ok:
+                raise
+            _tell_missing(bucket, name, json)
+            return
+        if name is None:
+            _remove_bucket(session, opened, force, json)
+        else:
+            _remove_object(session, opened, name, force=force, missing_ok=missing_ok, json=json)
+
+
+def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bool) -> None:
+    from natsctl.client.objects_watch import objects
+
+    size = bucket.info.value.state.bytes
+    there = 0 if force and not session.dry_run else len(session.run(lambda _: objects(bucket)))
+    session.effect |= {"objects": there, "bytes": size}
+    question = f"delete Bucket {bucket.name} with {count(there)} objects ({format_size(size)})"
+    if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
+        return
+    answer = session.run(lambda manager: manager.stream_delete(bucket.stream))
+    if json:
+        output.emit_json({"bucket": bucket.name, **answer.raw})
+    else:
+        output.note(f"Bucket {safe(bucket.name)} was removed, with {format_size(size)}")
+
+
+def _remove_object(
+    session: Session, bucket: ObjectBucket, name: str, *, force: bool, missing_ok: bool, json: bool
+) -> None:
+    found = _present(session, bucket, name, missing_ok, json)
+    if found is None:
+        return
+    session.effect |= {"bytes": found.size, "chunks": found.chunks}
+    question = f"delete object {bucket.name} > {name} of {format_size(found.size)}"
+    if not confirmed(session, question, force, needs_force=True, json=json):
+        return
+    purged = session.run(lambda _: bucket.delete(found))
+    if json:
+        output.emit_json({"bucket": bucket.name, "name": name, "success": True, "purged": purged})
+    else:
+        output.note(safe(f"Removed {bucket.name} > {name}, {format_size(found.size)}"))
+
+
+def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> Object | None:
+    """The object; None where there is none and that is well. Raises ObjectNotFound."""
+    from natsctl.client.objects import ObjectNotFound
+
+    try:
+        return session.run(lambda _: bucket.info_of(name, fresh=True))
+    except ObjectNotFound:
+        if not missing_ok:
+            raise
+        _tell_missing(bucket.name, name, json)
+        return None
+
+
+def _tell_missing(bucket: str, name: str | None, json: bool) -> None:
+    if json:
+        output.emit_json({"bucket": bucket, **({"name": name} if name else {}), "success": True, "missing": True})
+    else:
+        output.note(f"{'Object' if name else 'Bucket'} {safe(f'{bucket} > {name}' if name else bucket)} does not exist")
+
+
+def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
+    """Let a bucket be read and never be changed again."""
+    session = session_of(ctx)
+    with suggesting(session):
+        opened = open_bucket(session, bucket)
+        if opened.info.value.config.sealed:
+            show_bucket(opened.info, json, f"Bucket {bucket} is sealed already")
+            return
+        question = f"seal Bucket {bucket}, which can neither be undone nor the bucket changed afterwards"
+        if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket):
+            return
+        wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}
+        answer = session.run(lambda manager: manager.stream_update(wanted))
+    show_bucket(answer, json, f"Bucket {bucket} was sealed")

@@ -1,0 +1,182 @@
+"""Key-value buckets as pages and tables."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.stream import render_cluster, render_metadata
+from natsctl.cli.render.table import render_table
+from natsctl.cli.render.values import (
+    age_limit,
+    ago,
+    count,
+    duration,
+    listed,
+    safe,
+    size_limit,
+    when,
+    yes,
+)
+from natsctl.client.buckets import KV
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
+    from natsctl.client.kv import Entry
+
+MAX_VALUE_SHOWN = 40
+"""Characters of a value in a table; longer ones lose their middle."""
+_GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
+
+
+def render_bucket(info: StreamInfoAnswer) -> Page:
+    """Everything there is to know about a bucket."""
+    config, state = info.config, info.state
+    page = Page(
+        f"Information for Key-Value Store Bucket {safe(KV.bucket_of(config.name))} created {when(info.created)}"
+    )
+    section = page.section("Configuration")
+    section.row("Bucket Name", safe(KV.bucket_of(config.name)))
+    section.maybe("Description", safe(config.description))
+    section.row("History Kept", count(config.max_msgs_per_subject))
+    section.row("Values Stored", count(state.messages))
+    section.row("Keys", count(state.num_subjects))
+    section.row("Compressed", yes(config.compression.value != "none"))
+    section.row("Per-Key TTL Supported", yes(config.allow_msg_ttl))
+    if config.subject_delete_marker_ttl:
+        section.row("Limit Marker TTL", duration(config.subject_delete_marker_ttl))
+    section.row("Bucket Size", format_size(state.bytes))
+    section.row("Maximum Bucket Size", size_limit(config.max_bytes))
+    section.row("Maximum Value Size", size_limit(config.max_msg_size))
+    section.row("Maximum Age", age_limit(config.max_age))
+    section.row("Last Update", when(state.last_ts))
+    _storage(section, config)
+    render_metadata(page, config.metadata)
+    _origins(page, info)
+    render_cluster(page, info.cluster)
+    return page
+
+
+def _storage(section: Section, config: StreamConfig) -> None:
+    section.row("JetStream Stream", safe(config.name))
+    section.row("Storage", config.storage.value.capitalize())
+    section.row("Replicas", count(config.num_replicas))
+    section.maybe("Sealed", "true" if config.sealed else "")
+    if config.placement is not None:
+        section.maybe("Placement Cluster", safe(config.placement.cluster))
+        section.maybe("Placement Tags", listed(config.placement.tags))
+    if config.republish is not None:
+        label = "Republishing Headers" if config.republish.headers_only else "Republishing"
+        section.row(label, f"{safe(config.republish.src or '>')} to {safe(config.republish.dest)}")
+
+
+def _origins(page: Page, info: StreamInfoAnswer) -> None:
+    if info.config.mirror is not None:
+        _origin(page.section("Mirror Information"), "Origin Bucket", info.config.mirror.name, info.mirror)
+    states = {one.name: one for one in info.sources or ()}
+    for source in info.config.sources or ():
+        _origin(page.section("Source Information"), "Source Bucket", source.name, states.get(source.name))
+
+
+def _origin(section: Section, label: str, name: str, state: StreamSourceInfo | None) -> None:
+    section.row(label, safe(KV.bucket_of(name)))
+    if state is None:
+        return
+    if state.external is not None:
+        section.maybe("External API", safe(state.external.api))
+    section.row("Last Seen", "never" if state.active < 0 else f"{duration(state.active)} ago")
+    section.row("Lag", count(state.lag))
+    if state.error is not None:
+        section.row("Error", f"{safe(state.error.description)} ({state.error.err_code})")
+
+
+def render_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
+    """The table of `kv ls`, smallest bucket first."""
+    rows = [
+        (
+            KV.bucket_of(info.config.name),
+            info.config.description,
+            when(info.created),
+            format_size(info.state.bytes),
+            count(info.state.messages),
+            ago(info.state.last_ts, now_ns),
+        )
+        for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
+    ]
+    columns = ("Bucket", "Description", "Created", "Size", "Values", "Last Update")
+    return render_table("Key-Value Buckets", columns, rows, ("Size", "Values"))
+
+
+def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
+    """The table of `kv ls BUCKET -v`."""
+    columns = ["Key", "Created", "Revision", "Length", *(["Value"] if values else [])]
+    rows = [
+        (
+            entry.key,
+            when(entry.created),
+            count(entry.revision),
+            count(entry.length),
+            *([shown_value(entry.value)] if values else []),
+        )
+        for entry in found
+    ]
+    return render_table(f"Contents for bucket {bucket}", columns, rows, ("Revision", "Length"))
+
+
+def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
+    """The table of `kv history`, oldest first."""
+    rows = [
+        (
+            entry.key,
+            count(entry.revision),
+            entry.operation,
+            when(entry.created),
+            count(entry.length),
+            "" if entry.deleted else shown_value(entry.value),
+        )
+        for entry in found
+    ]
+    columns = ("Key", "Revision", "Op", "Created", "Length", "Value")
+    return render_table(f"History for {bucket} > {key}", columns, rows, ("Revision", "Length"))
+
+
+def render_heading(entry: Entry) -> str:
+    """The line above a value."""
+    lasts = f" time to live {entry.ttl}" if entry.ttl else ""
+    place = f"{entry.bucket} > {entry.key} revision: {entry.revision} created @ {when(entry.created)}"
+    return safe(place + lasts)
+
+
+def render_revert(old: Entry, now: Entry | None) -> str:
+    """What a revert changes: the value that the key has, and the one that it gets."""
+    held = "(none)" if now is None or now.deleted else shown_value(now.value)
+    return f"{safe(old.bucket)} > {safe(old.key)}: {held} → {shown_value(old.value)} (revision {old.revision})"
+
+
+def render_event(entry: Entry, *, coloured: bool) -> str:
+    """One line of `kv watch`."""
+    colour, off = ((_RED if entry.deleted else _GREEN), _OFF) if coloured else ("", "")
+    line = f"[{when(entry.created)}] {colour}{entry.operation}{off} {safe(entry.bucket)} > {safe(entry.key)}"
+    return line if entry.deleted else f"{line}: {_text(entry.value or b'')}"
+
+
+def shown_value(value: bytes | None) -> str:
+    """A value in one cell: text where it is text, else base64, without its middle where it is long."""
+    text = _text(value or b"")
+    if len(text) <= MAX_VALUE_SHOWN:
+        return text
+    side = (MAX_VALUE_SHOWN - 1) // 2
+    return f"{text[:side]}…{text[-side:]}"
+
+
+def _text(value: bytes) -> str:
+    try:
+        return safe(value.decode())
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()

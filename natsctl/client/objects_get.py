@@ -1,0 +1,68 @@
+"""An object on its way out of a bucket: chunk by chunk into a file, checked against size and digest at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.client.objects import Object, ObjectBucket, digest_bytes
+from natsctl.client.ordered import OrderedReader
+
+
+class Damaged(StorageError):
+    """What came is not what was put."""
+
+
+async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
+    """Write an object's bytes to `target`; tells how many came. Raises Damaged, with what is wrong with them."""
+    hashed, size = hashlib.sha256(), 0
+    if found.size or found.chunks:
+        subject = bucket.chunk_subject(found.nuid)
+        async with OrderedReader(bucket.manager, bucket.stream, subject) as reader:
+            async for message, _ in reader.stored():
+                hashed.update(message.body)
+                size += len(message.body)
+                await asyncio.to_thread(target.write, message.body)
+                on_progress(size)
+    if size != found.size:
+        raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, and should have {found.size}")
+    wanted = digest_bytes(found.digest)
+    if wanted and wanted != hashed.digest():
+        raise Damaged(f"object {found.name} in bucket {bucket.name} does not have the digest {found.digest}")
+
+
+@contextmanager
+def beside(target: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which becomes `target` when all goes well; else nothing is left of it. Raises UsageError."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    except OSError as failure:
+        raise UsageError(f"cannot write to {target.parent}: {failure.strerror}") from failure
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as failure:
+        raise StorageError(f"cannot write {target}: {failure.strerror or failure}") from failure
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _umask() -> int:
+    """What new files of this process do not allow; the system tells it only while it is set."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
