@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.cli.render.change import SERVER_OWNED
 
+FILE_MODE = 0o600
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """No configuration is near this; a wrong path to a large file is told instead of parsed."""
 
@@ -50,6 +52,25 @@ def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dic
 def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """The metadata without the keys that the server keeps there."""
     return {key: value for key, value in metadata.items() if not key.startswith(SERVER_OWNED)}
+
+
+def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
+    """Check a configuration as far as it can be without a server, and print it or write it to a file.
+
+    Raises UsageError. The file is nobody else's: a configuration may name prefixes of other accounts.
+    """
+    from natsctl.cli import output
+
+    codec.load(dict(config), model, "configuration")
+    if path in (None, "-"):
+        output.emit_json(config)
+        return
+    try:
+        with os.fdopen(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as file:
+            file.write(json.dumps(config, indent=2) + "\n")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror or error}") from error
+    output.note(f"Wrote the configuration to {path}")
 
 
 def _wire(typed: Model, key: str, value: Any) -> Any:

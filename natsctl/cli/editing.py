@@ -29,6 +29,10 @@ Unset = Annotated[
 Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="change the configuration in $EDITOR", show_default=False)
 ]
+Replace = Annotated[
+    bool,
+    typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
+]
 
 
 def merged(live: Config, patch: Config) -> Config:

@@ -167,6 +167,8 @@ class Manager:
         `action` "create" refuses one that exists otherwise, "update" one that does not exist. The name is
         `durable_name` or `name` of the config; without either the server names an ephemeral one.
         """
+        from natsctl.client.api_level import CONSUMER_LEVELS, check_level
+
         name = _field(config, "name") or _field(config, "durable_name")
         body: dict[str, Any] = {"stream_name": stream, "config": config}
         if action:
@@ -176,7 +178,8 @@ class Manager:
             tokens.append(name)
             if (filtered := _field(config, "filter_subject")) and " " not in filtered:
                 tokens.append(filtered)
-        return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body)
+        headers = await check_level(self, config, CONSUMER_LEVELS, f"Consumer {stream} > {name}")
+        return await self.requests.ask(endpoints.CONSUMER_CREATE, *tokens, body=body, headers=headers)
 
     async def consumer_info(self, stream: str, consumer: str) -> Answer[ConsumerInfoAnswer]:
         """Configuration and state of a consumer."""

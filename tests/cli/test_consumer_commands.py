@@ -158,7 +158,9 @@ def test_a_consumer_without_acks_is_read_without_one(orders: Run) -> None:
     orders("pub", "ORDERS.a", "x", "-q")
     done = orders("con", "next", "ORDERS", "ALL")
     assert done.code == 0
-    assert "Acknowledged message (the consumer asks for none)" in done.err
+    assert "No acknowledgment: the consumer asks for none" in done.err
+    assert "Acknowledged" not in done.err
+    assert "--nak" in orders("con", "next", "ORDERS", "ALL", "--nak").err
 
 
 def test_a_push_consumer_is_not_pulled_from(orders: Run) -> None:
@@ -208,13 +210,14 @@ def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: Serve
     from natsctl.api.errors import Unreachable
     from natsctl.cli.session import GlobalOptions, Session
     from natsctl.client.manager import Manager
-    from natsctl.client.messages import acknowledge, pull
+    from natsctl.client.messages import acknowledge
+    from natsctl.client.pull import pull
 
     orders("con", "add", "ORDERS", "C", "--pull")
     orders("pub", "ORDERS.a", "x", "-q")
 
     async def work(manager: Manager) -> None:
-        async for message in pull(manager, "ORDERS", "C"):
+        async for message in pull(manager, "ORDERS", "C", {"batch": 1, "expires": 10**9}):
             await manager.consumer_delete("ORDERS", "C")
             with pytest.raises(Unreachable, match="the consumer was removed"):
                 await acknowledge(manager, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ import pytest
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.stream import StreamInfo
 from natsctl.cli.render.change import changes, render_change
-from natsctl.cli.render.consumer import render_consumer, render_consumers
+from natsctl.cli.render.columns import ordered, render_columns
+from natsctl.cli.render.consumer import render_consumer
+from natsctl.cli.render.consumer_table import consumer_columns
 from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
@@ -214,7 +217,9 @@ def test_a_push_consumer_shows_its_interest_instead_of_pulls() -> None:
 
 
 def test_the_consumer_table_is_sorted_by_name() -> None:
-    table = render_consumers([consumer(name="B"), consumer(name="A")], NOW_NS)
+    columns = consumer_columns(NOW_NS)
+    rows = [SimpleNamespace(value=consumer(name=name)) for name in "BA"]
+    table = render_columns("Consumers", columns, ordered(rows, columns, None, False))
     assert [str(cell) for cell in table.columns[0].cells] == ["A", "B"]
 
 

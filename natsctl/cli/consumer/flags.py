@@ -5,17 +5,16 @@ Source: reference/cli.md 1.2 and appendix A.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from natsctl.api.errors import UsageError
-from natsctl.api.times import format_time, parse_time
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.cli.flags import (
     DURATION,
     PAIRS,
     SIZE,
-    SUBJECT,
     SUBJECTS,
     SWITCH,
     TEXT,
@@ -29,6 +28,7 @@ from natsctl.cli.flags import (
     merged,
     without_defaults,
 )
+from natsctl.cli.moments import read_moment
 
 DELIVER_WORDS = {
     "all": "all",
@@ -55,21 +55,12 @@ def read_deliver(text: str) -> Config:
         if int(word) < 1:
             raise ValueError("a stream sequence starts at 1")
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": int(word)}
-    return {"deliver_policy": "by_start_time", "opt_start_time": format_time(_moment(text, "back"))}
-
-
-def _moment(text: str, direction: str) -> int:
-    """A time, or now plus (`ahead`) or minus (`back`) a duration."""
     try:
-        return parse_time(text)
-    except ValueError:
-        pass
-    try:
-        length = abs(parse_duration(text))
-    except ValueError:
-        allowed = "all, new, last, subject, a sequence, " if direction == "back" else ""
-        raise ValueError(f"expected {allowed}a time (RFC 3339) or a duration such as 1h, not {text!r}") from None
-    return time.time_ns() + (length if direction == "ahead" else -length)
+        start_ns = read_moment(text, back=True)
+    except ValueError as error:
+        hint = "all, new, last, subject, a sequence, "
+        raise ValueError(str(error).replace("expected a time", f"expected {hint}a time")) from None
+    return {"deliver_policy": "by_start_time", "opt_start_time": format_time(start_ns)}
 
 
 def _deliver(config: Config, value: Config) -> None:
@@ -110,6 +101,12 @@ def _pull(config: Config, value: bool) -> None:
         config.pop("deliver_subject", None)
 
 
+def _read_target(text: str) -> str:
+    if text and (not is_valid_subject(text) or {"*", ">"} & set(text.split("."))):
+        raise ValueError(f"expected a subject without wildcards, not {text!r}")
+    return text
+
+
 def _target(config: Config, value: str) -> None:
     if value:
         config["deliver_subject"] = value
@@ -123,6 +120,16 @@ def _groups(policy: str) -> Any:
     return place
 
 
+def _read_backoff(text: str) -> str | list[int]:
+    """A way to make the waits, or the waits themselves."""
+    if text.lower() in ("linear", "none"):
+        return text.lower()
+    waits = [parse_duration(word) for word in text.replace(",", " ").split()]
+    if not waits or min(waits) <= 0:
+        raise ValueError(f"expected linear, none, or durations above zero such as 1s,5s,30s, not {text!r}")
+    return waits
+
+
 def _nothing(config: Config, value: object) -> None:
     """For flags that are read together with others, after the table."""
 
@@ -130,12 +137,14 @@ def _nothing(config: Config, value: object) -> None:
 ACK = choice("explicit", "all", "none", "flow_control")
 DELIVER = Kind("all|new|last|subject|SEQ|TIME|DURATION", read_deliver)
 SAMPLE = Kind("PERCENT", _sample)
-UNTIL = Kind("TIME|DURATION", lambda text: format_time(_moment(text, "ahead")))
+UNTIL = Kind("TIME|DURATION", lambda text: format_time(read_moment(text)))
+TARGET = Kind("SUBJECT", _read_target)
+BACKOFF = Kind("linear|none|DURATION[,DURATION]", _read_backoff)
 
 CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--ack", ACK, "ack_policy", "which acks are asked for", edit=False, default="explicit; none when pushed"),
     Flag("--bps", WHOLE, "rate_limit_bps", "most bits a second that are pushed", edit=False),
-    Flag("--backoff", choice("linear", "none"), _nothing, "wait longer before each retry"),
+    Flag("--backoff", BACKOFF, _nothing, "wait longer before each retry: in steps that grow evenly, or these"),
     Flag("--backoff-steps", WHOLE, _nothing, f"steps of the backoff ({BACKOFF_STEPS})"),
     Flag("--backoff-min", DURATION, _nothing, "shortest wait of the backoff (1m)"),
     Flag("--backoff-max", DURATION, _nothing, "longest wait of the backoff (20m)"),
@@ -169,7 +178,7 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
         default="instant",
     ),
     Flag("--sample", SAMPLE, "sample_freq", "percentage of acks that are sampled"),
-    Flag("--target", SUBJECT, _target, "subject that messages are pushed to"),
+    Flag("--target", TARGET, _target, "subject that messages are pushed to"),
     Flag("--wait", DURATION, _wait, "how long to wait for an ack", default="30s"),
     Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
     Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
@@ -187,6 +196,12 @@ CONSUMER_COPY = without_defaults(CONSUMER_FLAGS)
 CONSUMER_EDIT = without_defaults([flag for flag in CONSUMER_FLAGS if flag.edit])
 
 
+BACKOFF_PARTS = ("--backoff-steps", "--backoff-min", "--backoff-max")
+GROUP_FLAGS = ("--pinned-groups", "--overflow-groups", "--prioritized-groups")
+PUSH_FLAGS = ("--heartbeat", "--flow-control", "--deliver-group", "--bps")
+PULL_FLAGS = ("--max-waiting", "--max-pull-batch", "--max-pull-expire", "--max-pull-bytes", *GROUP_FLAGS)
+
+
 def settle(config: Config, given: Given) -> None:
     """Put in place what several flags say together: the backoff, and what each kind of consumer must not have.
 
@@ -194,14 +209,22 @@ def settle(config: Config, given: Given) -> None:
     """
     if given.get("--pull") and given.get("--target"):
         raise UsageError("--pull and --target exclude each other")
-    if not config.get("deliver_subject"):
-        for name in ("--heartbeat", "--flow-control", "--deliver-group", "--bps"):
-            if given.get(name) not in (None, False, "", 0, -1):
-                raise UsageError(f"{name} is for push consumers: give --target")
+    push = bool(config.get("deliver_subject"))
+    for name in PULL_FLAGS if push else PUSH_FLAGS:
+        if given.get(name) not in (None, False, "", 0, -1, []):
+            raise UsageError(
+                f"{name} is for pull consumers: leave out --target"
+                if push
+                else f"{name} is for push consumers: give --target"
+            )
+    groups = [name for name in GROUP_FLAGS if given.get(name)]
+    if len(groups) > 1:
+        raise UsageError(f"{' and '.join(groups)} exclude each other: a consumer has groups of one kind")
+    if given.get("--pinned-ttl") and config.get("priority_policy") != "pinned_client":
+        raise UsageError("--pinned-ttl is for consumers with pinned clients: give --pinned-groups")
     if config.get("deliver_policy") == "last_per_subject" and not has_filter(config):
         config["filter_subject"] = ">"
-    if "--backoff" in given:
-        _backoff(config, given)
+    _settle_backoff(config, given)
 
 
 def has_filter(config: Config) -> bool:
@@ -209,18 +232,27 @@ def has_filter(config: Config) -> bool:
     return bool(config.get("filter_subject") or config.get("filter_subjects"))
 
 
-def _backoff(config: Config, given: Given) -> None:
-    if given["--backoff"] == "none":
+def _settle_backoff(config: Config, given: Given) -> None:
+    kind = given.get("--backoff")
+    alone = next((name for name in BACKOFF_PARTS if name in given), "")
+    if alone and kind != "linear":
+        raise UsageError(f"{alone} is for --backoff linear")
+    if kind == "none":
         config.pop("backoff", None)
+    if kind in (None, "none"):
         return
+    config["backoff"] = kind if isinstance(kind, list) else _linear(given)
+    if config.get("max_deliver", -1) <= 0:
+        config["max_deliver"] = len(config["backoff"]) + 1
+
+
+def _linear(given: Given) -> list[int]:
     steps = int(given.get("--backoff-steps", BACKOFF_STEPS))
     shortest = int(given.get("--backoff-min", BACKOFF_MIN_NS))
     longest = int(given.get("--backoff-max", BACKOFF_MAX_NS))
     if steps < 1 or shortest <= 0 or longest < shortest:
         raise UsageError("--backoff needs --backoff-steps of at least 1 and --backoff-min up to --backoff-max")
-    config["backoff"] = linear_backoff(steps, shortest, longest)
-    if config.get("max_deliver", -1) <= 0:
-        config["max_deliver"] = steps + 1
+    return linear_backoff(steps, shortest, longest)
 
 
 def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from natsctl.api.subjects import MAX_NAME, is_valid_name
 from natsctl.cli.consumer.flags import CONSUMER_FLAGS
 from natsctl.cli.flags import Config, Flag, Given
+from natsctl.cli.moments import FORMS, read_moment
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in CONSUMER_FLAGS}
@@ -30,7 +32,7 @@ def prompt_consumer_name() -> str:
 
 def prompt_consumer(config: Config, given: Given) -> None:
     """Ask for everything that was not given, and put the answers into the configuration and among what was given."""
-    if "--pull" not in given and "--target" not in given:
+    if not given.get("--pull") and "--target" not in given:
         _ask("--target", "Delivery target (empty for Pull Consumers)", config, given)
     push = bool(config.get("deliver_subject"))
     if push:
@@ -46,6 +48,7 @@ def prompt_consumer(config: Config, given: Given) -> None:
     if push:
         _ask("--heartbeat", "Idle Heartbeat", config, given, "0s")
         _confirm("--flow-control", "Enable Flow Control, ie --flow-control", config, given)
+        _prompt_needed_heartbeat(config)
     _confirm("--headers-only", "Deliver headers only without bodies", config, given)
     if acks and "--backoff" not in given:
         _prompt_backoff(given)
@@ -63,6 +66,34 @@ def _ask(
 def _confirm(name: str, text: str, config: Config, given: Given) -> None:
     if name not in given and prompt_confirm(text, False, _help(FLAGS[name])):
         FLAGS[name].place(config, True)
+
+
+def _prompt_needed_heartbeat(config: Config) -> None:
+    """Ask again for heartbeats where flow control was wished for: the server takes it with them only."""
+    if config.get("flow_control") and not config.get("idle_heartbeat"):
+        flag = FLAGS["--heartbeat"]
+        question = Question("Idle Heartbeat, which Flow Control needs", _help(flag), "5s", _above_zero)
+        flag.place(config, prompt(question))
+
+
+def _above_zero(text: str) -> int:
+    length = int(FLAGS["--heartbeat"].kind.read(text))
+    if length <= 0:
+        raise ValueError("expected a duration above zero")
+    return length
+
+
+def prompt_pause(default: str) -> int:
+    """The moment that a consumer shall rest until, in ns since the epoch."""
+
+    def read(text: str) -> int:
+        until_ns = read_moment(text)
+        if until_ns <= time.time_ns():
+            raise ValueError("that is in the past")
+        return until_ns
+
+    help = f"It is {FORMS}. Settable as the third argument"
+    return int(prompt(Question("Pause until (time or duration)", help, default, read)))
 
 
 def _prompt_backoff(given: Given) -> None:

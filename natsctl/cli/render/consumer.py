@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.stream import render_cluster, render_metadata
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.stream import render_cluster, render_metadata, render_version
 from natsctl.cli.render.values import ago, count, duration, is_zero, listed, safe, when
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, SequenceInfo
+    from natsctl.api.consumer import ConsumerConfig, ConsumerInfo, PriorityGroupState, SequenceInfo
 
 POLICIES = {
     "all": "All",
@@ -26,6 +23,9 @@ POLICIES = {
     "flow_control": "Flow Control",
     "instant": "Instant",
     "original": "Original",
+    "pinned_client": "Pinned Client",
+    "overflow": "Overflow",
+    "prioritized": "Prioritized",
 }
 
 
@@ -35,7 +35,7 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
     section = page.section("Configuration")
     _identity(section, info)
     _delivery(section, info.config)
-    _bounds(section, info.config)
+    _bounds(section, info, now_ns)
     _priority(section, info.config)
     render_metadata(page, info.config.metadata)
     render_cluster(page, info.cluster)
@@ -72,28 +72,30 @@ def _identity(section: Section, info: ConsumerInfo) -> None:
 def _delivery(section: Section, config: ConsumerConfig) -> None:
     section.row("Deliver Policy", _deliver(config))
     section.maybe("Deliver Queue Group", safe(config.deliver_group))
-    section.row("Ack Policy", _policy(config.ack_policy.value))
+    section.row("Ack Policy", policy(config.ack_policy.value))
     section.maybe("Ack Wait", duration(config.ack_wait) if config.ack_wait else "")
-    section.row("Replay Policy", _policy(config.replay_policy.value))
+    section.row("Replay Policy", policy(config.replay_policy.value))
     section.maybe("Maximum Deliveries", count(config.max_deliver) if config.max_deliver > 0 else "")
     section.maybe("Sampling Rate", safe(config.sample_freq).rstrip("%"))
     section.maybe("Rate Limit", f"{format_size(config.rate_limit_bps // 8)} / second" if config.rate_limit_bps else "")
 
 
-def _policy(value: str) -> str:
+def policy(value: str) -> str:
+    """A policy's name for people."""
     return POLICIES.get(value, value)
 
 
 def _deliver(config: ConsumerConfig) -> str:
-    policy = config.deliver_policy.value
-    if policy == "by_start_sequence":
-        return f"From Sequence {config.opt_start_seq}"
-    if policy == "by_start_time":
+    start = config.deliver_policy.value
+    if start == "by_start_sequence":
+        return f"From Sequence {count(config.opt_start_seq)}"
+    if start == "by_start_time":
         return f"Since {when(config.opt_start_time)}"
-    return _policy(policy)
+    return policy(start)
 
 
-def _bounds(section: Section, config: ConsumerConfig) -> None:
+def _bounds(section: Section, info: ConsumerInfo, now_ns: int) -> None:
+    config = info.config
     push = bool(config.deliver_subject)
     section.maybe("Max Ack Pending", count(config.max_ack_pending) if config.max_ack_pending > 0 else "")
     section.maybe("Max Waiting Pulls", count(config.max_waiting) if config.max_waiting and not push else "")
@@ -108,19 +110,24 @@ def _bounds(section: Section, config: ConsumerConfig) -> None:
     section.maybe("Backoff", ", ".join(duration(step) for step in config.backoff or ()))
     section.maybe("Replicas", count(config.num_replicas) if config.num_replicas else "")
     section.maybe("Memory Storage", "true" if config.mem_storage else "")
-    if not is_zero(config.pause_until):
-        section.row("Paused Until Deadline", when(config.pause_until))
+    if config.pause_until and not is_zero(config.pause_until):
+        left_ns = parse_time(config.pause_until) - now_ns
+        told = f"{duration(left_ns)} remaining" if left_ns > 0 else "passed"
+        section.row("Paused Until Deadline", f"{when(config.pause_until)} ({told})")
+    section.maybe("Mirror or Source Target", "true" if config.sourcing or config.direct else "")
 
 
 def _priority(section: Section, config: ConsumerConfig) -> None:
     if config.priority_groups:
-        section.row("Priority Policy", safe(str(getattr(config.priority_policy, "value", config.priority_policy))))
+        kind = config.priority_policy
+        section.row("Priority Policy", policy(kind.value) if kind else "None")
         section.row("Priority Groups", listed(config.priority_groups))
         section.maybe("Pinned TTL", duration(config.priority_timeout) if config.priority_timeout else "")
 
 
 def _state(section: Section, info: ConsumerInfo, now_ns: int) -> None:
     config = info.config
+    render_version(section, config.metadata or {})
     section.row("Last Delivered Message", _position(info.delivered, "Last delivery", now_ns))
     if config.ack_policy.value != "none":
         section.row("Acknowledgment Floor", _position(info.ack_floor, "Last Ack", now_ns))
@@ -135,28 +142,17 @@ def _state(section: Section, info: ConsumerInfo, now_ns: int) -> None:
         section.row("Waiting Pulls", f"{count(info.num_waiting)} of maximum {count(config.max_waiting)}")
     if info.paused:
         section.row("Paused Until", f"{when(config.pause_until)} ({duration(info.pause_remaining)} remaining)")
-    for state in info.priority_groups or ():
-        pinned = f"pinned to {safe(state.pinned_client_id)}" if state.pinned_client_id else "no client"
-        section.row("Priority Group", f"{safe(state.group)}: {pinned}")
+    if config.priority_policy is not None and config.priority_policy.value == "pinned_client":
+        section.many("Priority Groups", [_pin(state) for state in info.priority_groups or ()])
+
+
+def _pin(state: PriorityGroupState) -> str:
+    if not state.pinned_client_id:
+        return f"{safe(state.group)}: no client"
+    since = "" if is_zero(state.pinned_ts) else f" since {when(state.pinned_ts)}"
+    return f"{safe(state.group)}: pinned to {safe(state.pinned_client_id)}{since}"
 
 
 def _position(at: SequenceInfo, event: str, now_ns: int) -> str:
     text = f"Consumer sequence: {count(at.consumer_seq)} Stream sequence: {count(at.stream_seq)}"
     return text if is_zero(at.last_active) else f"{text} {event}: {ago(at.last_active, now_ns)} ago"
-
-
-def render_consumers(infos: Iterable[ConsumerInfo], now_ns: int) -> Table:
-    """The table of `con ls`, by name."""
-    rows = [
-        (
-            info.name,
-            info.config.description,
-            when(info.created),
-            count(info.num_ack_pending),
-            count(info.num_pending),
-            ago(info.delivered.last_active, now_ns),
-        )
-        for info in sorted(infos, key=lambda info: info.name)
-    ]
-    columns = ("Name", "Description", "Created", "Ack Pending", "Unprocessed", "Last Delivery")
-    return render_table("Consumers", columns, rows, ("Ack Pending", "Unprocessed"))

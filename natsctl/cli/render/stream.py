@@ -190,6 +190,14 @@ def render_cluster(page: Page, cluster: ClusterInfo | None) -> None:
         section.row("Replica", ", ".join([safe(replica.name), *state]))
 
 
+def render_version(section: Section, metadata: Mapping[str, str]) -> None:
+    """Add the server's version and the API level that a configuration needs, as the server notes them in metadata."""
+    section.maybe("Host Version", safe(metadata.get("_nats.ver", "")))
+    level, hosted = metadata.get("_nats.req.level"), metadata.get("_nats.level")
+    if level is not None:
+        section.row("Required API Level", safe(level) + (f" hosted at level {safe(hosted)}" if hosted else ""))
+
+
 def _source_info(section: Section, source: StreamSourceInfo) -> None:
     section.row("Stream Name", safe(source.name))
     section.maybe("Subject Filter", safe(source.filter_subject))
@@ -206,11 +214,7 @@ def _source_info(section: Section, source: StreamSourceInfo) -> None:
 
 def _state(section: Section, info: AnyStreamInfo) -> None:
     state = info.state
-    owned = info.config.metadata or {}
-    section.maybe("Host Version", safe(owned.get("_nats.ver", "")))
-    level, hosted = owned.get("_nats.req.level"), owned.get("_nats.level")
-    if level is not None:
-        section.row("Required API Level", safe(level) + (f" hosted at level {safe(hosted)}" if hosted else ""))
+    render_version(section, info.config.metadata or {})
     section.row("Messages", count(state.messages))
     section.row("Bytes", format_size(state.bytes))
     if state.lost is not None:

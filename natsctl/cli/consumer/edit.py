@@ -1,0 +1,111 @@
+"""`natsctl consumer edit`: changes what was asked, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.errors import UsageError
+from natsctl.cli.consumer.config import live_consumer, show_info
+from natsctl.cli.consumer.flags import CONSUMER_EDIT, settle
+from natsctl.cli.editing import NAMES, Interactive, Replace, Unset, merged, preview_edit, show_differences, unset
+from natsctl.cli.flags import Config, Given, apply, flagged
+from natsctl.cli.names import confirmed, pick_consumer, pick_stream
+from natsctl.cli.options import Config as ConfigFile
+from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
+from natsctl.cli.render.change import changes
+from natsctl.cli.render.values import is_zero
+from natsctl.cli.taken import part_of, warn_unless_taken
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+
+@flagged(CONSUMER_EDIT)
+def edit(
+    ctx: typer.Context,
+    given: Given,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    config: ConfigFile = None,
+    replace: Replace = False,
+    unset_fields: Unset = None,
+    interactive: Interactive = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Change what the flags, the file or the editor say about a consumer, and nothing else.
+
+    A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
+    """
+    if replace and not config:
+        raise UsageError("--replace needs --config FILE")
+    session = session_of(ctx)
+    named, patch = _patch(config)
+    stream = pick_stream(session, stream or named)
+    live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
+    before = _plain(live.raw["config"])
+    names = {key: value for key, value in before.items() if key in NAMES}
+    wanted = {**patch, **names} if replace else merged(before, patch)
+    if interactive:
+        from natsctl.cli.editor import edit_config
+
+        what = f"Consumer {stream} > {live.raw['name']}"
+        wanted = {**edit_config(session, wanted, ConsumerConfig, what), **names}
+    apply(wanted, CONSUMER_EDIT, given)
+    gone = unset(wanted, unset_fields, CONSUMER_EDIT, ConsumerConfig)
+    settle(wanted, given)
+    _send(session, stream, live, wanted, gone, force=force, json=json)
+
+
+def _send(
+    session: Session, stream: str, live: Answer[Any], wanted: Config, gone: list[str], *, force: bool, json: bool
+) -> None:
+    """Show what differs, ask, and send the whole configuration."""
+    name = live.raw["name"]
+    found = changes(_plain(live.raw["config"]), wanted)
+
+    def send() -> Answer[Any]:
+        return session.run(lambda manager: manager.consumer_create(stream, wanted, action="update"))
+
+    if session.dry_run:
+        preview_edit(session, found, send, json=json)
+        return
+    if not found:
+        show_info(live, json, done="No difference in configuration")
+        return
+    if session.interactive or not json:
+        show_differences(found, f"Consumer {stream} > {name}")
+    if not confirmed(session, f"edit Consumer {stream} > {name}", force, needs_force=False, json=json):
+        return
+    answer = send()
+    show_info(answer, json, done=f"Consumer {stream} > {name} was updated")
+    asked = part_of(wanted, (one.path for one in found if one.path not in gone))
+    warn_unless_taken(asked, answer, json, emptied=True)
+
+
+def _patch(path: str | None) -> tuple[str | None, Config]:
+    """The stream and what else the file says, without names: those of the command line say which consumer is meant."""
+    if path is None:
+        return None, {}
+    from natsctl.cli.documents import config_in, load_document
+
+    document = dict(load_document(path))
+    named = document.pop("stream", None) or document.get("stream_name")
+    document.pop("stream_name", None)
+    patch = config_in(document, path, ConsumerConfig)
+    return named, {key: value for key, value in patch.items() if key not in NAMES}
+
+
+def _plain(config: Config) -> Config:
+    """The configuration without what the server writes anew into each answer: its metadata, and no pause at all."""
+    from natsctl.cli.documents import own_metadata
+
+    own = own_metadata(config.get("metadata") or {})
+    rest = {key: value for key, value in config.items() if key != "metadata"}
+    if is_zero(rest.get("pause_until")):
+        rest.pop("pause_until", None)
+    return {**rest, "metadata": own} if own else rest

@@ -1,0 +1,32 @@
+"""`natsctl consumer events`: advisories and ack samples of one consumer, as they come."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+from natsctl.cli.consumer.config import live_consumer
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.messaging.receive import EventShower, Listening, listen
+from natsctl.cli.names import pick_consumer, pick_stream
+from natsctl.cli.options import ConsumerName, Json, StreamName, session_of
+
+
+def events(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
+    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    json: Json = False,
+) -> None:
+    """Show advisories and ack samples of one consumer, as they come."""
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    name = pick_consumer(session, where, consumer)
+    live_consumer(session, where, name)
+    subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
+    listening = Listening(subjects, "", count, wait_seconds(wait))
+    session.run(lambda manager: listen(manager, listening, EventShower(json)))

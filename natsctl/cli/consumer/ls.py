@@ -1,0 +1,89 @@
+"""`natsctl consumer ls`: which consumers a stream has."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.names import pick_stream, suggesting
+from natsctl.cli.options import Json, Names, NoSelect, StreamName, session_of
+from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer, Listing
+
+
+def ls(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    names: Names = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    no_select: NoSelect = False,
+    json: Json = False,
+) -> None:
+    """List the consumers of a stream."""
+    session = session_of(ctx)
+    if no_select and not stream:
+        raise UsageError("a stream is needed: give STREAM")
+    stream = pick_stream(session, stream)
+    if names:
+        with suggesting(session, stream):
+            found = session.run(lambda manager: manager.consumer_names(stream))
+        output.emit_json(list(found)) if json else output.emit_names(found)
+        return
+    answers = list_consumers(session, stream)
+    show_consumers(answers, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json)
+    warn_of_absent(answers)
+
+
+def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
+    """All consumers of a stream. Raises ApiFailure, with what may have been meant."""
+    with suggesting(session, stream):
+        return session.run(lambda manager: manager.consumer_list(stream))
+
+
+def show_consumers(
+    answers: Sequence[Answer[Any]],
+    *,
+    sort: str | None,
+    reverse: bool,
+    columns: str | None,
+    wide: bool,
+    json: bool,
+    none: str = "No Consumers defined",
+) -> None:
+    """Show consumers as a table, or as whole objects."""
+    from natsctl.cli.render.columns import chosen, ordered
+    from natsctl.cli.render.consumer_table import consumer_columns
+
+    table = consumer_columns(time.time_ns())
+    shown = chosen(table, columns, wide)
+    # The columns are for people, but a wrong name is told in any case.
+    rows = ordered(answers, table, sort, reverse)
+    if json:
+        output.emit_json([one.raw for one in (rows if sort or reverse else answers)])
+    elif rows:
+        from natsctl.cli.render.columns import render_columns
+        from natsctl.cli.screen import show_table
+
+        show_table(render_columns("Consumers", shown, rows))
+    else:
+        output.emit(none)
+
+
+def warn_of_absent(answers: Listing[Answer[Any]]) -> None:
+    """Say on stderr which consumers the server could not show."""
+    absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
+    if absent:
+        output.note(f"warning: inaccessible consumers: {', '.join(safe(name) for name in absent)}")

@@ -1,0 +1,128 @@
+"""`natsctl consumer rm`: removes one consumer, or all whose names match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import ApiFailure
+from natsctl.cli import output
+from natsctl.cli.consumer.config import live_consumer
+from natsctl.cli.consumer.ls import list_consumers
+from natsctl.cli.names import CONSUMER_NOT_FOUND, STREAM_NOT_FOUND, confirmed, pick_consumer, pick_stream, suggesting
+from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+
+WILD = "*?["
+"""Characters of a pattern; no name has the first."""
+
+Info = dict[str, Any]
+
+
+def rm(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    consumers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CONSUMER...", help="names, or patterns such as 'TMP_*'", show_default=False),
+    ] = None,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
+    """Remove consumers; what they have delivered and not yet heard of is forgotten, messages stay."""
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    words = consumers or [pick_consumer(session, where, None)]
+    single = len(words) == 1 and not _is_pattern(words[0])
+    names = words if single and force else _chosen(session, where, words, force, missing_ok)
+    if not names:
+        _tell([], words, json)
+        return
+    question = f"delete Consumer {where} > {names[0]}" if single else f"delete {len(names)} Consumers of {where}"
+    typed = names[0] if single else where
+    if not confirmed(session, question, force, needs_force=True, json=json, typed=typed):
+        return
+    answers = {name: _remove(session, where, name, missing_ok) for name in names}
+    if json and single and answers[names[0]]:
+        output.emit_json(answers[names[0]])
+        return
+    removed = [name for name in names if answers[name]]
+    _tell(
+        [f"{where} > {name}" for name in removed] if not json else removed,
+        [name for name in names if not answers[name]],
+        json,
+    )
+
+
+def _is_pattern(word: str) -> bool:
+    return any(mark in word for mark in WILD)
+
+
+def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
+    """The names that are meant, after showing what will vanish. Raises ApiFailure for one that does not exist."""
+    try:
+        infos = {one.raw["name"]: one.raw for one in list_consumers(session, stream)}
+    except ApiFailure as failure:
+        if missing_ok and failure.err_code == STREAM_NOT_FOUND:
+            return []
+        raise
+    names: list[str] = []
+    for word in words:
+        if _is_pattern(word):
+            names += [name for name in infos if fnmatchcase(name, word)]
+        elif word in infos:
+            names.append(word)
+        elif not missing_ok:
+            live_consumer(session, stream, word)  # the server says in its own words that there is none
+    names = list(dict.fromkeys(names))
+    session.effect["consumers"] = [_loss(infos[name]) for name in names]
+    if session.interactive and not force and not session.dry_run:
+        for name in names:
+            output.note(_told(infos[name]))
+    return names
+
+
+def _loss(info: Info) -> Info:
+    """What vanishes with a consumer: its position."""
+    return {
+        "name": info["name"],
+        "outstanding_acks": info.get("num_ack_pending", 0),
+        "unprocessed": info.get("num_pending", 0),
+        "ack_floor_stream_seq": (info.get("ack_floor") or {}).get("stream_seq", 0),
+    }
+
+
+def _told(info: Info) -> str:
+    loss = _loss(info)
+    return (
+        f"Consumer {safe(info['name'])}: {loss['outstanding_acks']:,} outstanding acks, "
+        f"{loss['unprocessed']:,} unprocessed messages, ack floor at {loss['ack_floor_stream_seq']:,}"
+    )
+
+
+def _tell(removed: Sequence[str], missing: Sequence[str], json: bool) -> None:
+    if json:
+        output.emit_json({"success": True, "removed": [*removed], "missing": [*missing]})
+        return
+    for name in removed:
+        output.note(f"Consumer {safe(name)} was removed")
+    for name in missing:
+        output.note(f"there is no Consumer {safe(name)}: nothing to remove")
+
+
+def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info | None:
+    """The server's answer, or None where there was nothing to remove and that is fine."""
+    try:
+        with suggesting(session, stream, name):
+            return session.run(lambda manager: manager.consumer_delete(stream, name)).raw
+    except ApiFailure as failure:
+        if missing_ok and failure.err_code in (CONSUMER_NOT_FOUND, STREAM_NOT_FOUND):
+            return None
+        raise

@@ -1,0 +1,115 @@
+"""`natsctl consumer report`: how far the consumers of a stream are, and who leads them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.consumer.messages import wait_seconds
+from natsctl.cli.names import pick_stream, suggesting
+from natsctl.cli.options import Json, StreamName, Watch, session_of
+from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.client.leaders import leader_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.cli.render.consumer_table import Reported
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+
+Figures = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
+Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="how many each server leads", show_default=False)]
+
+
+def report(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    leaders: Leaders = False,
+    raw: Figures = False,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    columns: Columns = None,
+    wide: Wide = False,
+    watch: Watch = None,
+    json: Json = False,
+) -> None:
+    """Show where each consumer of a stream stands."""
+    from natsctl.cli.render.consumer_table import report_columns
+
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    table = report_columns(raw)
+    shown = chosen(table, columns, wide)
+    ordered((), table, sort, reverse, "consumer")
+
+    def view() -> RenderableType:
+        return _view(session, where, shown, leaders, lambda rows: ordered(rows, table, sort, reverse, "consumer"))
+
+    if json:
+        output.emit_json(_document(_load(session, where), leaders))
+    elif watch is not None:
+        from natsctl.cli.live import watch as redraw
+
+        redraw(view, wait_seconds(watch, "--watch") or 0)
+    else:
+        from natsctl.cli.screen import show_table
+
+        show_table(view())
+
+
+def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) -> RenderableType:
+    from rich.console import Group
+
+    from natsctl.cli.render.consumer_table import render_leaders, render_report
+
+    found = _load(session, stream)
+    if not found.infos:
+        from rich.text import Text
+
+        return Text("No Consumers defined")
+    pages: list[RenderableType] = [render_report(found, shown, order, time.time_ns())]
+    if leaders:
+        pages += ["", render_leaders(_led(found))]
+    return Group(*pages)
+
+
+def _load(session: Session, stream: str) -> Reported:
+    """The stream's consumers and how many messages it has; both requests at once."""
+    import asyncio
+
+    from natsctl.cli.render.consumer_table import Reported
+
+    async def work(manager: Manager) -> Reported:
+        of, consumers = await asyncio.gather(manager.stream_info(stream), manager.consumer_list(stream))
+        return Reported(stream, int(of.raw["state"]["messages"]), consumers)
+
+    with suggesting(session, stream):
+        return session.run(work)
+
+
+def _document(found: Reported, leaders: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "stream": found.stream,
+        "messages": found.messages,
+        "consumers": [one.raw for one in found.infos],
+    }
+    if leaders:
+        document["leaders"] = [
+            {"server": server, "cluster": cluster, "consumers": number} for server, cluster, number in _led(found)
+        ]
+    return document
+
+
+def _led(found: Reported) -> list[tuple[str, str, int]]:
+    """Server, cluster and how many consumers it leads, the busiest first."""
+    led = Counter(
+        (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))
+        for one in found.infos
+        if leader_of(one.raw)
+    )
+    return [(server, cluster, number) for (server, cluster), number in led.most_common()]

@@ -1,0 +1,41 @@
+"""What commands about consumers print as data where it is no answer of the server."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from natsctl.api.consumer import ConsumerInfo
+from natsctl.api.model import Model
+
+
+class Leader(Model):
+    """A server of the cluster, and how many of the consumers it leads."""
+
+    server: str
+    cluster: str
+    consumers: int
+
+
+class Report(Model):
+    """The consumers of a stream, with `leaders` where those were asked for; `messages` are the stream's."""
+
+    stream: str
+    messages: int
+    consumers: list[ConsumerInfo]
+    leaders: list[Leader] = field(default_factory=list)
+
+
+class Moved(Model):
+    """A consumer whose leader changed."""
+
+    consumer: str
+    from_: str = field(name="from")
+    to: str
+
+
+class Balance(Model):
+    """How many consumers were looked at, and whose leaders moved."""
+
+    stream: str
+    consumers: int
+    moved: list[Moved]

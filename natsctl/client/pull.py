@@ -1,0 +1,237 @@
+"""Reading from pull consumers: one request, or as many as it takes.
+
+A request lives on the server until it is served, expires, or nobody listens on its inbox any more: so whoever stops
+reading ends the inbox, and no request is left behind. Messages that had come by then and that nobody has read are given
+back at once, for others not to wait until the ack wait is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.api import codec, endpoints
+from natsctl.api.acks import NAK
+from natsctl.api.errors import NatsctlError, Unreachable, UsageError
+from natsctl.client.connection import NO_RESPONDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from natsctl.client.connection import Connection
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+    from natsctl.client.subscription import Subscription
+
+MAX_BATCH: Final = 256
+"""Messages that one request asks for unless told: so few that those not yet read do not run into their ack wait."""
+LONG_EXPIRES_S: Final = 30.0
+HEARTBEAT_S: Final = 5.0
+"""How long a request of an endless reader waits, and how often the server says meanwhile that it does."""
+PIN_HEADER: Final = "Nats-Pin-Id"
+
+_HEARTBEAT: Final = 100
+_NOTHING: Final = (404, 408)
+_CONFLICT: Final = 409
+_PIN_LOST: Final = 423
+_GRACE_S: Final = 2.0
+_SERVED: Final = ("Batch Completed",)
+_TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
+_MOVED: Final = ("Leadership Change", "Server Shutdown")
+"""Ends of a request that another one, on whichever server leads then, makes good."""
+
+
+class Place(NamedTuple):
+    """Where a request stands among others of a consumer with priority groups."""
+
+    group: str = ""
+    pin_id: str = ""
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reader wants: `count` messages (0: without end), at most `batch` of them with one request.
+
+    `wait_s` is how long to wait for a batch; with `once` or `max_bytes` one request is all.
+    """
+
+    count: int = 1
+    batch: int = MAX_BATCH
+    wait_s: float = 5.0
+    no_wait: bool = False
+    max_bytes: int = 0
+    once: bool = False
+    place: Place = field(default_factory=Place)
+
+
+class PinLost(NatsctlError):
+    """Another client of the priority group is pinned by now."""
+
+
+class Moved(Unreachable):
+    """The server that had the request does not serve it any more."""
+
+
+async def take(
+    manager: Manager, stream: str, consumer: str, wanted: Wanted, config: Mapping[str, Any]
+) -> AsyncGenerator[Message, None]:
+    """Messages as they come, until there are as many as wanted or nothing more came in time.
+
+    `config` is the consumer's; its limits of requests are kept to. Raises NatsctlError.
+    """
+    place = place_in(config, wanted.place)
+    most = min(wanted.batch, int(config.get("max_batch") or wanted.batch))
+    longest_s = int(config.get("max_expires") or 0) / 1e9 or LONG_EXPIRES_S
+    got, until_s = 0, time.monotonic() + wanted.wait_s
+    while not wanted.count or got < wanted.count:
+        batch = min(most, wanted.count - got) if wanted.count else most
+        left_s = until_s - time.monotonic() if wanted.count else LONG_EXPIRES_S
+        if left_s <= 0 and not wanted.no_wait:
+            return
+        request = _request(batch, min(left_s, longest_s), wanted, place)
+        came = 0
+        try:
+            async with aclosing(pull(manager, stream, consumer, request)) as messages:
+                async for message in messages:
+                    came += 1
+                    place = place._replace(pin_id=message.headers.get(PIN_HEADER, place.pin_id))
+                    yield message
+        except PinLost:
+            place = place._replace(pin_id="")
+        except Moved:
+            if wanted.count:
+                raise
+            await manager.consumer_info(stream, consumer)
+        got += came
+        if wanted.once or wanted.max_bytes or (wanted.no_wait and came < batch):
+            return
+        if came == batch:
+            until_s = time.monotonic() + wanted.wait_s
+
+
+def place_in(config: Mapping[str, Any], place: Place) -> Place:
+    """The place with its group: a consumer with one group needs none said. Raises UsageError."""
+    groups = list(config.get("priority_groups") or ())
+    if not groups:
+        if any(place):
+            raise UsageError("the consumer has no priority groups")
+        return place
+    if place.group and place.group not in groups:
+        raise UsageError(f"the consumer has no priority group {place.group}", hint=f"it has {', '.join(groups)}")
+    if not place.group and len(groups) > 1:
+        raise UsageError("the consumer has several priority groups: give --group", hint=f"it has {', '.join(groups)}")
+    return place._replace(group=place.group or groups[0])
+
+
+def _request(batch: int, expires_s: float, wanted: Wanted, place: Place) -> dict[str, Any]:
+    """The body of a request; what it does not ask for is left out."""
+    request: dict[str, Any] = {"batch": batch}
+    if wanted.no_wait:
+        request["no_wait"] = True
+    else:
+        request["expires"] = max(1, int(expires_s * 1e9))
+        if not wanted.count:
+            request["idle_heartbeat"] = int(min(HEARTBEAT_S, expires_s / 3) * 1e9)
+    said = {
+        "max_bytes": wanted.max_bytes,
+        "group": place.group,
+        "id": place.pin_id,
+        "min_pending": place.min_pending,
+        "min_ack_pending": place.min_ack_pending,
+        "priority": place.priority,
+    }
+    return {**request, **{name: value for name, value in said.items() if value}}
+
+
+async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, Any]) -> AsyncGenerator[Message, None]:
+    """The messages of one request, as they come until it is served or over.
+
+    Raises ApiFailure for a consumer or stream that does not exist, PinLost, Moved, and NatsctlError for a request that
+    the server refuses.
+    """
+    connection = manager.connection
+    subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer, prefix=connection.target.api_prefix)
+    payload = codec.encode(request)
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe(inbox)
+    subscription.watched = subject
+    try:
+        if connection.tracer is not None:
+            connection.tracer.request(subject, payload)
+        await connection.publish(subject, payload, reply=inbox)
+        left = int(request["batch"])
+        while left > 0:
+            message = await _next(connection, subscription, request)
+            if message is None or message.status in _NOTHING:
+                return
+            if not message.status:
+                left -= 1
+                yield message
+            elif message.status == NO_RESPONDERS:
+                await _raise_missing(manager, stream, consumer, subject)
+            elif _ended(message, left < request["batch"], f"{stream} > {consumer}"):
+                return
+    finally:
+        await _give_back(connection, subscription)
+
+
+async def _next(connection: Connection, subscription: Subscription, request: dict[str, Any]) -> Message | None:
+    """The next message or end of a request; None when the server forgot it, Moved where it should have told so."""
+    beat_s = request.get("idle_heartbeat", 0) / 1e9
+    wait_s = 2 * beat_s or request.get("expires", 0) / 1e9 or connection.timeout_s
+    while True:
+        message = await subscription.next(wait_s + _GRACE_S)
+        if message is None and beat_s:
+            raise Moved("the server does not tell any more that the request waits")
+        if message is None or message.status != _HEARTBEAT:
+            break
+    if message is not None and connection.tracer is not None:
+        status = f"{message.status} {message.description}".encode()
+        connection.tracer.answer(message.subject, status if message.status else message.body)
+    return message
+
+
+def _ended(message: Message, served: bool, name: str) -> bool:
+    """Whether a status ends a request well; raises what another one means."""
+    if message.status == _PIN_LOST:
+        raise PinLost(message.description)
+    if message.status == _CONFLICT and message.description in _MOVED:
+        raise Moved(f"consumer {name}: {message.description}")
+    if message.status == _CONFLICT and message.description.startswith(_TOO_LARGE):
+        if served:
+            return True
+        raise NatsctlError(
+            f"consumer {name}: the next message is larger than asked for", hint="give a larger --max-bytes"
+        )
+    if message.status == _CONFLICT and message.description in _SERVED:
+        return True
+    if message.status < 400:
+        return False
+    raise NatsctlError(f"consumer {name}: {message.description or message.status}")
+
+
+async def _give_back(connection: Connection, subscription: Subscription) -> None:
+    """End the inbox, and hand back what came and was not read."""
+    unread = []
+    while (message := subscription.now()) is not None:
+        if message.reply and not message.status:
+            unread.append(message.reply)
+    await subscription.stop()
+    for reply in unread:
+        await connection.publish(reply, NAK)
+
+
+async def _raise_missing(manager: Manager, stream: str, consumer: str, subject: str) -> None:
+    """Say why nobody answers a pull: no such consumer, a push consumer, or no JetStream."""
+    info = await manager.consumer_info(stream, consumer)
+    if (info.raw.get("config") or {}).get("deliver_subject"):
+        raise NatsctlError(
+            f"consumer {stream} > {consumer} is push-based", hint="read it with natsctl sub on its delivery subject"
+        )
+    raise Unreachable(f"no responders on {subject}")
