@@ -3,7 +3,7 @@
 A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like
 Go's `omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those.
 The aliases carry in `extra` what the bare Python type cannot say: Go's type name (error texts quote it), and whether a
-document for people may spell the value as a duration or a size.
+document for people may spell the value as a duration or a size; their descriptions are those of `natsctl schema`.
 """
 
 from enum import StrEnum
@@ -20,11 +20,14 @@ Int = Annotated[int, Meta(extra={"go": "int"})]
 Int32 = Annotated[int, Meta(extra={"go": "int32"})]
 Int64 = Annotated[int, Meta(extra={"go": "int64"})]
 Uint64 = Annotated[int, Meta(extra={"go": "uint64"})]
-Duration = Annotated[int, Meta(extra={"go": "time.Duration", "human": "duration"})]
-Size32 = Annotated[int, Meta(extra={"go": "int32", "human": "size"})]
-Size64 = Annotated[int, Meta(extra={"go": "int64", "human": "size"})]
-SizeInt = Annotated[int, Meta(extra={"go": "int", "human": "size"})]
-Time = Annotated[str, Meta(extra={"go": "time.Time", "human": "time"})]
+Duration = Annotated[int, Meta(description="nanoseconds", extra={"go": "time.Duration", "human": "duration"})]
+Size32 = Annotated[int, Meta(description="bytes", extra={"go": "int32", "human": "size"})]
+Size64 = Annotated[int, Meta(description="bytes", extra={"go": "int64", "human": "size"})]
+SizeInt = Annotated[int, Meta(description="bytes", extra={"go": "int", "human": "size"})]
+Time = Annotated[
+    str,
+    Meta(description="RFC 3339", extra_json_schema={"format": "date-time"}, extra={"go": "time.Time", "human": "time"}),
+]
 
 ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 

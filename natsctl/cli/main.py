@@ -26,6 +26,8 @@ class Noun(NamedTuple):
     where: str
     alone: str = ""
     examples: tuple[str, ...] = ()
+    answer: str = ""
+    """What -j prints where the noun is a command, as in a row of verbs."""
 
 
 NOUNS = (
@@ -70,9 +72,11 @@ NOUNS = (
         examples=("natsctl restore ./saved --update-streams",),
     ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
+    Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
     Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
     Noun("bench", (), "Measure a server: publishing, subscribing, streams, buckets, services", "bench"),
+    Noun("service", ("micro",), "List, ask and run services of the micro protocol", "service"),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 

@@ -1,0 +1,32 @@
+"""`natsctl schema`: the documents of the JetStream API and of natsctl itself, as JSON schemas; no server is asked."""
+
+from natsctl.cli.verbs import Verb
+
+_STREAM = "io.nats.jetstream.api.v1.stream_configuration"
+
+VERBS = (
+    Verb(
+        "ls, list, search, find",
+        "schema.show:ls",
+        answer="cli.schema.shapes:Described[]",
+        examples=("natsctl schema ls stream", "natsctl schema ls --commands"),
+    ),
+    Verb(
+        "info, show, view",
+        "schema.show:info",
+        answer="cli.schema.shapes:Schema",
+        examples=("natsctl schema info stream_configuration --yaml",),
+    ),
+    Verb(
+        "validate, check",
+        "schema.validate:validate",
+        answer="cli.schema.shapes:Verdict",
+        examples=("natsctl schema validate stream_configuration orders.json",),
+    ),
+    Verb(
+        "request, req",
+        "schema.validate:request",
+        answer="cli.schema.shapes:Verdict",
+        examples=("natsctl schema request '$JS.API.INFO'",),
+    ),
+)

@@ -1,0 +1,139 @@
+"""The kinds of documents by id: the contract's types by the names that the reference gives them, and natsctl's own.
+
+An id that begins with `io.nats.` is a document of the NATS protocols, one that begins with `io.natsctl.` is ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.verbs import Verb, load, walk
+
+API = "io.nats.jetstream.api.v1."
+OURS = "io.natsctl."
+_CONTRACT = ("stream", "consumer", "account", "messages", "requests", "answers", "advisories", "catalogue")
+_NAMES = {
+    "StreamConfig": API + "stream_configuration",
+    "ConsumerConfig": API + "consumer_configuration",
+    "StreamTemplateConfig": API + "stream_template_configuration",
+    "PubAck": API + "pub_ack_response",
+    "PullRequest": API + "consumer_getnext_request",
+    "ApiError": API + "error",
+}
+"""Types whose id does not follow from the tag or the name."""
+_ROOMS = ("cli", "client")
+_EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun")
+"""What every command may print."""
+
+
+class UnknownSchema(NatsctlError):
+    """No kind of document has that id."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+def commands() -> Iterator[tuple[str, Verb]]:
+    """Every command (`stream add`) with its row; a noun that is a command itself has a row made of it."""
+    from natsctl.cli.main import NOUNS
+
+    for noun in NOUNS:
+        if ":" in noun.where or noun.alone:
+            yield noun.name, Verb(noun.name, noun.alone or noun.where, noun.help, noun.answer, noun.examples)
+        if ":" not in noun.where:
+            yield from ((f"{noun.name} {path}", verb) for path, verb in walk(load(noun.where)) if not verb.is_group)
+
+
+def kinds_of(answer: str) -> list[tuple[str, str]]:
+    """The ids of what a verb's `answer` names, each with its `[]` or `*`."""
+    return [(_id(bare := one.rstrip("[]*")), one[len(bare) :]) for one in answer.split("|") if one]
+
+
+def _type(bare: str) -> Any:
+    """The type that a verb's `answer` names; raises LookupError for one that does not exist."""
+    module, colon, name = bare.rpartition(":")
+    if colon:
+        room = "natsctl." if module.partition(".")[0] in _ROOMS else "natsctl.cli."
+        return getattr(importlib.import_module(room + module), name)
+    for part in _CONTRACT:
+        if found := getattr(importlib.import_module(f"natsctl.api.{part}"), bare, None):
+            return found
+    raise LookupError(f"no type is called {bare}")
+
+
+def _id(bare: str) -> str:
+    """The id of a type by its name in an `answer`."""
+    module, colon, name = bare.rpartition(":")
+    if not colon:
+        tag = _tag(_type(bare))
+        return tag or _NAMES.get(name) or API + _snake(name)
+    nouns = [one for one in module.split(".")[:-1] if one not in _ROOMS]
+    return OURS + ".".join([*nouns, "v1", _snake(name)])
+
+
+def _tag(kind: Any) -> str:
+    """The `type` that a document of the contract says of itself, or ""."""
+    tag = kind.__struct_config__.tag if hasattr(kind, "__struct_config__") else None
+    return tag if isinstance(tag, str) and tag.startswith("io.") else ""
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+@cache
+def kinds() -> dict[str, Any]:
+    """Every kind of document by its id."""
+    found: dict[str, Any] = {}
+    for part in _CONTRACT:
+        module = importlib.import_module(f"natsctl.api.{part}")
+        own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+        for kind in own:
+            if hasattr(kind, "__struct_config__") and (
+                _tag(kind) or kind.__name__ in _NAMES or kind.__name__.endswith("Request")
+            ):
+                found[_id(kind.__name__)] = kind
+    answers = [one for _, verb in commands() for one in verb.answer.split("|") if one]
+    for bare in [*(one.rstrip("[]*") for one in answers), *_EVERYWHERE]:
+        found[_id(bare)] = _type(bare)
+    return dict(sorted(found.items()))
+
+
+@cache
+def printed_by() -> dict[str, list[str]]:
+    """The commands that print a kind of document with -j, by its id; an array of them counts as the kind."""
+    found: dict[str, list[str]] = {}
+    for path, verb in commands():
+        for id, _ in kinds_of(verb.answer):
+            found.setdefault(id, []).append(path)
+    return found
+
+
+def full_id(given: str) -> str:
+    """The id that was given, or the only one that ends in it; raises UnknownSchema with what may have been meant."""
+    bare = given.removesuffix("[]")
+    known = kinds()
+    ends = [one for one in known if one == bare or one.endswith(f".{bare}")]
+    exact = [one for one in ends if one == bare or one == API + bare]
+    if len(exact or ends) == 1:
+        return (exact or ends)[0] + given[len(bare) :]
+    from natsctl.cli.suggest import closest
+
+    near = ends or closest(bare, known) or [one for one in known if bare and bare in one][:3]
+    hint = f"did you mean {' or '.join(near)}?" if near else "natsctl schema ls shows them"
+    raise UnknownSchema(f"no schema has the id {given}", hint=hint)
+
+
+def schema_of(id: str) -> dict[str, Any]:
+    """The JSON schema of a kind of document, or of an array of them where the id ends in `[]`."""
+    bare = id.removesuffix("[]")
+    kind = kinds()[bare]
+    document = msgspec.json.schema(list[kind] if bare != id else kind)  # type: ignore[valid-type]  # a type by its value
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": id, **document}
