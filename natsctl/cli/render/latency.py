@@ -17,7 +17,7 @@ def fine(ns: float) -> str:
             number = ns / unit
             digits = 2 if number < 9.995 else 1 if number < 99.95 else 0
             return f"{number:.{digits}f}{name}"
-    return f"{ns:.0f}ns"
+    return f"{ns:.0f}ns" if ns else "0s"
 
 
 def render_bins(bins: Sequence[tuple[int, int]], columns: int) -> list[str]:

@@ -1,0 +1,103 @@
+"""`natsctl service ls`, `info`, `stats` and `ping`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, Names, session_of
+
+MaybeService = Annotated[str, typer.Argument(metavar="SERVICE", help="the service", show_default=False)]
+Service = Annotated[str, typer.Argument(metavar="SERVICE", help="the service")]
+Instance = Annotated[str, typer.Argument(metavar="ID", help="one instance of it", show_default=False)]
+
+
+def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
+    """List services, or the instances of one."""
+    from natsctl.cli.render.service import render_services
+    from natsctl.cli.screen import show_table
+    from natsctl.client.services import infos
+
+    found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
+    distinct = list(dict.fromkeys(said.value.name for said in found))
+    if names and json:
+        output.emit_json(distinct)
+    elif names:
+        output.emit_names(distinct)
+    elif json:
+        output.emit_json([said.raw for said in found])
+    else:
+        show_table(render_services([said.value for said in found], service))
+
+
+def info(
+    ctx: typer.Context,
+    service: Service,
+    instance: Instance = "",
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", "-e", metavar="REGEX", help="endpoints whose name matches")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Show what the instances of a service are, do and have done."""
+    from natsctl.cli.render.service import render_instance
+    from natsctl.cli.screen import show_page
+    from natsctl.client.services import infos, stats
+
+    shown = _matcher(endpoint)
+    session = session_of(ctx)
+    found = session.run(lambda manager: infos(manager.connection, service, instance))
+    done = {said.value.id: said for said in session.run(lambda manager: stats(manager.connection, service, instance))}
+    both = [(said, done[said.value.id]) for said in found if said.value.id in done]
+    for pair in both:
+        for said in pair:
+            said.raw["endpoints"] = [
+                one for one in said.raw.get("endpoints") or () if shown.search(str(one.get("name")))
+            ]
+            said.value.endpoints[:] = [one for one in said.value.endpoints if shown.search(one.name)]
+    if json:
+        output.emit_json([{"info": one.raw, "stats": two.raw} for one, two in both])
+        return
+    for number, (one, two) in enumerate(both):
+        if number:
+            output.emit("")
+        show_page(render_instance(one.value, two.value))
+
+
+def _matcher(words: str) -> re.Pattern[str]:
+    try:
+        return re.compile(words)
+    except re.error as failure:
+        raise UsageError(f"--endpoint: {words!r} is no regular expression: {failure}") from failure
+
+
+def stats(ctx: typer.Context, service: Service, instance: Instance = "", json: Json = False) -> None:
+    """Show how often each endpoint of a service was asked, and how long that took."""
+    from natsctl.cli.render.service import render_stats
+    from natsctl.cli.screen import show_table
+    from natsctl.client import services
+
+    found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
+    if json:
+        output.emit_json([said.raw for said in found])
+    else:
+        show_table(render_stats([said.value for said in found], service))
+
+
+def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> None:
+    """Show which instances answer, the quickest first."""
+    from natsctl.cli.render.latency import fine
+    from natsctl.cli.render.table import render_table
+    from natsctl.cli.screen import show_table
+    from natsctl.client.services import pings
+
+    found = session_of(ctx).run(lambda manager: pings(manager.connection, service))
+    if json:
+        output.emit_json([{**said.raw, "rtt": said.rtt_ns} for said in found])
+        return
+    rows = [(said.value.name, said.value.id, fine(said.rtt_ns)) for said in found]
+    show_table(render_table("Answers", ("Name", "ID", "RTT"), rows, right=("RTT",)))
