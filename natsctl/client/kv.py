@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.api.units import SECOND, format_duration
+from natsctl.api.units import SECOND, format_duration, parse_duration
 from natsctl.client import messages, stored
 from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info, bucket_names
 
@@ -30,6 +30,7 @@ PUT, DEL, PURGE = "PUT", "DEL", "PURGE"
 OPERATION = "KV-Operation"
 REASON = "Nats-Marker-Reason"
 TTL = "Nats-TTL"
+FOREVER = "never"
 SIZE = "Nats-Msg-Size"
 """How long a value is, where only its headers were read."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -48,7 +49,8 @@ _API_PREFIX = "$JS.API"
 class Entry:
     """What became of a key at a revision; `created` is RFC 3339, `delta` how many entries a reader had before it.
 
-    `value` is None where only headers were read; `length` is known then too.
+    `value` is None where only headers were read; `length` is known then too. `ttl_ns` is how long it lives, 0 where the
+    bucket says, -1 for ever.
     """
 
     bucket: str
@@ -59,7 +61,7 @@ class Entry:
     length: int
     value: bytes | None
     delta: int = 0
-    ttl: str = ""
+    ttl_ns: int = 0
 
     @property
     def deleted(self) -> bool:
@@ -119,6 +121,17 @@ def operation_of(headers: Headers) -> str:
     return said if said in (DEL, PURGE) else PUT
 
 
+def ttl_of(headers: Headers) -> int:
+    """How long a stored message lives, as `Entry.ttl_ns`; servers write seconds, clients any duration."""
+    said = headers.get(TTL, "")
+    if said.isdigit():
+        return int(said) * SECOND
+    try:
+        return -1 if said == FOREVER else parse_duration(said) if said else 0
+    except ValueError:
+        return 0
+
+
 def write_headers(
     operation: str = PUT, *, expected: int | None = None, ttl_ns: int = 0, text: str = ""
 ) -> dict[str, str]:
@@ -164,6 +177,12 @@ class Bucket:
         """The bucket of that name. Raises BucketNotFound, UsageError for a bad name."""
         return cls(manager, name, await bucket_info(manager, KV, name))
 
+    @property
+    def shortest_ttl_ns(self) -> int:
+        """What a shorter time to live of a key is raised to: markers of keys that go before theirs would be lost."""
+        config = self.info.value.config
+        return 0 if config.max_msgs_per_subject == 1 else config.subject_delete_marker_ttl
+
     # -- reading
 
     async def get(self, key: str, revision: int = 0, *, fresh: bool = False) -> Entry:
@@ -196,7 +215,7 @@ class Bucket:
             created=found.time,
             length=len(found.body),
             value=found.body,
-            ttl=found.headers.get(TTL, ""),
+            ttl_ns=ttl_of(found.headers),
         )
 
     # -- writing

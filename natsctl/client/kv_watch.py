@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NothingReceived
 from natsctl.api.times import format_time
-from natsctl.client.kv import ALL_KEYS, PUT, SIZE, TTL, Bucket, Entry, check_pattern, operation_of
+from natsctl.client.kv import ALL_KEYS, PUT, SIZE, Bucket, Entry, check_pattern, operation_of, ttl_of
 from natsctl.client.ordered import OrderedReader
 
 if TYPE_CHECKING:
@@ -102,5 +102,5 @@ def to_entry(bucket: Bucket, delivered: Delivered, *, values: bool = True) -> En
         length=length,
         value=message.body if values or operation != PUT else None,
         delta=at.pending,
-        ttl=message.headers.get(TTL, ""),
+        ttl_ns=ttl_of(message.headers),
     )

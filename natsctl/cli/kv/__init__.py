@@ -67,7 +67,7 @@ VERBS = (
     Verb(
         "ls, list",
         "kv.ls:ls",
-        answer="cli.kv.shapes:Bucket[]",
+        answer="cli.kv.shapes:Listed[]",
         examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
     ),
     Verb(

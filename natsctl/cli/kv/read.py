@@ -17,8 +17,9 @@ def get(
     bucket: TheBucket,
     key: Key,
     revision: Annotated[
-        int, typer.Option("--revision", metavar="N", help="what it held at this revision", min=1, show_default=False)
-    ] = 0,
+        int | None,
+        typer.Option("--revision", metavar="N", help="what it held at this revision", min=1, show_default=False),
+    ] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -26,7 +27,7 @@ def get(
     session = session_of(ctx)
     with suggesting(session):
         opened = open_bucket(session, bucket)
-        entry = session.run(lambda _: opened.get(key, revision))
+        entry = session.run(lambda _: opened.get(key, revision or 0))
     if json:
         from natsctl.cli.kv.shapes import entry_document
 

@@ -166,8 +166,9 @@ def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: b
 def _purge_key(
     session: Session, bucket: Bucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
 ) -> None:
-    session.effect["purges"] = _kept(session, bucket, key)[1]
-    if not confirmed(session, f"purge key {bucket.name} > {key}", force, needs_force=False, json=json):
+    kept = session.effect["purges"] = _kept(session, bucket, key)[1]
+    question = f"purge key {bucket.name} > {key} with {count(kept)} values"
+    if not confirmed(session, question, force, needs_force=False, json=json):
         return
     answer = session.run(lambda _: bucket.purge(key, revision, ttl_ns))
     _tell_removed(bucket, key, answer.value.seq, "purged", json)

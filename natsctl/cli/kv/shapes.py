@@ -1,7 +1,8 @@
 """What `natsctl kv … -j` prints where it is natsctl's own document.
 
 A value is text where it is UTF-8 (`value`), else base64 (`value_base64`): never both, and none of them where the value
-was not read or the entry is a deletion; `length` is its bytes in every case. Times are RFC 3339.
+was not read or the entry is a deletion; `length` is its bytes in every case. Times are RFC 3339, times to live
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, UnsetType, field, to_builtins
+from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs, to_builtins
 
 from natsctl.api.model import Model
 from natsctl.client.buckets import KV
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Entry(Model, omit_defaults=False):
-    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` how many entries the reader had still to read."""
+    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` how many entries the reader had still to read.
+
+    `ttl` is how long it lives, -1 for ever; an entry without lives as long as the bucket says.
+    """
 
     bucket: str
     key: str
@@ -31,7 +35,7 @@ class Entry(Model, omit_defaults=False):
     delta: int
     value: str | UnsetType = UNSET
     value_base64: str | UnsetType = UNSET
-    ttl: str | UnsetType = UNSET
+    ttl: int | UnsetType = UNSET
 
 
 class Written(Model):
@@ -101,6 +105,19 @@ class Bucket(Model, omit_defaults=False):
     stream_info: dict[str, Any] = field(default_factory=dict)
 
 
+def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
+    """A type of what is one or another: it has the fields of all, and none has to be there."""
+    fields: dict[str, Any] = {}
+    for kind in kinds:
+        for one in structs.fields(kind):
+            fields[one.name] = fields[one.name] | one.type if one.name in fields else one.type | UnsetType
+    rows = [(field_name, found, UNSET) for field_name, found in fields.items()]
+    return defstruct(name, rows, bases=(Model,), module=kinds[0].__module__, namespace={"__doc__": doc})
+
+
+Listed = either("Listed", "A bucket, or an entry of one, whose value is there where it was asked for.", Bucket, Entry)
+
+
 def entry_document(entry: Read) -> dict[str, Any]:
     """An entry as `Entry`."""
     document = {
@@ -114,8 +131,8 @@ def entry_document(entry: Read) -> dict[str, Any]:
     }
     if entry.value is not None and not entry.deleted:
         document |= value_fields(entry.value)
-    if entry.ttl:
-        document["ttl"] = entry.ttl
+    if entry.ttl_ns:
+        document["ttl"] = entry.ttl_ns
     return document
 
 

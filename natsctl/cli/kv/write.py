@@ -14,7 +14,7 @@ from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.render.values import duration, safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -39,7 +39,9 @@ def create(
 ) -> None:
     """Set a key that has no value: one that is new, or was deleted."""
     body, ttl_ns = _body(value), ttl_of(ttl)
-    _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns))
+    opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns))
+    if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
+        output.note(f"warning: it lives {duration(opened.shortest_ttl_ns)}, as long as the bucket keeps markers")
 
 
 def update(
@@ -120,8 +122,8 @@ def _body(value: str | None) -> bytes:
 
 def _write(
     session: Session, bucket: str, key: str, json: bool, write: Callable[[Bucket], Awaitable[Answer[Any]]]
-) -> None:
-    """Carry out a write and tell the revision that it made."""
+) -> Bucket:
+    """Carry out a write, tell the revision that it made, and return the bucket."""
     with suggesting(session):
         opened = open_bucket(session, bucket)
         answer = session.run(lambda _: write(opened))
@@ -131,3 +133,4 @@ def _write(
         output.emit_json(written_document(bucket, key, "PUT", answer.raw))
     else:
         output.note(safe(f"{bucket} > {key} is at revision {answer.value.seq}"))
+    return opened

@@ -39,11 +39,11 @@ VERBS = (
         answer="cli.object.shapes:Removed",
         examples=("natsctl object rm RELEASES app-1.1.tgz --force",),
     ),
-    Verb("info, show, i", "object.ls:info", answer="cli.object.shapes:Bucket|cli.object.shapes:Object"),
+    Verb("info, show, i", "object.ls:info", answer="cli.object.shapes:Listed"),
     Verb(
         "ls, list",
         "object.ls:ls",
-        answer="cli.object.shapes:Bucket[]|cli.object.shapes:Object[]",
+        answer="cli.object.shapes:Listed[]",
         examples=("natsctl object ls", "natsctl object ls RELEASES -j"),
     ),
     Verb("seal", "object.remove:seal", answer="cli.object.shapes:Bucket"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, UnsetType, field, to_builtins
 
 from natsctl.api.model import Model
+from natsctl.cli.kv.shapes import either
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ class Bucket(Model, omit_defaults=False):
     compressed: bool
     metadata: dict[str, str] = field(default_factory=dict)
     stream_info: dict[str, Any] = field(default_factory=dict)
+
+
+Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
 
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:

@@ -148,9 +148,10 @@ def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
 
 def render_heading(entry: Entry) -> str:
     """The line above a value."""
-    lasts = f" time to live {entry.ttl}" if entry.ttl else ""
     place = f"{entry.bucket} > {entry.key} revision: {entry.revision} created @ {when(entry.created)}"
-    return safe(place + lasts)
+    if not entry.ttl_ns:
+        return safe(place)
+    return safe(f"{place} time to live: {'unlimited' if entry.ttl_ns < 0 else duration(entry.ttl_ns)}")
 
 
 def render_revert(old: Entry, now: Entry | None) -> str:
