@@ -62,7 +62,12 @@ NOUNS = (
     Noun("object", ("obj",), "Create object buckets, store files in them and fetch them", "object"),
     Noun("events", ("event", "e"), "Show advisories and metrics as they arrive", "events:events"),
     Noun(
-        "backup", (), "Back up the configuration, with --data also the messages, of every stream", "backup.whole:backup"
+        "backup",
+        (),
+        "Back up every stream's configuration, with --data also messages, and look into backups",
+        "backup",
+        alone="backup.whole:backup",
+        examples=("natsctl backup ./saved --data",),
     ),
     Noun(
         "restore",
@@ -76,6 +81,7 @@ NOUNS = (
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
     Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
     Noun("bench", (), "Measure a server: publishing, subscribing, streams, buckets, services", "bench"),
+    Noun("counter", ("ctr",), "Read and change counters: sums in streams to which many may add", "counter"),
     Noun("service", ("micro",), "List, ask and run services of the micro protocol", "service"),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )

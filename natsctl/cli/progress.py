@@ -81,7 +81,15 @@ class _Bar:
 
 def _bars(unit: str) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     class Figures(ProgressColumn):
@@ -94,7 +102,8 @@ def _bars(unit: str) -> Progress:
 
     console = Console(stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr))
     what = TextColumn("{task.description}", markup=False)
-    return Progress(what, BarColumn(bar_width=None), Figures(), TimeRemainingColumn(), console=console)
+    columns = (what, BarColumn(bar_width=None), TaskProgressColumn(), Figures(), TimeRemainingColumn())
+    return Progress(*columns, console=console)
 
 
 def amount(number: float, unit: str) -> str:

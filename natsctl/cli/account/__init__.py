@@ -2,4 +2,18 @@
 
 from natsctl.cli.verbs import Verb
 
-VERBS = (Verb("info, nfo, i", "account.info:info", answer="AccountInfoAnswer"),)
+VERBS = (
+    Verb("info, nfo, i", "account.info:info", answer="AccountInfoAnswer"),
+    Verb(
+        "backup, snapshot",
+        "backup.account:backup",
+        answer="cli.backup.shapes:AccountOutcome",
+        examples=("natsctl account backup /data/account --parallel 8",),
+    ),
+    Verb(
+        "restore",
+        "backup.account:restore",
+        answer="cli.backup.shapes:AccountOutcome",
+        examples=("natsctl account restore /data/account --on-existing skip",),
+    ),
+)

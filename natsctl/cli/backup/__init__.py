@@ -1,5 +1,36 @@
-"""`natsctl backup` and `natsctl restore`: everything of an account, as files."""
+"""`natsctl backup`: everything of an account as files, and looks into backups without a server."""
 
 from natsctl.cli.verbs import Verb
 
-VERBS: tuple[Verb, ...] = ()
+VERBS = (
+    Verb(
+        "verify, check, validate",
+        "backup.verify:verify",
+        answer="cli.backup.shapes:Verdicts",
+        examples=("natsctl backup verify ./saved", "natsctl backup verify ORDERS.tgz -j"),
+    ),
+    Verb(
+        "ls, list",
+        "backup.ls:ls",
+        answer="cli.backup.shapes:Found[]",
+        examples=("natsctl backup ls /data/js-backup",),
+    ),
+    Verb(
+        "inspect, info, show",
+        "backup.inspect:inspect",
+        answer="cli.backup.shapes:Inspection",
+        examples=("natsctl backup inspect ORDERS.tgz",),
+    ),
+    Verb(
+        "cat, messages",
+        "backup.cat:cat",
+        answer="StoredMsg*",
+        examples=('natsctl backup cat ORDERS.tgz --subject "ORDERS.new" --since 2026-01-31 -j',),
+    ),
+    Verb(
+        "edit, filter",
+        "backup.edit:edit",
+        answer="cli.backup.shapes:SavedStream",
+        examples=('natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',),
+    ),
+)

@@ -25,7 +25,7 @@ def restore(
     """Create the streams and consumers that a configuration backup describes; messages come back by stream restore."""
     if (folder is None) == (file is None):
         raise UsageError("give either FOLDER or --file FILE")
-    from natsctl.client.account_backup import restore_account
+    from natsctl.client.backup.configuration import restore_account
 
     source = Path(folder or file or "")
     done = session_of(ctx).run(

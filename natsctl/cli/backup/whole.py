@@ -11,12 +11,13 @@ import typer
 from natsctl.api.units import format_size
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from natsctl.client.backup import OnProgress
-    from natsctl.client.backup import Progress as Transferred
+    from natsctl.client.backup.progress import OnProgress
+    from natsctl.client.backup.progress import Progress as Transferred
 
 
 def backup(
@@ -26,12 +27,14 @@ def backup(
     progress: Progress = True,
     json: Json = False,
 ) -> None:
-    """Back up the configuration of every stream and durable consumer into a new folder; natsctl restore reads it.
+    """Back up the configuration of every stream, template and durable consumer into a new folder.
 
-    With --data each stream's messages are saved beside it; natsctl stream restore reads those.
+    natsctl restore reads it. With --data each stream's messages are saved beside it; natsctl stream restore reads
+    those. natsctl account backup saves data alone, quicker; natsctl backup ls, verify, inspect, cat and edit look
+    into backups.
     """
     from natsctl.cli.backup.progress import shown
-    from natsctl.client.account_backup import save_account
+    from natsctl.client.backup.configuration import save_account
 
     def transfer() -> AbstractContextManager[OnProgress]:
         return shown(_begins, "Received", bar=progress, quiet=json)
@@ -44,4 +47,4 @@ def backup(
 
 
 def _begins(done: Transferred) -> str:
-    return f'Starting backup of Stream "{done.stream}" with {format_size(done.total_bytes)}'
+    return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}'

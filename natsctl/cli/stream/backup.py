@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.api.units import format_size, parse_size
+from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.units import format_size
 from natsctl.cli import output
+from natsctl.cli.backup import options as flags
 from natsctl.cli.backup.progress import shown
-from natsctl.cli.names import suggesting
-from natsctl.cli.options import Config, Json, Progress, session_of
-from natsctl.cli.render.values import duration, safe
-from natsctl.cli.stream.config import show_info
+from natsctl.cli.names import confirmed, suggesting
+from natsctl.cli.options import Config, Force, Json, Progress, session_of
+from natsctl.cli.render.values import count, duration, safe
+from natsctl.cli.stream.config import SUBJECTS_TAKEN, show_info
 
 if TYPE_CHECKING:
-    from natsctl.client.answer import Answer
-    from natsctl.client.backup import Progress as Transferred
+    from natsctl.cli.session import Session
+    from natsctl.client.backup.progress import Progress as Transferred
+    from natsctl.client.backup.restore import Restored, RestoreOptions
+    from natsctl.client.backup.save import SavedStream
     from natsctl.client.manager import Manager
-
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag", show_default=False)
-]
 
 
 def backup(
@@ -32,119 +30,153 @@ def backup(
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     progress: Progress = True,
-    check: Annotated[bool, typer.Option("--check", help="let the server check its data first")] = False,
-    consumers: Annotated[bool, typer.Option("--consumers/--no-consumers", help="with consumers")] = True,
-    chunk_size: Annotated[
-        str | None, typer.Option("--chunk-size", metavar="SIZE", help="size of the pieces that are sent")
-    ] = None,
-    window_size: Annotated[
-        str | None, typer.Option("--window-size", metavar="SIZE", help="most bytes that are on their way")
-    ] = None,
+    check: flags.Check = False,
+    consumers: flags.Consumers = True,
+    chunk_size: flags.ChunkSize = None,
+    window_size: flags.WindowSize = None,
+    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
+    retries: flags.Retries = flags.RETRIES,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="read message by message, as is done where the server makes no snapshot")
+    ] = False,
+    force: flags.ForceReplace = False,
     json: Json = False,
 ) -> None:
-    """Back up a stream: configuration, consumers, state and messages."""
-    from natsctl.client.backup import backup as run_backup
+    """Back up a stream: configuration, consumers, state and messages, with a manifest and checksums.
+
+    The backup appears under its name when it is whole; a broken connection begins it again. Streams in memory are
+    saved too.
+    """
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.save import SaveOptions, save_stream
 
     session = session_of(ctx)
-    chunk, window = _size("--chunk-size", chunk_size), _size("--window-size", window_size)
+    options = SaveOptions(
+        consumers=consumers,
+        check=check,
+        chunk_size=flags.read_size("--chunk-size", chunk_size),
+        window_size=flags.read_size("--window-size", window_size),
+        idle_s=flags.read_idle(idle_timeout),
+        replay=replay,
+        force=force,
+    )
 
-    async def work(manager: Manager) -> Transferred:
-        with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
-            return await run_backup(
-                manager,
-                stream,
-                target,
-                consumers=consumers,
-                check=check,
-                chunk_size=chunk,
-                window_size=window,
-                on_progress=step,
-            )
+    async def work(manager: Manager) -> SavedStream:
+        async with Lifeline(manager, retries=retries, say=flags.sayer(json)) as lifeline:
+            with shown(_backup_begins, "Received", bar=progress, quiet=json) as step:
+                return await save_stream(lifeline, stream, target, options, step)
 
     with suggesting(session, stream):
         done = session.run(work)
     if json:
-        output.emit_json(
-            {
-                "stream": stream,
-                "target": str(target),
-                "bytes": done.total_bytes,
-                "archive_bytes": done.archive_bytes,
-                "chunks": done.chunks,
-                "elapsed": int(done.elapsed_s * 1e9),
-            }
-        )
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(done))
         return
     output.note(
         f"\nReceived {format_size(done.archive_bytes)} bytes of compressed data in {done.chunks:,} chunks"
-        f' for stream "{stream}" in {duration(int(done.elapsed_s * 1e9))}, {format_size(done.total_bytes)} uncompressed'
+        f' for stream "{safe(stream)}" in {duration(done.elapsed)}, {format_size(done.bytes)} uncompressed'
     )
 
 
 def restore(
     ctx: typer.Context,
     words: Annotated[
-        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and the stream that it must hold")
+        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="the backup, and the name to restore it under")
     ],
     progress: Progress = True,
     config: Config = None,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="place in this cluster")] = "",
-    tag: Tags = None,
-    replicas: Annotated[int, typer.Option("--replicas", metavar="N", help="number of copies", min=0)] = 0,
+    subjects: Annotated[
+        list[str] | None,
+        typer.Option("--subjects", metavar="SUBJECT[,SUBJECT]", help="listen on these instead", show_default=False),
+    ] = None,
+    cluster: flags.Cluster = "",
+    tag: flags.Tags = None,
+    replicas: flags.Replicas = 0,
+    on_existing: flags.OnExisting = "fail",
+    idle_timeout: flags.IdleTimeout = flags.IDLE_TIMEOUT,
+    retries: flags.Retries = flags.RETRIES,
+    force: Force = False,
     json: Json = False,
 ) -> None:
-    """Restore a stream from a backup, under the name that it had."""
-    from natsctl.client.backup import restore as run_restore
+    """Restore a stream from a backup of any form, under its own or another name.
+
+    A restore that fails leaves nothing behind. A stream that is replaced is saved first and put back if the restore
+    fails; between its removal and the end of the restore there is no stream of that name.
+
+    Under another name, an archive of version 1 is read and hashed anew, because each of its records is bound to the
+    stream's name; one of version 2 is sent as it is.
+    """
+    from natsctl.client.backup.restore import RestoreOptions
 
     if len(words) > 2:
         raise UsageError(f"unexpected argument {words[2]!r}")
     stream, source = ("", words[0]) if len(words) == 1 else (words[0], words[1])
-    path = Path(source)
-    changed = _changed(path, config, cluster, tag or [], replicas)
-    started_s = time.monotonic()
+    options = RestoreOptions(
+        stream=stream,
+        config=flags.load_overrides(config),
+        subjects=tuple(word for words in subjects or () for word in words.replace(",", " ").split()),
+        cluster=cluster,
+        tags=tuple(tag or ()),
+        replicas=replicas,
+        on_existing=flags.read_existing(on_existing),
+        idle_s=flags.read_idle(idle_timeout),
+    )
+    session = session_of(ctx)
+    if not _may_replace(session, Path(source), options, force, json):
+        return
+    done = _restored(session, Path(source), options, retries, bar=progress, json=json)
+    _show_restored(done, json)
+
+
+def _may_replace(session: Session, source: Path, options: RestoreOptions, force: bool, json: bool) -> bool:
+    """Whether to go on: a stream that would be replaced is shown first, and its name asked for."""
+    from natsctl.client.backup.restore import replaced_by
+
+    there = session.run(lambda manager: replaced_by(manager, source, options))
+    if there is None:
+        return True
+    info = there.value
+    held = f"{count(info.state.messages)} messages, {format_size(info.state.bytes)}"
+    question = f"replace Stream {info.config.name} ({held})"
+    return confirmed(session, question, force, needs_force=False, json=json, typed=info.config.name)
+
+
+def _restored(
+    session: Session, source: Path, options: RestoreOptions, retries: int, *, bar: bool, json: bool
+) -> Restored:
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.backup.restore import restore_stream
 
     def begins(done: Transferred) -> str:
-        return f'Starting restore of Stream "{safe(done.stream)}" from file "{source}"'
+        return f'Starting restore of Stream "{safe(done.stream)}" from file "{safe(str(source))}"'
 
-    async def work(manager: Manager) -> Answer[Any]:
-        with shown(begins, "Sent", bar=progress, quiet=json) as step:
-            return await run_restore(manager, path, stream=stream, config=changed, on_progress=step)
+    async def work(manager: Manager) -> Restored:
+        async with Lifeline(manager, retries=retries, say=flags.sayer(json)) as lifeline:
+            with shown(begins, "Sent", bar=bar, quiet=json) as step:
+                return await restore_stream(lifeline, source, options, step)
 
-    answer = session_of(ctx).run(work)
-    name = answer.raw.get("config", {}).get("name", stream)
-    show_info(answer, json, f'\nRestored stream "{name}" in {duration(int((time.monotonic() - started_s) * 1e9))}\n')
+    try:
+        return session.run(work)
+    except ApiFailure as failure:
+        if failure.err_code == SUBJECTS_TAKEN:
+            failure.hint = failure.hint or "another stream listens there: give --subjects, or --config with others"
+        raise
+
+
+def _show_restored(done: Restored, json: bool) -> None:
+    """Show the stream and what there is to say about it."""
+    if not json:
+        for text in done.warnings:
+            output.note(safe(text))
+    what: Any = {
+        "restored": f'\nRestored stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',
+        "replaced": f'\nReplaced stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',
+        "skipped": f"Stream {safe(done.stream)} exists and was left alone\n",
+    }
+    show_info(done.answer, json, what[done.action])
 
 
 def _backup_begins(done: Transferred) -> str:
-    return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}'
-
-
-def _size(flag: str, text: str | None) -> int:
-    if text is None:
-        return 0
-    try:
-        return max(0, parse_size(text))
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error
-
-
-def _changed(source: Path, config: str | None, cluster: str, tags: list[str], replicas: int) -> dict[str, Any] | None:
-    """The configuration to restore with, None for the one in the backup."""
-    if not (config or cluster or tags or replicas):
-        return None
-    from natsctl.api.stream import StreamConfig
-    from natsctl.cli.documents import load_config
-    from natsctl.client.archive import open_archive
-
-    with open_archive(source) as archive:
-        wanted = load_config(config, StreamConfig) if config else dict(archive.config)
-    placement = {**(wanted.get("placement") or {})}
-    if cluster:
-        placement["cluster"] = cluster
-    if tags:
-        placement["tags"] = tags
-    if placement:
-        wanted["placement"] = placement
-    if replicas:
-        wanted["num_replicas"] = replicas
-    return wanted
+    again = f" (attempt {done.attempt})" if done.attempt > 1 else ""
+    return f'Starting backup of Stream "{safe(done.stream)}" with {format_size(done.total_bytes)}{again}'

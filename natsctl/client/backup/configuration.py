@@ -1,9 +1,9 @@
 """Backup of an account's configuration into a folder, in the layout that the `nats` tool of 2020 wrote.
 
-`stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, and with data
-`stream_<S>.tgz`, a stream backup as one file (archive.py). Each JSON is `{"type", "time", "configuration": base64 of
-indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears under its name when it is whole. Source:
-reference/cli.md part 4.5.
+`stream_<S>.json` for each stream, `stream_<S>_consumer_<C>.json` for each durable consumer, `stream_template_<T>.json`
+for each template, and with data `stream_<S>.tgz`, a stream backup as one file (target.py). Each JSON is
+`{"type", "time", "configuration": base64 of indented JSON, "checksum": hex sha256 of those bytes}`. The folder appears
+under its name when it is whole. Source: reference/cli.md part 4.5.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiFailure, NatsctlError, StorageError, UsageError
-from natsctl.api.exit_codes import ExitCode
-from natsctl.client import backup as stream_backup
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiFailure, StorageError, UsageError
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.layout import PART_PREFIX
+from natsctl.client.backup.progress import OnProgress, silent
+from natsctl.client.backup.restore import StreamExists
+from natsctl.client.backup.save import save_stream
+from natsctl.client.preview import Planned, Previewed
+from natsctl.client.requests import JetStreamAbsent
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 Log = Callable[[str], None]
-Transfer = Callable[[], AbstractContextManager[stream_backup.OnProgress]]
+Transfer = Callable[[], AbstractContextManager[OnProgress]]
 """Opens what shows how far one stream's data is."""
 
 _SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
 
 
-class StreamExists(NatsctlError):
-    """A stream of the backup exists and is not to be updated."""
-
-    exit_code = ExitCode.CONFLICT
-
-
-def _unseen() -> AbstractContextManager[stream_backup.OnProgress]:
-    return nullcontext(stream_backup.silent)
+def _unseen() -> AbstractContextManager[OnProgress]:
+    return nullcontext(silent)
 
 
 @dataclass(slots=True)
@@ -52,6 +52,7 @@ class AccountBackup:
     folder: str
     streams: list[str] = field(default_factory=list)
     consumers: list[str] = field(default_factory=list)
+    templates: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
 
 
@@ -65,22 +66,27 @@ async def save_account(
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} exists", hint="name a folder that does not exist yet")
+    if manager.connection.dry_run:
+        names = list(await manager.stream_names())
+        raise Previewed(effect={"target": str(folder), "streams": len(names), "data": data})
     log(f"Creating JetStream backup into {folder}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        part = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=folder.parent))
     except OSError as failure:
         raise UsageError(f"cannot write a backup to {folder}: {failure.strerror}") from failure
     saved = AccountBackup(str(folder))
     try:
         for answer in sorted(await manager.stream_list(), key=lambda one: str(one.raw["config"]["name"])):
             await _save_stream(manager, answer.raw["config"], part, folder, saved, log)
+        await _save_templates(manager, part, folder, saved, log)
         log("Configuration backup complete")
         for name in saved.streams if data else ():
             log(f"Stream {name} data to {folder / f'stream_{name}.tgz'}")
             target = part / f"stream_{name}.tgz"
             with transfer() as step:
-                await stream_backup.backup(manager, name, target, on_progress=step)
+                async with Lifeline(manager, say=log) as lifeline:
+                    await save_stream(lifeline, name, target, on_progress=step)
             saved.data.append(name)
         part.rename(folder)
     except OSError as failure:
@@ -109,6 +115,19 @@ async def _save_stream(
         saved.consumers.append(f"{stream} > {durable}")
 
 
+async def _save_templates(manager: Manager, part: Path, folder: Path, saved: AccountBackup, log: Log) -> None:
+    """Save the stream templates of a server that has any; nats-server has none since 2.14."""
+    try:
+        names = list(await manager.template_names())
+    except JetStreamAbsent:
+        return
+    for template in names:
+        name = f"stream_template_{template}.json"
+        log(f"Stream Template {template} to {folder / name}")
+        _write(part / name, "stream_template", (await manager.template_info(template)).raw.get("config") or {})
+        saved.templates.append(template)
+
+
 def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration without the metadata that the server writes itself."""
     metadata = config.get("metadata")
@@ -131,15 +150,16 @@ def _write(path: Path, kind: str, configuration: dict[str, Any]) -> None:
 
 
 @dataclass(slots=True)
-class _Saved:
+class SavedConfiguration:
     """One file of a backup: what it configures."""
 
     path: Path
     kind: str
     configuration: dict[str, Any]
+    time: str = ""
 
 
-def read_saved(path: Path) -> _Saved:
+def read_saved(path: Path) -> SavedConfiguration:
     """The configuration in one file of a backup.
 
     Raises UsageError when it is none, StorageError when its checksum is wrong.
@@ -160,7 +180,7 @@ def read_saved(path: Path) -> _Saved:
         raise UsageError(f"{path}: configuration: {failure}") from failure
     if not isinstance(configuration, dict):
         raise UsageError(f"{path}: configuration: expected an object")
-    return _Saved(path, kind, configuration)
+    return SavedConfiguration(path, kind, configuration, str(document.get("time") or ""))
 
 
 async def restore_account(
@@ -180,6 +200,8 @@ async def restore_account(
         saved.append(read_saved(path))
     done = AccountBackup(str(source))
     existing = set(await manager.stream_names())
+    if manager.connection.dry_run:
+        raise _preview(manager, saved, existing, update_streams)
     streams = [one for one in saved if one.kind == "stream"]
     taken = [str(one.configuration.get("name")) for one in streams if one.configuration.get("name") in existing]
     if taken and not update_streams:
@@ -189,11 +211,33 @@ async def restore_account(
         existing.add(name)
         done.streams.append(name)
     for one in saved:
+        if one.kind == "stream_template":
+            log(f"Restoring Stream Template {one.configuration.get('name')}")
+            await manager.template_create(one.configuration)
+            done.templates.append(str(one.configuration.get("name")))
+    for one in saved:
         if one.kind == "consumer":
             await _restore_consumer(manager, one, existing, done, log)
-        elif one.kind != "stream":
-            log(f"Skipping {one.path}: no {one.kind.replace('_', ' ')}s here")
+        elif one.kind not in ("stream", "stream_template"):
+            log(f"Skipping {one.path}: {one.kind} is of no known kind")
     return done
+
+
+def _preview(manager: Manager, saved: list[SavedConfiguration], existing: set[str], update_streams: bool) -> Previewed:
+    """What a dry run says: every request for a stream, and what is there already."""
+    planned = []
+    names = [str(one.configuration.get("name")) for one in saved if one.kind == "stream"]
+    for one in saved:
+        name = str(one.configuration.get("name"))
+        if one.kind == "stream":
+            endpoint = endpoints.STREAM_UPDATE if name in existing else endpoints.STREAM_CREATE
+            subject = endpoint.subject(name, prefix=manager.connection.target.api_prefix)
+            planned.append(Planned(subject, one.configuration))
+    there = [name for name in names if name in existing]
+    effect: dict[str, Any] = {"streams": len(names), "consumers": sum(one.kind == "consumer" for one in saved)}
+    if there:
+        effect["updates" if update_streams else "conflicts"] = there
+    return Previewed(*planned, effect=effect)
 
 
 async def _restore_stream(manager: Manager, config: dict[str, Any], existing: set[str], log: Log) -> str:
@@ -207,7 +251,9 @@ async def _restore_stream(manager: Manager, config: dict[str, Any], existing: se
     return name
 
 
-async def _restore_consumer(manager: Manager, saved: _Saved, existing: set[str], done: AccountBackup, log: Log) -> None:
+async def _restore_consumer(
+    manager: Manager, saved: SavedConfiguration, existing: set[str], done: AccountBackup, log: Log
+) -> None:
     stream, name = str(saved.configuration.get("stream")), str(saved.configuration.get("name"))
     config = saved.configuration.get("config")
     if not isinstance(config, dict):

@@ -1,0 +1,80 @@
+"""`backup cat`: the messages of a backup, without a server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.backup import picking
+from natsctl.cli.backup.options import Source
+from natsctl.cli.options import Json, Raw
+
+if TYPE_CHECKING:
+    from natsctl.api.archive.archive import ArchivedMessage
+
+
+def cat(
+    path: Source,
+    subject: picking.Subjects = None,
+    since: picking.Since = None,
+    until: picking.Until = None,
+    seq: picking.Sequences = "",
+    count: Annotated[int, typer.Option("--count", metavar="N", help="at most so many", min=0, show_default=False)] = 0,
+    raw: Raw = False,
+    json: Json = False,
+) -> None:
+    """Print the messages of a backup in order, with -j one document on a line. Needs no server."""
+    from natsctl.client.backup.contents import read_messages
+    from natsctl.client.backup.opened import open_backup
+
+    pick = picking.read_pick(subject, since, until, seq)
+    left = count or -1
+    with open_backup(path) as backup:
+        for messages in read_messages(backup):
+            for message in filter(pick, messages):
+                if not left:
+                    return
+                left -= 1
+                _show(backup.stream, message, raw, json)
+
+
+def _show(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
+    from natsctl.api import headers
+    from natsctl.api.times import format_time
+    from natsctl.cli.messaging.bodies import show_body
+    from natsctl.cli.render.stream import render_item
+
+    subject = message.subject.decode("utf-8", "backslashreplace")
+    if json:
+        output.emit_json_line(_document(message, subject))
+    elif raw:
+        output.emit_bytes(message.payload)
+    else:
+        moment = format_time(message.ts_ns)
+        output.emit(render_item(stream, message.seq, subject, moment, time.time_ns()))
+        pairs = headers.parse(message.header)
+        show_body([(_text(key), _text(value)) for key, value in pairs], message.payload)
+
+
+def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:
+    """The message as STREAM.MSG.GET gives it."""
+    from msgspec import to_builtins
+
+    from natsctl.api.messages import StoredMsg
+    from natsctl.api.times import format_time
+
+    stored = StoredMsg(
+        subject=subject,
+        seq=message.seq,
+        hdrs=message.header or None,
+        data=message.payload or None,
+        time=format_time(message.ts_ns),
+    )
+    return dict(to_builtins(stored))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")

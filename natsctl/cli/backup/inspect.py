@@ -1,0 +1,39 @@
+"""`backup inspect`: what a backup holds, without a server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.backup.options import Source
+from natsctl.cli.options import Json, Progress
+from natsctl.cli.progress import progress as shown
+
+SUBJECTS = 20
+
+
+def inspect(
+    path: Source,
+    subjects: Annotated[
+        int, typer.Option("--subjects", metavar="N", help="subjects to list, 0 for all", min=0)
+    ] = SUBJECTS,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Show a backup's configuration, state, consumers and subjects. Reads all of it; needs no server."""
+    from natsctl.client.backup.inspect import inspect as look_into
+    from natsctl.client.backup.opened import open_backup
+
+    with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
+        found = look_into(backup, top=subjects, on_read=tracker.at)
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    from natsctl.cli.render.backup import render_inspection
+    from natsctl.cli.screen import show_page
+
+    show_page(render_inspection(found))

@@ -1,0 +1,95 @@
+"""Flags and arguments that the commands about backups share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import parse_duration, parse_size
+from natsctl.cli import output
+
+if TYPE_CHECKING:
+    from natsctl.client.backup.progress import Say
+    from natsctl.client.backup.restore import OnExisting as Existing
+
+Check = Annotated[bool, typer.Option("--check", help="let the server check its data first")]
+Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="with consumers")]
+ForceReplace = Annotated[bool, typer.Option("--force", "-f", "--yes", help="replace a backup that is there")]
+ChunkSize = Annotated[
+    str | None,
+    typer.Option("--chunk-size", metavar="SIZE", help="size of the pieces that are sent", show_default=False),
+]
+WindowSize = Annotated[
+    str | None,
+    typer.Option("--window-size", metavar="SIZE", help="most bytes that are on their way", show_default=False),
+]
+IdleTimeout = Annotated[
+    str, typer.Option("--idle-timeout", metavar="DURATION", help="give up when no data has come for so long")
+]
+Retries = Annotated[int, typer.Option("--retries", metavar="N", help="begin again so often after a break", min=0)]
+Parallel = Annotated[int, typer.Option("--parallel", metavar="N", help="streams under way at once", min=1, max=64)]
+Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="place in this cluster", show_default=False)]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag", show_default=False)
+]
+Replicas = Annotated[int, typer.Option("--replicas", metavar="N", help="number of copies", min=0, show_default=False)]
+OnExisting = Annotated[
+    str, typer.Option("--on-existing", metavar="fail|skip|replace", help="what becomes of a stream that is there")
+]
+Source = Annotated[Path, typer.Argument(metavar="PATH", help="the backup: a directory or a file")]
+Top = Annotated[Path, typer.Argument(metavar="PATH", help="a backup, or a folder that has some")]
+
+IDLE_TIMEOUT = "30s"
+RETRIES = 3
+PARALLEL = 4
+
+
+def read_size(flag: str, text: str | None) -> int:
+    """The bytes that a flag says, 0 where it is not given. Raises UsageError."""
+    if text is None:
+        return 0
+    try:
+        return max(0, parse_size(text))
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from error
+
+
+def read_idle(text: str) -> float:
+    """Seconds of --idle-timeout. Raises UsageError."""
+    try:
+        seconds = parse_duration(text) / 1e9
+    except ValueError as error:
+        raise UsageError(f"--idle-timeout: {error}") from error
+    if seconds <= 0:
+        raise UsageError("--idle-timeout: must be more than nothing")
+    return seconds
+
+
+def read_existing(text: str) -> Existing:
+    """What --on-existing says. Raises UsageError."""
+    from natsctl.client.backup.restore import OnExisting as Existing
+
+    try:
+        return Existing(text.lower())
+    except ValueError:
+        raise UsageError(f"--on-existing: expected fail, skip or replace, not {text!r}") from None
+
+
+def sayer(json: bool) -> Say:
+    """Where sentences for the person who waits go: to stderr, nowhere where a program reads."""
+    from natsctl.cli.render.values import safe
+
+    return (lambda text: None) if json else (lambda text: output.log(safe(text)))
+
+
+def load_overrides(config: str | None) -> dict[str, Any]:
+    """The configuration in a file given by --config, empty without one."""
+    if not config:
+        return {}
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.documents import load_config
+
+    return load_config(config, StreamConfig)

@@ -1,0 +1,31 @@
+"""What `-j` prints about backups: the documents of natsctl.client.backup, under the names that schemas show."""
+
+from __future__ import annotations
+
+from natsctl.api.model import Model
+from natsctl.client.backup.found import Found
+from natsctl.client.backup.inspect import Inspection
+from natsctl.client.backup.outcome import AccountOutcome
+from natsctl.client.backup.save import SavedStream
+from natsctl.client.backup.verify import Verdict
+
+
+class ConfigurationBackup(Model):
+    """What was saved to or restored from a folder of configuration files, by name; consumers as `STREAM > CONSUMER`."""
+
+    folder: str
+    streams: list[str]
+    consumers: list[str]
+    templates: list[str]
+    data: list[str]
+
+
+class Verdicts(Model):
+    """Whether all backups at a path are whole; `missing` tells of streams that are not there."""
+
+    whole: bool
+    backups: list[Verdict]
+    missing: list[str]
+
+
+__all__ = ["AccountOutcome", "ConfigurationBackup", "Found", "Inspection", "SavedStream", "Verdicts"]

@@ -1,0 +1,134 @@
+"""Backups as tables and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.table import render_table
+from natsctl.cli.render.values import count, duration, safe, when
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from natsctl.client.backup.found import Found
+    from natsctl.client.backup.inspect import Inspection
+    from natsctl.client.backup.manifest import Manifest
+    from natsctl.client.backup.outcome import AccountOutcome, StreamOutcome
+    from natsctl.client.backup.verify import Check, Verdict
+
+
+def render_found(found: Sequence[Found]) -> Table:
+    """The backups below a folder."""
+    columns = ("Path", "Form", "Stream", "Messages", "Size", "Created")
+    return render_table("Backups", columns, map(_found_row, found), right=("Messages", "Size"))
+
+
+def _found_row(one: Found) -> tuple[str, ...]:
+    if one.error:
+        return one.path, "unreadable", one.error, "", "", ""
+    kind = f"{one.kind.replace('_', ' ')} {one.form}" if not one.archive else f"{one.form}, v{one.archive}"
+    messages = count(one.messages) if one.archive else ""
+    return one.path, kind, one.stream, messages, format_size(one.size), when(one.created) if one.created else ""
+
+
+def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
+    """What was checked of each backup."""
+    rows = [
+        (verdict.path if first else "", verdict.stream if first else "", check.name, _ok(check), check.detail)
+        for verdict in verdicts
+        for first, check in _first(verdict.checks)
+    ]
+    return render_table("Backups", ("Path", "Stream", "Check", "", "Found"), rows)
+
+
+def _first(checks: Sequence[Check]) -> list[tuple[bool, Check]]:
+    return [(number == 0, check) for number, check in enumerate(checks)]
+
+
+def _ok(check: Check) -> str:
+    return "ok" if check.ok else "WRONG"
+
+
+def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:
+    """One line about all of them."""
+    wrong = sum(not verdict.whole for verdict in verdicts)
+    if wrong or missing:
+        absent = f", {count(len(missing))} missing" if missing else ""
+        return f"{count(wrong)} of {count(len(verdicts))} backups are not whole{absent}"
+    return "the backup is whole" if len(verdicts) == 1 else f"all {count(len(verdicts))} backups are whole"
+
+
+def render_outcome(done: AccountOutcome) -> Table:
+    """What became of each stream of an account."""
+    columns = ("Stream", "Result", "Messages", "Size", "Archive", "Remark")
+    return render_table("Streams", columns, map(_outcome_row, done.streams), right=("Messages", "Size", "Archive"))
+
+
+def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
+    remark = one.error or "; ".join(one.warnings)
+    if one.action == "failed":
+        return one.stream, one.action, "", "", "", remark
+    archive = format_size(one.archive_bytes) if one.archive_bytes else ""
+    return one.stream, one.action, count(one.messages), format_size(one.bytes), archive, remark
+
+
+def render_outcome_line(what: str, done: AccountOutcome) -> str:
+    """What became of all of them, with what is to be known besides."""
+    good = len(done.streams) - len(done.failed)
+    archives = format_size(sum(one.archive_bytes for one in done.streams))
+    line = f"{what} of {count(good)} streams, {archives} of archives, in {duration(done.elapsed)}"
+    if done.failed:
+        line += f"; {count(len(done.failed))} failed: {', '.join(safe(one.stream) for one in done.failed)}"
+    return "\n".join([*map(safe, done.warnings), line])
+
+
+def render_inspection(found: Inspection) -> Page:
+    """All that a backup tells of its stream."""
+    import msgspec
+
+    from natsctl.api.stream import StreamInfo
+    from natsctl.cli.render.stream import render_stream
+
+    info = msgspec.convert({"config": found.config, "state": found.state}, StreamInfo)
+    page = Page(f"Backup of Stream {safe(info.config.name)} in {safe(found.path)}")
+    _backup(page.section("Backup"), found)
+    if found.manifest is not None:
+        _manifest(page.section("Manifest"), found.manifest)
+    page.sections += render_stream(info).sections
+    _consumers(page.section("Consumers"), found)
+    _subjects(page.section("Subjects"), found)
+    return page
+
+
+def _backup(section: Section, found: Inspection) -> None:
+    section.row("Form", found.form)
+    section.row("Archive", f"version {found.archive}, {format_size(found.size)}")
+    section.row("Messages", count(found.messages))
+    section.row("Payload", format_size(found.payload_bytes))
+
+
+def _manifest(section: Section, manifest: Manifest) -> None:
+    section.row("Created", when(manifest.created))
+    section.row("Made By", safe(f"{manifest.tool} by {manifest.method}"))
+    server = " ".join(word for word in (manifest.server.name, manifest.server.version) if word)
+    section.maybe("Server", safe(server))
+    section.maybe("Cluster", safe(manifest.server.cluster))
+    section.row("Consumers Saved", "true" if manifest.consumers else "false")
+    section.many("Files", [f"{safe(one.name)} {format_size(one.bytes)} {safe(one.sha256)}" for one in manifest.files])
+
+
+def _consumers(section: Section, found: Inspection) -> None:
+    for one in found.consumers:
+        waits = f", {count(one.pending)} waiting for acks" if one.pending else ""
+        section.row(safe(one.name), f"delivered {count(one.delivered)}, ack floor {count(one.ack_floor)}{waits}")
+
+
+def _subjects(section: Section, found: Inspection) -> None:
+    for one in found.subjects:
+        section.row(safe(one.subject), count(one.messages))
+    if found.other_messages:
+        others = found.number_of_subjects - len(found.subjects)
+        section.row("others", f"{count(found.other_messages)} on {count(others)} subjects")

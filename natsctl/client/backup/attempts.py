@@ -1,0 +1,86 @@
+"""Work that survives a broken connection: it is begun again on a new one, a few times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable
+from natsctl.client.backup.progress import Say, mute
+from natsctl.client.manager import Manager
+
+T = TypeVar("T")
+
+RETRIES = 3
+"""Times that a broken transfer is begun again, unless the command says otherwise."""
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 8.0
+
+
+class BrokenOff(ProtocolError):
+    """A transfer ended before it was whole; another attempt may succeed."""
+
+
+class Lifeline:
+    """The manager to work with; after the connection was lost it is another one, shared by all that work on it."""
+
+    def __init__(self, manager: Manager, *, retries: int = RETRIES, say: Say = mute) -> None:
+        self.manager = manager
+        self.retries = retries
+        self.say = say
+        self._own: list[Manager] = []
+        self._renewing = asyncio.Lock()
+
+    async def __aenter__(self) -> Lifeline:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for manager in self._own:
+            await manager.connection.close()
+
+    async def run(self, what: str, work: Callable[[Manager], Awaitable[T]]) -> T:
+        """The result of `work`; begun again after a break, which is told with `what` was going on.
+
+        Raises what the last attempt raised, or what no other attempt would change.
+        """
+        for attempt in range(self.retries + 1):
+            manager = self.manager
+            try:
+                return await work(manager)
+            except NatsctlError as failure:
+                broken = isinstance(failure, BrokenOff) or manager.connection.lost
+                if not broken or attempt == self.retries:
+                    raise
+                self.say(f"{failure.text}: beginning {what} again ({attempt + 1} of {self.retries})")
+            await self.renew(attempt)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def renew(self, attempt: int = 0) -> Manager:
+        """The manager, on a new connection if the one before was lost. Raises Unreachable when none can be had."""
+        async with self._renewing:
+            wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
+            for left in range(self.retries, -1, -1):
+                if not self.manager.connection.lost:
+                    return self.manager
+                try:
+                    await self._connect()
+                except Unreachable:
+                    if not left:
+                        raise
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+            return self.manager
+
+    async def _connect(self) -> None:
+        from natsctl import __version__
+        from natsctl.client.dial import connect
+
+        before = self.manager.connection
+        connection = await connect(before.target, name=f"natsctl {__version__}", trace=before.tracer is not None)
+        connection.dry_run = before.dry_run
+        self.manager = Manager(connection)
+        self._own.append(self.manager)

@@ -1,0 +1,206 @@
+"""What is inside an archive: its messages and consumers, read offline from either format.
+
+Version 1 holds blocks as they lay on a server's disk: messages that limits had dropped may still be there, and the
+record that says so of a message in the middle comes later than the message. So what such an archive holds is known
+after a first reading only; `Removed` remembers the sequences that are gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.archive.archive import (
+    ArchivedConsumer,
+    ArchivedMessage,
+    ArchivedStream,
+    ArchiveFault,
+    Gone,
+    Item,
+)
+from natsctl.api.errors import StorageError
+from natsctl.api.times import ZERO_TIME, format_time
+
+if TYPE_CHECKING:
+    from natsctl.client.backup.opened import OpenBackup
+
+MAX_SUBJECTS = 100_000
+"""Subjects that a summary counts; messages on others are counted together."""
+_PIECE_BYTES = 256 * 1024
+_MAGIC = b"NATSARC1"
+
+OnRead = Callable[[int], None]
+"""Takes how many bytes of the data have been read."""
+
+
+def unseen(done: int) -> None:
+    """Show nothing."""
+
+
+class FormatFinder:
+    """Tells the format of an archive whose first pieces pass by; `version` is 0 until it is known."""
+
+    def __init__(self) -> None:
+        from natsctl.api.archive.s2 import FrameReader
+
+        self._frames = FrameReader()
+        self._content = b""
+        self.version = 0
+
+    def add(self, piece: bytes) -> None:
+        """Take the next piece. Raises StorageError where it is no archive at all."""
+        if self.version:
+            return
+        from natsctl.api.archive.s2 import FrameFault
+
+        try:
+            self._content += b"".join(self._frames.read(piece))
+        except FrameFault as fault:
+            raise StorageError(f"the data is damaged: {fault}") from fault
+        if len(self._content) >= len(_MAGIC):
+            self.version = 2 if self._content.startswith(_MAGIC) else 1
+            self._content = b""
+
+
+def version_of(backup: OpenBackup) -> int:
+    """1 or 2: which format the archive has. Raises StorageError when it is neither."""
+    finder = FormatFinder()
+    backup.data.seek(0)
+    try:
+        while not finder.version and (piece := backup.data.read(_PIECE_BYTES)):
+            finder.add(piece)
+    except (EOFError, OSError) as fault:
+        raise StorageError(f"{backup.path} is damaged: {fault}") from fault
+    finally:
+        backup.data.seek(0)
+    if not finder.version:
+        raise StorageError(f"{backup.path} is damaged: its data is empty or cut")
+    return finder.version
+
+
+def read_items(backup: OpenBackup, on_read: OnRead = unseen) -> Iterator[Item]:
+    """Everything in the archive, as it stands there, up to its end mark. Raises StorageError where it is damaged."""
+    from natsctl.api.archive.archive_reader import ArchiveReader
+
+    reader, done = ArchiveReader(), 0
+    backup.data.seek(0)
+    try:
+        while piece := backup.data.read(_PIECE_BYTES):
+            done += len(piece)
+            yield from reader.read(piece)
+            on_read(done)
+        reader.finish()
+    except (ArchiveFault, EOFError, OSError) as fault:
+        raise StorageError(f"{backup.path} is damaged: {_told(fault)}") from fault
+    finally:
+        backup.data.seek(0)
+
+
+def _told(fault: Exception) -> str:
+    text = str(fault)
+    return "its data is empty" if text == "EOF" else text
+
+
+@dataclass(slots=True)
+class Removed:
+    """Which messages of an archive are none: below the first sequence, or said to be gone by a later record."""
+
+    first_seq: int = 0
+    seqs: set[int] = field(default_factory=set)
+
+    def keeps(self, message: ArchivedMessage) -> bool:
+        """Whether the stream has the message."""
+        return message.seq >= self.first_seq and message.seq not in self.seqs
+
+
+def removed_in(backup: OpenBackup) -> Removed:
+    """What is not to be taken for a message, from one reading of a version 1 archive; version 2 has no such things."""
+    if version_of(backup) == 2:
+        return Removed()
+    gone = {item.seq for item in read_items(backup) if isinstance(item, Gone)}
+    return Removed(int(backup.state.get("first_seq") or 0), gone)
+
+
+def read_messages(
+    backup: OpenBackup, on_read: OnRead = unseen, removed: Removed | None = None
+) -> Iterator[list[ArchivedMessage]]:
+    """The stream's messages in order, those that lie together in one list. Raises StorageError.
+
+    `removed` is what an earlier reading has found; without it version 1 is read once more.
+    """
+    removed = removed or removed_in(backup)
+    for item in read_items(backup, on_read):
+        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone):
+            yield [message for message in item if removed.keeps(message)]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one reading of an archive has found; times in ns, 0 where there is no message."""
+
+    version: int = 0
+    messages: int = 0
+    payload_bytes: int = 0
+    first_seq: int = 0
+    first_ts_ns: int = 0
+    last_seq: int = 0
+    last_ts_ns: int = 0
+    subjects: Counter[str] = field(default_factory=Counter)
+    other_subjects: int = 0
+    consumers: list[ArchivedConsumer] = field(default_factory=list)
+    inner: ArchivedStream = field(default_factory=ArchivedStream)
+    removed: Removed = field(default_factory=Removed)
+
+    def add(self, messages: Sequence[ArchivedMessage]) -> None:
+        """Count messages that follow those before."""
+        if not messages:
+            return
+        if not self.messages:
+            self.first_seq, self.first_ts_ns = messages[0].seq, messages[0].ts_ns
+        self.last_seq, self.last_ts_ns = messages[-1].seq, messages[-1].ts_ns
+        self.messages += len(messages)
+        for message in messages:
+            self.payload_bytes += len(message.payload)
+            subject = message.subject.decode("utf-8", "replace")
+            if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
+                self.subjects[subject] += 1
+            else:
+                self.other_subjects += 1
+
+    def reached(self, seq: int, ts_ns: int) -> None:
+        """Note that the stream went on to that sequence, whose message is gone."""
+        if seq > self.last_seq:
+            self.last_seq, self.last_ts_ns = seq, ts_ns
+
+
+def summarise(backup: OpenBackup, on_read: OnRead = unseen) -> Summary:
+    """What the archive holds, all of it read and checked. Raises StorageError."""
+    removed = removed_in(backup)
+    summary = Summary(version_of(backup), removed=removed)
+    for item in read_items(backup, on_read):
+        if isinstance(item, ArchivedStream):
+            summary.inner = item
+        elif isinstance(item, ArchivedConsumer):
+            summary.consumers.append(item)
+        elif isinstance(item, Gone):
+            summary.reached(item.seq, item.ts_ns)
+        else:
+            summary.add([message for message in item if removed.keeps(message)])
+    return summary
+
+
+def state_of(backup: OpenBackup) -> dict[str, Any]:
+    """The state that an archive without one tells by its messages, as the contract has it."""
+    found = summarise(backup)
+    first_seq = found.first_seq if found.messages else found.last_seq + 1
+    return {
+        "messages": found.messages,
+        "bytes": found.payload_bytes,
+        "first_seq": first_seq,
+        "first_ts": format_time(found.first_ts_ns) if found.messages else ZERO_TIME,
+        "last_seq": found.last_seq,
+        "last_ts": format_time(found.last_ts_ns) if found.last_seq else ZERO_TIME,
+        "consumer_count": len(found.consumers),
+    }

@@ -1,0 +1,98 @@
+"""`manifest.json`: what a backup holds, when and by what it was made, and the checksum of each of its files.
+
+It stands beside the two files that the `nats` tool knows, which does not mind it. A backup of that tool has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from natsctl.api.errors import StorageError
+from natsctl.api.model import Model
+
+FORMAT = "natsctl.stream-backup/1"
+_FAMILY = "natsctl.stream-backup/"
+_PIECE_BYTES = 1 << 20
+
+
+class FileSum(Model):
+    """One file of a backup: its name, size and checksum."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class MadeOn(Model):
+    """The server that a backup was made on."""
+
+    name: str = ""
+    id: str = ""
+    version: str = ""
+    cluster: str = ""
+
+
+class Manifest(Model):
+    """What a backup says of itself.
+
+    `method` is "snapshot", "replay" (messages that a client read one by one) or "rewritten" (made of another backup).
+    `account` names every stream of the account backup that this one is part of, so that a missing one is noticed.
+    """
+
+    format: str
+    tool: str
+    created: str
+    stream: str
+    server: MadeOn
+    method: str = "snapshot"
+    archive: int = 0
+    consumers: bool = True
+    state: dict[str, Any] = msgspec.field(default_factory=dict)
+    files: list[FileSum] = msgspec.field(default_factory=list)
+    account: list[str] = msgspec.field(default_factory=list)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The file's content."""
+    return json.dumps(msgspec.to_builtins(manifest), indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def decode_manifest(text: bytes, path: Path) -> Manifest:
+    """The manifest in a file. Raises StorageError when it is none, or of a later format."""
+    try:
+        manifest = msgspec.json.decode(text, type=Manifest)
+    except msgspec.MsgspecError as failure:
+        raise StorageError(f"{path}: manifest.json: {failure}") from failure
+    if not manifest.format.startswith(_FAMILY):
+        raise StorageError(f"{path}: manifest.json is of the unknown format {manifest.format!r}")
+    return manifest
+
+
+def sum_of(name: str, content: IO[bytes]) -> FileSum:
+    """The size and checksum of what can be read."""
+    digest, size = hashlib.sha256(), 0
+    while piece := content.read(_PIECE_BYTES):
+        digest.update(piece)
+        size += len(piece)
+    return FileSum(name=name, bytes=size, sha256=digest.hexdigest())
+
+
+def faults(manifest: Manifest, found: Iterable[FileSum]) -> list[str]:
+    """What of the files is not as the manifest has it, a sentence each."""
+    there = {one.name: one for one in found}
+    told: list[str] = []
+    for wanted in manifest.files:
+        one = there.get(wanted.name)
+        if one is None:
+            told.append(f"{wanted.name} is missing")
+        elif one.bytes != wanted.bytes:
+            told.append(f"{wanted.name} has {one.bytes:,} bytes, the manifest says {wanted.bytes:,}")
+        elif one.sha256 != wanted.sha256:
+            told.append(f"the checksum of {wanted.name} does not match the manifest")
+    return told

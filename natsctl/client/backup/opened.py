@@ -1,0 +1,176 @@
+"""A stream backup that is read, whatever form it has.
+
+* a directory, or a tar file of the same members: `backup.json`, `stream.tar.s2` and, where natsctl made it,
+  `manifest.json`;
+* a tar file of a server's own files (`meta.inf`, `msgs/1.blk`, …), as the `nats` tool of 2020 made them: it is what a
+  version 1 archive has inside, so it is compressed anew, and its state is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.client.backup.layout import DATA_NAME, MANIFEST_NAME, META_NAME
+from natsctl.client.backup.manifest import FileSum, Manifest, decode_manifest, sum_of
+
+_MAX_META_BYTES = 64 * 1024 * 1024
+_PIECE_BYTES = 1 << 20
+_SERVER_META = "meta.inf"
+
+
+class Form(StrEnum):
+    """How a backup lies on disk."""
+
+    DIRECTORY = "directory"
+    FILE = "file"
+    SERVER_FILES = "server files"
+    """A tar file of a server's own files, of 2020."""
+
+
+@dataclass(slots=True)
+class OpenBackup:
+    """A backup that is being read: `data` gives the `size` bytes of stream data, and can be sought."""
+
+    path: Path
+    form: Form
+    config: dict[str, Any]
+    state: dict[str, Any]
+    data: IO[bytes]
+    size: int
+    manifest: Manifest | None = None
+    meta: bytes = b""
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream in it."""
+        return str(self.config.get("name", ""))
+
+    def sums(self) -> list[FileSum]:
+        """Size and checksum of the files that a manifest tells of; reads all of the data."""
+        import io
+
+        self.data.seek(0)
+        data = sum_of(DATA_NAME, self.data)
+        self.data.seek(0)
+        return [sum_of(META_NAME, io.BytesIO(self.meta)), data]
+
+
+@contextlib.contextmanager
+def open_backup(path: Path) -> Iterator[OpenBackup]:
+    """The backup at that path.
+
+    Raises UsageError when it is none, with what it is instead where that is known; StorageError when it is damaged.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = _open_directory(path, stack) if path.is_dir() else _open_file(path, stack)
+        except FileNotFoundError as failure:
+            missing = Path(failure.filename or path)
+            raise UsageError(f"{path} is not a stream backup: {missing} does not exist", hint=_instead(path)) from None
+        except (tarfile.TarError, EOFError, OSError) as failure:
+            raise StorageError(f"cannot read the backup {path}: {failure}", hint=_instead(path)) from failure
+        yield opened
+
+
+def _instead(path: Path) -> str:
+    """What a path that is no stream backup may be."""
+    if path.is_dir():
+        if any(path.glob("stream_*.json")):
+            return "this is a configuration backup: natsctl restore reads it, natsctl stream restore its .tgz files"
+        if any(path.glob(f"*/{META_NAME}")):
+            return "this is a backup of a whole account: natsctl account restore reads it"
+    elif path.suffix == ".json" and path.is_file():
+        return "this may be a file of a configuration backup: natsctl restore --file reads it"
+    return "natsctl backup ls shows the backups below a folder"
+
+
+def _open_directory(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
+    meta = (path / META_NAME).read_bytes()
+    data: IO[bytes] = stack.enter_context((path / DATA_NAME).open("rb"))
+    said = path / MANIFEST_NAME
+    manifest = decode_manifest(said.read_bytes(), path) if said.exists() else None
+    config, state = _parse_meta(meta, path)
+    size = os.fstat(data.fileno()).st_size
+    return OpenBackup(path, Form.DIRECTORY, config, state, data, size, manifest, meta)
+
+
+def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
+    tar = stack.enter_context(tarfile.open(path, "r:*"))  # noqa: SIM115  # the stack closes it
+    members: dict[str, tarfile.TarInfo] = {}
+    for member in tar:
+        if member.isfile():
+            members[member.name.removeprefix("./")] = member
+        if (META_NAME in members and DATA_NAME in members) or _SERVER_META in members:
+            break
+    if _SERVER_META in members:
+        return _open_server_files(path, tar, members[_SERVER_META], stack)
+    if META_NAME not in members or DATA_NAME not in members:
+        raise UsageError(f"{path} is not a stream backup: it lacks {META_NAME} or {DATA_NAME}")
+    meta = _small(path, tar, members[META_NAME])
+    said = members.get(MANIFEST_NAME)
+    manifest = decode_manifest(_small(path, tar, said), path) if said else None
+    data = tar.extractfile(members[DATA_NAME])
+    if data is None:
+        raise StorageError(f"{path}: {DATA_NAME} is no plain file")
+    config, state = _parse_meta(meta, path)
+    size = members[DATA_NAME].size
+    return OpenBackup(path, Form.FILE, config, state, stack.enter_context(data), size, manifest, meta)
+
+
+def _small(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    if member.size > _MAX_META_BYTES:
+        raise StorageError(f"{path}: {member.name} has {member.size} bytes")
+    content = tar.extractfile(member)
+    if content is None:
+        raise StorageError(f"{path}: {member.name} is no plain file")
+    return content.read()
+
+
+def _open_server_files(
+    path: Path, tar: tarfile.TarFile, meta: tarfile.TarInfo, stack: contextlib.ExitStack
+) -> OpenBackup:
+    """The same tar as an archive: in a temporary file, compressed as servers want it."""
+    from natsctl.api.archive.s2 import FrameWriter
+    from natsctl.client.backup.contents import state_of
+
+    body = json.loads(_small(path, tar, meta))
+    if not isinstance(body, dict) or not body.get("name"):
+        raise UsageError(f"{path} is not a stream backup: its {_SERVER_META} names no stream")
+    config = {key: value for key, value in body.items() if key not in ("Created", "created")}
+    data = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the stack closes it
+    frames = FrameWriter()
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == b"\x1f\x8b"
+    with gzip.open(path, "rb") if zipped else path.open("rb") as plain:
+        while piece := plain.read(_PIECE_BYTES):
+            data.write(frames.write(piece))
+    data.write(frames.finish())
+    size = data.tell()
+    data.seek(0)
+    opened = OpenBackup(path, Form.SERVER_FILES, config, {}, data, size)
+    opened.state = state_of(opened)
+    data.seek(0)
+    return opened
+
+
+def _parse_meta(text: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        meta = json.loads(text)
+    except ValueError as failure:
+        raise StorageError(f"{path}: {META_NAME}: {failure}") from failure
+    config = meta.get("config") if isinstance(meta, dict) else None
+    state = meta.get("state") if isinstance(meta, dict) else None
+    if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
+        raise UsageError(f"{path}: {META_NAME} has no stream configuration and state")
+    return config, state

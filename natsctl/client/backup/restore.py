@@ -1,0 +1,263 @@
+"""A stream's restore over the wire: from any backup, under any name, with nothing left behind by a failure.
+
+Each piece is sent as a request, and an empty one ends it, which the server answers like a stream creation. Source:
+reference/cli.md part 4.3. JetStream has no renaming of streams, so one that is to be replaced is saved first, after
+the new backup was read to its end, and put back should the restore fail: between its removal and the end of the
+restore there is no stream of that name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.client.answer import Answer
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.contents import OnRead, summarise, unseen
+from natsctl.client.backup.opened import OpenBackup, open_backup
+from natsctl.client.backup.progress import OnProgress, Progress, silent
+from natsctl.client.backup.rewrite import fitted, version_for
+from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
+from natsctl.client.backup.send import Sending
+from natsctl.client.manager import Manager
+from natsctl.client.preview import Planned, Previewed
+
+STREAM_NOT_FOUND = 10059
+NAME_IN_USE = 10058
+_LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
+"""Fields above 0 of which a restored stream may rightly have less than its backup."""
+
+
+class OnExisting(StrEnum):
+    """What becomes of a stream that is there already."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    REPLACE = "replace"
+
+
+class StreamExists(NatsctlError):
+    """A stream of the backup exists and is neither to be replaced nor to be left alone."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class NotWhole(NatsctlError):
+    """The server has made the stream, but less is in it than in the backup."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What is restored as what; empty fields leave what the backup has."""
+
+    stream: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    subjects: tuple[str, ...] = ()
+    cluster: str = ""
+    tags: tuple[str, ...] = ()
+    replicas: int = 0
+    on_existing: OnExisting = OnExisting.FAIL
+    idle_s: float = IDLE_S
+
+    def applied(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """The configuration to restore with: the one given, else the saved one, with what was said besides."""
+        wanted = dict(self.config or saved)
+        wanted["name"] = self.stream or str(self.config.get("name") or saved.get("name") or "")
+        if self.subjects:
+            wanted["subjects"] = list(self.subjects)
+        placement = {**(wanted.get("placement") or {})}
+        if self.cluster:
+            placement["cluster"] = self.cluster
+        if self.tags:
+            placement["tags"] = list(self.tags)
+        if placement:
+            wanted["placement"] = placement
+        if self.replicas:
+            wanted["num_replicas"] = self.replicas
+        return wanted
+
+
+@dataclass(slots=True)
+class Restored:
+    """What came of it: `action` is "restored", "replaced" or "skipped", the answer that of the server."""
+
+    stream: str
+    action: str
+    answer: Answer[Any]
+    progress: Progress
+    warnings: list[str] = field(default_factory=list)
+
+
+async def restore_stream(
+    lifeline: Lifeline,
+    source: Path,
+    options: RestoreOptions = RestoreOptions(),
+    on_progress: OnProgress = silent,
+    on_read: OnRead = unseen,
+) -> Restored:
+    """Restore a backup of any form; `on_read` hears of the reading that comes before, where there is any.
+
+    Raises StreamExists, ApiFailure when the server refuses, UsageError or StorageError when the backup is none or is
+    damaged; no stream is there then that was not before. NotWhole says that less came back than was saved, without a
+    limit that would explain it: that stream stays.
+    """
+    with open_backup(source) as backup:
+        config = options.applied(backup.config)
+        name = str(config["name"])
+        there = await _existing(lifeline.manager, name)
+        if there is not None and options.on_existing is OnExisting.FAIL:
+            raise StreamExists(
+                f"stream {name} exists",
+                hint="give another name, --on-existing skip to leave it alone, or --on-existing replace",
+            )
+        if there is not None and options.on_existing is OnExisting.SKIP:
+            return Restored(name, "skipped", there, Progress(name, 0))
+        connection = lifeline.manager.connection
+        version = version_for(backup, config, str(connection.info.get("version") or ""))
+        if connection.dry_run:
+            raise _preview(lifeline.manager, backup, config, there)
+        with fitted(backup, config, version, on_read) as done:
+            sending = Sending(backup, config, options.idle_s, on_progress)
+            if there is None:
+                answer = await _restore(lifeline, name, sending)
+            else:
+                summarise(backup, on_read)
+                answer = await _replace(lifeline, name, sending, options)
+        action = "restored" if there is None else "replaced"
+        warnings = [done] if done else []
+        warnings += _check(backup, config, answer)
+        return Restored(name, action, answer, sending.progress, warnings)
+
+
+async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
+    """The stream that a restore would replace, None where there is none or it is not to be replaced."""
+    if options.on_existing is not OnExisting.REPLACE:
+        return None
+    with open_backup(source) as backup:
+        name = str(options.applied(backup.config)["name"])
+    return await _existing(manager, name)
+
+
+async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
+    try:
+        return await manager.stream_info(name)
+    except ApiFailure as failure:
+        if failure.err_code != STREAM_NOT_FOUND:
+            raise
+        return None
+
+
+async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:
+    """Restore a stream that is not there; after a failure it is not there either."""
+
+    async def attempt(manager: Manager) -> Answer[Any]:
+        # The attempt before may have come to its end unheard, or have left a part behind.
+        if sending.begun and (there := await _existing(manager, name)) is not None:
+            if not _missing(sending.backup, there):
+                return there
+            await manager.stream_delete(name)
+        return await sending.send(manager)
+
+    try:
+        return await lifeline.run(f"the restore of {name}", attempt)
+    except BaseException as failure:
+        # A stream that somebody else has made meanwhile is theirs.
+        taken = isinstance(failure, ApiFailure) and failure.err_code == NAME_IN_USE
+        if sending.begun and not taken:
+            await _clear(lifeline, name)
+        raise
+
+
+async def _clear(lifeline: Lifeline, name: str) -> None:
+    """Remove what a broken restore may have left; an error here would only hide the first one."""
+    with contextlib.suppress(NatsctlError):
+        manager = await lifeline.renew()
+        if await _existing(manager, name) is not None:
+            await manager.stream_delete(name)
+
+
+async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: RestoreOptions) -> Answer[Any]:
+    """Restore over a stream that is there; after a failure it is there again, or its copy is told of."""
+    with _safety_folder(sending.backup.path) as folder:
+        copy = folder / "stream"
+        await save_stream(lifeline, name, copy, SaveOptions(idle_s=options.idle_s))
+        lifeline.say(f"stream {name} was saved to {copy} until the restore is done")
+        await lifeline.manager.stream_delete(name)
+        try:
+            return await _restore(lifeline, name, sending)
+        except BaseException:
+            await _put_back(lifeline, name, copy, options)
+            raise
+
+
+async def _put_back(lifeline: Lifeline, name: str, copy: Path, options: RestoreOptions) -> None:
+    """Restore the stream that was to be replaced. Raises NotWhole, and keeps the copy, where that fails."""
+    try:
+        with open_backup(copy) as backup:
+            await _restore(lifeline, name, Sending(backup, backup.config, options.idle_s, silent))
+    except BaseException as failure:
+        kept = copy.rename(copy.parent.with_suffix(".saved"))
+        raise NotWhole(
+            f"stream {name} could not be put back: {failure}", hint=f"natsctl stream restore {kept} has all of it"
+        ) from failure
+    lifeline.say(f"stream {name} is as it was before")
+
+
+@contextlib.contextmanager
+def _safety_folder(source: Path) -> Iterator[Path]:
+    """A folder for the copy of a stream that is replaced: beside the backup, else where temporary files are."""
+    try:
+        folder = tempfile.mkdtemp(prefix=".natsctl-replaced-", dir=source.absolute().parent)
+    except OSError:
+        folder = tempfile.mkdtemp(prefix="natsctl-replaced-")
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there: Answer[Any] | None) -> Previewed:
+    """What a dry run says: the requests, and what would be made and replaced."""
+    name, prefix = str(config["name"]), manager.connection.target.api_prefix
+    planned = [
+        Planned(endpoints.STREAM_RESTORE.subject(name, prefix=prefix), {"config": config, "state": backup.state})
+    ]
+    effect: dict[str, Any] = {"stream": name, "messages": backup.state.get("messages", 0)}
+    if there is not None:
+        planned.insert(0, Planned(endpoints.STREAM_DELETE.subject(name, prefix=prefix)))
+        effect["replaces_messages"] = (there.raw.get("state") or {}).get("messages", 0)
+    return Previewed(*planned, effect=effect)
+
+
+def _missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
+    """What of the saved state the restored stream does not have."""
+    state, told = answer.raw.get("state") or {}, []
+    for key, word in (("messages", "messages"), ("first_seq", "first sequence"), ("last_seq", "last sequence")):
+        said, found = int(backup.state.get(key) or 0), int(state.get(key) or 0)
+        if said != found and not (key == "first_seq" and not backup.state.get("messages")):
+            told.append(f"{word} {found:,} instead of {said:,}")
+    return told
+
+
+def _check(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
+    """Warnings about what a limit explains. Raises NotWhole for what nothing does."""
+    told = _missing(backup, answer)
+    consumers = int((answer.raw.get("state") or {}).get("consumer_count") or 0)
+    manifest = backup.manifest
+    if manifest is not None and manifest.consumers and consumers < int(backup.state.get("consumer_count") or 0):
+        told.append(f"{consumers} consumers instead of {backup.state.get('consumer_count')}")
+    if not told:
+        return []
+    text = f"the restored stream differs from its backup: {', '.join(told)}"
+    if any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl"):
+        return [f"{text}; its limits may have removed messages"]
+    raise NotWhole(text, hint=f"natsctl backup verify {backup.path} tells whether the backup is whole")

@@ -1,0 +1,155 @@
+"""An archive made anew: under another name, in the other format, or with some of its messages only.
+
+A version 2 archive does not name its stream: restored under another name it stays as it is. In version 1 the hash of
+every record and of the configuration is keyed by the stream's name, so another name means to read all of it and to hash
+it anew. Version 2 is what streams in memory need, version 1 what servers before 2.15 read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveWriter
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.codec import InvalidJSON, decode, encode
+from natsctl.api.errors import UsageError
+from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.api.times import format_time
+from natsctl.client.backup.contents import OnRead, Summary, read_messages, summarise, unseen, version_of
+
+if TYPE_CHECKING:
+    from natsctl.client.backup.opened import OpenBackup
+
+V2_SINCE = (2, 15)
+"""The server version from which on version 2 is read."""
+
+Keep = Callable[[ArchivedMessage], bool]
+
+
+def takes_version_2(server_version: str) -> bool:
+    """Whether a server of that version reads version 2; one of an unknown version is taken for a new one."""
+    parts = server_version.split("-")[0].split(".")[:2]
+    return not all(part.isdecimal() for part in parts) or tuple(map(int, parts)) >= V2_SINCE
+
+
+def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str) -> int:
+    """The format in which that server restores the stream. Raises UsageError where it restores it in none."""
+    new_server = takes_version_2(server_version)
+    if config.get("storage") == "memory":
+        if not new_server:
+            raise UsageError(
+                f"nats-server {server_version} restores no stream in memory",
+                hint='restore it with a --config that has "storage": "file", or on a server from 2.15 on',
+            )
+        return 2
+    return version_of(backup) if new_server else 1
+
+
+@contextlib.contextmanager
+def fitted(backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = unseen) -> Iterator[str]:
+    """The backup with data in that format that may be restored as `config`; the answer says what was done for it."""
+    had = version_of(backup)
+    renamed = config["name"] != backup.stream
+    if had == version and not (renamed and had == 1):
+        yield ""
+        return
+    before, size = backup.data, backup.size
+    with tempfile.TemporaryFile() as data:
+        rewrite(backup, data, config, version, on_read=on_read)
+        backup.data, backup.size = data, data.tell()
+        data.seek(0)
+        try:
+            yield f"archive of version {had} rewritten as version {version}" + (", hashed anew" if version == 1 else "")
+        finally:
+            backup.data, backup.size = before, size
+
+
+def rewrite(
+    backup: OpenBackup,
+    out: IO[bytes],
+    config: dict[str, Any],
+    version: int,
+    *,
+    keep: Keep | None = None,
+    consumers: bool = True,
+    on_read: OnRead = unseen,
+) -> dict[str, Any]:
+    """Write the archive anew to `out` and return the state that goes with it. Raises StorageError, UsageError.
+
+    With `keep` only those messages, under the sequences that they had; the stream's last sequence stays.
+    """
+    found = summarise(backup, on_read)
+    known = StreamState() if not backup.state else _typed_state(backup)
+    state = msgspec.structs.replace(known, consumer_count=len(found.consumers) if consumers else 0)
+    if keep is not None:
+        _recount(backup, found, keep, state)
+    head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
+    kept_consumers = _fitting(found.consumers, backup, found, keep) if consumers else []
+    writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
+    frames = FrameWriter()
+    out.write(frames.write(writer.begin(head, kept_consumers)))
+    for messages in read_messages(backup, on_read, found.removed):
+        if chosen := messages if keep is None else list(filter(keep, messages)):
+            for piece in writer.messages(chosen):
+                out.write(frames.write(piece))
+    for piece in writer.end(state.last_seq, found.last_ts_ns):
+        out.write(frames.write(piece))
+    out.write(frames.finish())
+    return dict(msgspec.to_builtins(state))
+
+
+def _recount(backup: OpenBackup, found: Summary, keep: Keep, state: StreamState) -> None:
+    """Make the state that of the messages that are kept."""
+    state.messages = state.bytes = 0
+    state.first_seq, state.first_ts = state.last_seq + 1, state.last_ts
+    state.num_deleted, state.deleted, state.num_subjects, state.subjects = 0, [], 0, {}
+    for messages in read_messages(backup, removed=found.removed):
+        for message in filter(keep, messages):
+            if not state.messages:
+                state.first_seq, state.first_ts = message.seq, format_time(message.ts_ns)
+            state.messages += 1
+            state.bytes += len(message.subject) + len(message.header) + len(message.payload)
+
+
+def _fitting(
+    consumers: list[ArchivedConsumer], backup: OpenBackup, found: Summary, keep: Keep | None
+) -> list[ArchivedConsumer]:
+    """The consumers, waiting for acks of messages only that are there."""
+    if keep is None:
+        return consumers
+    waiting = {seq for one in consumers for seq in (*one.progress.pending, *one.progress.redelivered)}
+    batches = read_messages(backup, removed=found.removed) if waiting else ()
+    there = {message.seq for batch in batches for message in filter(keep, batch)} & waiting
+    return [
+        replace(
+            one,
+            progress=replace(
+                one.progress,
+                pending={seq: entry for seq, entry in one.progress.pending.items() if seq in there},
+                redelivered={seq: count for seq, count in one.progress.redelivered.items() if seq in there},
+            ),
+        )
+        for one in consumers
+    ]
+
+
+def _typed_config(config: dict[str, Any]) -> StreamConfig:
+    try:
+        return decode(encode(config), StreamConfig)
+    except InvalidJSON as failure:
+        raise UsageError(f"the configuration of the backup is not understood: {failure}") from failure
+
+
+def _typed_state(backup: OpenBackup) -> StreamState:
+    try:
+        return decode(encode(backup.state), StreamState)
+    except InvalidJSON as failure:
+        raise UsageError(f"{backup.path}: the state is not understood: {failure}") from failure
