@@ -14,7 +14,7 @@ from natsctl.api.errors import ApiFailure
 from natsctl.api.times import parse_time
 
 if TYPE_CHECKING:
-    from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
     from natsctl.api.messages import StoredMsg
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
@@ -125,14 +125,20 @@ async def _ends(manager: Manager, live: Answer[StreamInfoAnswer], purge: Purge, 
     return first, state.last_seq
 
 
-async def next_message(manager: Manager, stream: str, seq: int, subject: str = ALL) -> StoredMsg | None:
-    """The first message on `subject` from `seq` on, or None."""
+async def next_answer(manager: Manager, stream: str, seq: int, subject: str = ALL) -> Answer[StreamMsgGetAnswer] | None:
+    """The first message on `subject` from `seq` on as the server sent it, or None."""
     try:
-        return (await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)).value.message
+        return await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
     except ApiFailure as failure:
         if failure.err_code != NO_MESSAGE:
             raise
         return None
+
+
+async def next_message(manager: Manager, stream: str, seq: int, subject: str = ALL) -> StoredMsg | None:
+    """The first message on `subject` from `seq` on, or None."""
+    answer = await next_answer(manager, stream, seq, subject)
+    return answer.value.message if answer is not None else None
 
 
 async def sequence_at(manager: Manager, live: Answer[StreamInfoAnswer], moment_ns: int) -> int:

@@ -13,13 +13,14 @@ import pytest
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.stream import StreamInfo
 from natsctl.cli.render.change import changes, render_change
-from natsctl.cli.render.columns import ordered, render_columns
+from natsctl.cli.render.columns import chosen, ordered, render_columns
 from natsctl.cli.render.consumer import render_consumer
 from natsctl.cli.render.consumer_table import consumer_columns
 from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.stream import render_stream, render_streams
+from natsctl.cli.render.stream import render_stream
+from natsctl.cli.render.stream_table import LIST, render_stream_list, stream_rows
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -171,7 +172,9 @@ def test_tables_are_rounded_fit_and_lose_no_letter_of_a_name(width: int) -> None
     name = "A_VERY_LONG_STREAM_NAME_THAT_SOMEBODY_CHOSE_ON_A_MONDAY"
     config = {**STREAM["config"], "name": name, "description": "[bold red]not markup[/] \x1b[31m"}
     out = io.StringIO()
-    Console(file=out, width=width, no_color=True).print(render_streams([stream(config=config)], NOW_NS))
+    Console(file=out, width=width, no_color=True).print(
+        render_stream_list("Streams", chosen(LIST, None, False), stream_rows([stream(config=config)], {}, NOW_NS))
+    )
     lines = out.getvalue().splitlines()
     assert max(len(line) for line in lines) <= width
     assert any(line.startswith("╭") for line in lines)

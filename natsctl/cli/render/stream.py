@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.change import SERVER_OWNED
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import (
     age_limit,
-    ago,
     count,
     duration,
     is_zero,
@@ -26,8 +24,6 @@ from natsctl.cli.render.values import (
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
     from natsctl.api.stream import (
         ClusterInfo,
@@ -231,24 +227,12 @@ def _sequence(seq: int, moment: str) -> str:
     return count(seq) if is_zero(moment) else f"{count(seq)} @ {when(moment)}"
 
 
-def render_streams(infos: Iterable[StreamInfo], now_ns: int) -> Table:
-    """The table of `str ls`, smallest stream first."""
-    rows = [
-        (
-            info.config.name,
-            info.config.description,
-            when(info.created),
-            count(info.state.messages),
-            format_size(info.state.bytes),
-            ago(info.state.last_ts, now_ns),
-        )
-        for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
-    ]
-    columns = ("Name", "Description", "Created", "Messages", "Size", "Last Message")
-    return render_table("Streams", columns, rows, ("Messages", "Size"))
-
-
 def render_item(stream: str, seq: int, subject: str, moment: str, now_ns: int) -> str:
     """The line above a message that was fetched from a stream by sequence."""
     age = duration(max(0, now_ns - parse_time(moment)))
     return f"Item: {safe(stream)}#{count(seq)} received {stamp(parse_time(moment))} ({age}) on Subject {safe(subject)}"
+
+
+def render_viewed(seq: int, subject: str, moment: str) -> str:
+    """The line above a message of a page of them."""
+    return f"[{count(seq)}] Subject: {safe(subject)} Received: {stamp(parse_time(moment))}"

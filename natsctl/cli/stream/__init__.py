@@ -61,7 +61,30 @@ VERBS = (
             "natsctl stream get ORDERS --last-for ORDERS.new",
         ),
     ),
-    Verb("backup, snapshot", "stream.backup:backup", examples=("natsctl stream backup ORDERS ORDERS.tgz",)),
-    Verb("restore", "stream.backup:restore", examples=("natsctl stream restore ORDERS.tgz",)),
+    Verb(
+        "view",
+        "stream.view:view",
+        answer="StoredMsg*",
+        examples=("natsctl stream view ORDERS --since 1h", "natsctl stream view ORDERS 100 --subject ORDERS.new -j"),
+    ),
+    Verb("gaps", "stream.gaps:gaps", answer="cli.stream.shapes:Gaps"),
+    Verb("graph", "stream.graph:graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
+    Verb("cluster, c", "stream.cluster", "Move leaders, and take streams off servers"),
+    Verb(
+        "backup, snapshot",
+        "stream.backup:backup",
+        answer="cli.backup.shapes:SavedStream",
+        examples=("natsctl stream backup ORDERS ORDERS.tgz",),
+    ),
+    Verb(
+        "restore",
+        "stream.backup:restore",
+        answer="StreamCreateAnswer",
+        examples=(
+            "natsctl stream restore ORDERS.tgz",
+            'natsctl stream restore COPY ORDERS.tgz --subjects "COPY.*"',
+            "natsctl stream restore ORDERS.tgz --on-existing replace",
+        ),
+    ),
     Verb("template, tmpl", "stream.template", "Make, list, show and remove stream templates"),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.cli import output
+from natsctl.cli.messaging.bodies import Translate
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, Raw, StreamName, session_of
 from natsctl.cli.stream.sequence import Sequence, ask_sequence
@@ -25,6 +26,7 @@ def get(
         str, typer.Option("--last-for", "-S", metavar="SUBJECT", help="the last message of this subject")
     ] = "",
     raw: Raw = False,
+    translate: Translate = "",
     json: Json = False,
 ) -> None:
     """Show one message of a stream."""
@@ -37,7 +39,8 @@ def get(
     if json:
         output.emit_json(answer.raw["message"])
     else:
-        _show_message(name, answer.value.message, raw)
+        message = answer.value.message
+        _show_message(name, message, shown_body(session, message, translate), raw)
 
 
 def _ask_message(session: Session) -> tuple[int, str]:
@@ -51,17 +54,28 @@ def _ask_message(session: Session) -> tuple[int, str]:
     return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
 
 
-def _show_message(stream: str, message: StoredMsg, raw: bool) -> None:
+def shown_body(session: Session, message: StoredMsg, command: str) -> bytes:
+    """The body of a message, or what a program makes of it."""
+    body = message.data or b""
+    if not command:
+        return body
+    from natsctl.cli.messaging.translate import translated
+    from natsctl.client.message import Message
+
+    return session.run(lambda manager: translated(command, Message(message.subject, body)))
+
+
+def _show_message(stream: str, message: StoredMsg, body: bytes, raw: bool) -> None:
     from natsctl.api import headers
     from natsctl.cli.messaging.bodies import show_body
     from natsctl.cli.render.stream import render_item
 
     if raw:
-        output.emit_bytes(message.data or b"")
+        output.emit_bytes(body)
         return
     output.note(render_item(stream, message.seq, message.subject, message.time, time.time_ns()))
     pairs = headers.parse(message.hdrs or b"")
-    show_body([(_text(key), _text(value)) for key, value in pairs], message.data or b"")
+    show_body([(_text(key), _text(value)) for key, value in pairs], body)
 
 
 def _text(raw: bytes) -> str:

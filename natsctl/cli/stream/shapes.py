@@ -41,8 +41,16 @@ class StreamReport(Model):
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-class Balance(Model):
-    """`stream cluster balance`: the leaders that were asked to move, each as stream, from and to."""
+class Moved(Model):
+    """A stream whose leader changed."""
 
-    moved: list[dict[str, str]] = field(default_factory=new_list)
-    leaders: list[Led] = field(default_factory=new_list)
+    stream: str = field(default_factory=blank)
+    from_: str = field(name="from", default_factory=blank)
+    to: str = field(default_factory=blank)
+
+
+class Balance(Model):
+    """`stream cluster balance`: how many streams were looked at, and whose leaders moved."""
+
+    streams: int = field(default_factory=zero)
+    moved: list[Moved] = field(default_factory=new_list)

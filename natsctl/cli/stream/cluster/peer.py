@@ -1,0 +1,77 @@
+"""`stream cluster peer-remove`: a server that leaves the group of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import ApiFailure, Unreachable, UsageError
+from natsctl.cli import output
+from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.options import Force, Json, StreamName, session_of
+from natsctl.cli.render.values import safe
+from natsctl.cli.suggest import did_you_mean
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.leaders import LOOK_EVERY_S, WAIT_S, check_clustered, peers_of
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+
+Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server that leaves", show_default=False)]
+Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait until it has left [10s]")]
+
+
+def peer_remove(
+    ctx: typer.Context,
+    stream: StreamName = None,
+    peer: Peer = None,
+    wait: Wait = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove a server from the group of a stream; another one takes its place where the cluster has one."""
+    session = session_of(ctx)
+    name = pick_stream(session, stream)
+    with suggesting(session, name):
+        live = session.run(lambda manager: manager.stream_info(name)).raw
+    check_clustered(live, f"Stream {name}")
+    leaving = _picked(session, name, peer, peers_of(live))
+    session.effect["replicas_left"] = len(peers_of(live)) - 1
+    if not confirmed(session, f"remove {leaving} from Stream {name}", force, needs_force=True, typed=leaving):
+        return
+    answer = session.run(lambda manager: manager.stream_peer_remove(name, leaving))
+    session.run(lambda manager: _await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
+    output.emit_json(answer.raw) if json else output.note(f"{safe(leaving)} was removed from Stream {safe(name)}")
+
+
+def _picked(session: Session, name: str, given: str | None, peers: list[str]) -> str:
+    if given is None:
+        if not session.interactive:
+            raise UsageError("a server is needed: give PEER")
+        from natsctl.cli.prompts.ask import prompt_name
+
+        return prompt_name("Select a Peer", peers)
+    if given not in peers:
+        hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"
+        raise UsageError(f"Stream {name} is not on {given}", hint=hint)
+    return given
+
+
+async def _await_gone(manager: Manager, name: str, leaving: str, wait_s: float) -> None:
+    """Return once the server is no peer of the stream. Raises Unreachable when that takes too long."""
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        try:
+            if leaving not in peers_of((await manager.stream_info(name)).raw):
+                return
+        except (ApiFailure, Unreachable):
+            pass  # nobody answers while another leader is elected
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise Unreachable(
+        f"{leaving} is still a peer of Stream {name} after {wait_s:g}s",
+        hint="the removal goes on: natsctl str info shows the peers",
+    )
