@@ -108,6 +108,7 @@ class Session:
     _manager: Manager | None = None
     _embedded: Any = None
     _last_used_s: float = 0.0
+    _working: asyncio.Task[Any] | None = None
 
     @property
     def interactive(self) -> bool:
@@ -139,6 +140,9 @@ class Session:
             self._last_used_s = time.monotonic()
 
     async def _work(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+        import asyncio
+
+        self._working = asyncio.current_task()
         manager = self._manager
         if manager is not None and time.monotonic() - self._last_used_s > MAX_REST_S:
             self._manager = None
@@ -224,6 +228,16 @@ class Session:
         # Its URL carries its login; one that was meant for another server would only be refused.
         return replace(target, urls=(url,), origin="embedded", settings=Settings())
 
+    async def _end(self, manager: Manager) -> None:
+        """End the connection, after work that SIGTERM cut short has cleared away what it had half done there."""
+        import asyncio
+
+        task, self._working = self._working, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+        await manager.connection.close()
+
     def close(self) -> None:
         """End the connection, the loop and, if this command started it, the embedded server."""
         manager, self._manager = self._manager, None
@@ -231,7 +245,7 @@ class Session:
         try:
             if runner is not None:
                 if manager is not None:
-                    runner.run(manager.connection.close())
+                    runner.run(self._end(manager))
                 runner.close()
         finally:
             embedded, self._embedded = self._embedded, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -30,7 +29,7 @@ async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progres
             async for message, _ in reader.stored():
                 hashed.update(message.body)
                 size += len(message.body)
-                await asyncio.to_thread(target.write, message.body)
+                target.write(message.body)
                 on_progress(size)
     if size != found.size:
         raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, and should have {found.size}")

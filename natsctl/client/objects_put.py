@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -83,7 +85,7 @@ async def _preview(
 ) -> None:
     """End a dry run with what would be stored."""
     hashed, size, chunks = hashlib.sha256(), 0, 0
-    while chunk := await asyncio.to_thread(source.read, chunk_bytes):
+    while chunk := await _read(source, chunk_bytes):
         hashed.update(chunk)
         size, chunks = size + len(chunk), chunks + 1
     raw |= {"size": size, "chunks": chunks, "digest": digest_of(hashed)}
@@ -102,6 +104,41 @@ async def _clean_up(bucket: ObjectBucket, nuid: str) -> None:
     with contextlib.suppress(NatsctlError, TimeoutError):
         async with asyncio.timeout(CLEAN_UP_S):
             await bucket.drop_chunks(nuid)
+
+
+async def _read(source: IO[bytes], size: int) -> bytes:
+    """The next `size` bytes, fewer only at the end.
+
+    What may keep one waiting is read as it comes, so that the connection stays alive and Ctrl-C ends the waiting.
+    """
+    number = _waiting_number(source)
+    if number is None:
+        return source.read(size)
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    while size > 0:
+        ready = asyncio.Event()
+        loop.add_reader(number, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(number)
+        part = os.read(number, size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _waiting_number(source: IO[bytes]) -> int | None:
+    """The file descriptor of a pipe, socket or terminal; None for a file, whose bytes are all there."""
+    try:
+        number = source.fileno()
+    except OSError:
+        return None
+    mode = os.fstat(number).st_mode
+    return number if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number) else None
 
 
 class _Upload:
@@ -135,7 +172,7 @@ class _Upload:
     async def send(self, source: IO[bytes], on_progress: Callable[[int], None]) -> dict[str, Any]:
         """Store all that the source holds; returns size, chunks and digest."""
         hashed, size = hashlib.sha256(), 0
-        while chunk := await asyncio.to_thread(source.read, self._chunk_bytes):
+        while chunk := await _read(source, self._chunk_bytes):
             hashed.update(chunk)
             await self._connection.publish(self._subject, chunk, reply=self._inbox)
             size, self._sent = size + len(chunk), self._sent + 1
