@@ -53,12 +53,10 @@ def info(
     found = session.run(lambda manager: infos(manager.connection, service, instance))
     done = {said.value.id: said for said in session.run(lambda manager: stats(manager.connection, service, instance))}
     both = [(said, done[said.value.id]) for said in found if said.value.id in done]
-    for pair in both:
-        for said in pair:
-            said.raw["endpoints"] = [
-                one for one in said.raw.get("endpoints") or () if shown.search(str(one.get("name")))
-            ]
-            said.value.endpoints[:] = [one for one in said.value.endpoints if shown.search(one.name)]
+    for one, two in both:
+        for raw in (one.raw, two.raw):
+            raw["endpoints"] = [end for end in raw.get("endpoints") or () if shown.search(str(end.get("name")))]
+        one.value.endpoints = [end for end in one.value.endpoints if shown.search(end.name)]
     if json:
         output.emit_json([{"info": one.raw, "stats": two.raw} for one, two in both])
         return

@@ -1,0 +1,157 @@
+"""Counters: subjects of a stream whose last message holds a sum, of any size, and each message what was added.
+
+Source: ADR-49. A sum is text in JSON, because JSON's numbers end where a counter does not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.times import format_time
+from natsctl.client import messages
+from natsctl.client.ordered import OrderedReader
+from natsctl.client.stored import Stored, last_on
+
+if TYPE_CHECKING:
+    from natsctl.api.messages import PubAck
+    from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Headers
+
+INCREMENT = "Nats-Incr"
+SOURCES = "Nats-Counter-Sources"
+NOT_COUNTING = 10168
+_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
+"""As many digits as a header may well have."""
+
+
+class Counter(msgspec.Struct):
+    """A counter as its last message tells it; `sources` says what each stream it is sourced from has counted."""
+
+    stream: str
+    subject: str
+    val: str
+    incr: str
+    seq: int
+    time: str
+    sources: dict[str, dict[str, str]] = {}
+
+
+class CounterNotFound(NatsctlError):
+    """No stream counts on a subject, or nothing was counted there yet."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+async def counter(manager: Manager, subject: str, stream: str = "") -> Counter:
+    """The counter on a subject; raises CounterNotFound, UsageError for a stream that does not count."""
+    stream = stream or await stream_of(manager, subject)
+    # Asked of the leader: a replica that lags would tell an old sum.
+    found = await last_on(manager, stream, subject, direct=False)
+    if found is None:
+        failure = CounterNotFound(
+            f"nothing was counted on {subject} in Stream {stream} yet",
+            hint=f"natsctl counter ls --stream {stream} shows its counters",
+        )
+        failure.subject = subject
+        raise failure
+    return _read(stream, found.subject, found.body, found.headers, found.seq, found.time)
+
+
+async def counters(manager: Manager, subject: str = "", stream: str = "") -> list[Counter]:
+    """The counters on a subject with wildcards, in one stream or in all that count, sorted by subject."""
+    if stream:
+        streams = [stream]
+    elif subject:
+        streams = [await stream_of(manager, subject)]
+    else:
+        streams = await _counting(manager)
+    found = [one for name in streams for one in await _counters_of(manager, name, subject or ">")]
+    return sorted(found, key=lambda one: (one.subject, one.stream))
+
+
+async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Counter]:
+    found: list[Counter] = []
+    async with OrderedReader(manager, stream, subject, deliver="last_per_subject") as reader:
+        async for delivered in reader.stored():
+            message, at = delivered.message, delivered.at
+            stored = Stored(message.subject, at.stream_seq, format_time(at.ts_ns), message.body, message.headers)
+            found.append(_read(stream, stored.subject, stored.body, stored.headers, stored.seq, stored.time))
+    return found
+
+
+async def stream_of(manager: Manager, subject: str) -> str:
+    """The stream that takes messages on a subject; raises CounterNotFound, UsageError where several do."""
+    names = await manager.stream_names(subject=subject)
+    if not names:
+        failure = CounterNotFound(
+            f"no Stream takes messages on {subject}", hint="natsctl stream add NAME --subjects … --allow-counter"
+        )
+        failure.subject = subject
+        raise failure
+    if len(names) > 1:
+        raise UsageError(f"several Streams have messages on {subject}", hint=f"give --stream: {', '.join(names)}")
+    return str(names[0])
+
+
+async def _counting(manager: Manager) -> list[str]:
+    """The streams that are made of counters."""
+    listed = await manager.stream_list()
+    return [one.raw["config"]["name"] for one in listed if one.raw.get("config", {}).get("allow_msg_counter")]
+
+
+def _read(stream: str, subject: str, body: bytes, headers: Headers, seq: int, time: str) -> Counter:
+    """A counter's last message as what it says; raises UsageError for a message that is no counter's."""
+    try:
+        value = json.loads(body)["val"]
+        sources = json.loads(headers.get(SOURCES) or "{}")
+        if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+            raise ValueError(value)
+        shown = msgspec.convert(sources, dict[str, dict[str, str]])
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError):
+        raise UsageError(
+            f"the last message on {subject} in Stream {stream} is no counter's",
+            hint="counters are in streams made with --allow-counter",
+        ) from None
+    return Counter(stream, subject, value, headers.get(INCREMENT) or "", seq, time, shown)
+
+
+def read_number(text: str) -> int:
+    """A whole number of any size; raises UsageError."""
+    if not _NUMBER.fullmatch(text):
+        raise UsageError(f"{text!r} is no whole number")
+    return int(text)
+
+
+async def add(manager: Manager, subject: str, number: int) -> Answer[PubAck]:
+    """Add to a counter, less than zero to take away; the answer has the new sum as `val`.
+
+    In a dry run raises Previewed with the sum before and after. Raises UsageError for a stream that does not count.
+    """
+    increment = f"{number:+d}"
+    if manager.connection.dry_run:
+        raise await _preview(manager, subject, number, increment)
+    try:
+        return await messages.publish(manager, subject, headers={INCREMENT: increment})
+    except ApiFailure as failure:
+        if failure.err_code == NOT_COUNTING:
+            failure.hint = "counters are in streams made with --allow-counter"
+        raise
+
+
+async def _preview(manager: Manager, subject: str, number: int, increment: str) -> Exception:
+    from natsctl.client.preview import Planned, Previewed
+
+    stream = await stream_of(manager, subject)
+    try:
+        before = int((await counter(manager, subject, stream)).val)
+    except CounterNotFound:
+        before = 0
+    effect = {"stream": stream, "before": str(before), "after": str(before + number)}
+    return Previewed(Planned(subject, b"", {INCREMENT: increment}), effect=effect)
