@@ -147,6 +147,7 @@ class ServerNotFound(NatsctlError):
 
     def __init__(self, name: str, known: list[str]) -> None:
         super().__init__(f"no server is named {name}", hint=f"there are: {', '.join(known)}" if known else "")
+        self.name = name
         self.known = known
 
 

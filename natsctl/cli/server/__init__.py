@@ -12,4 +12,10 @@ VERBS = (
     ),
     Verb("ping", "server.ls:ping", answer="cli.server.shapes:Ping[]"),
     Verb("report, rep", "server.report", "Show servers and what hangs on them as tables"),
+    Verb(
+        "check", "server.check", "Check servers, streams and services for monitoring (exit 0 OK, 1 warning, 2 critical)"
+    ),
+    Verb("info, i", "server.info:info", answer="cli.server.shapes:ServerAnswer"),
+    Verb("request, req", "server.request", "Show servers' own answers, one JSON document a line"),
+    Verb("config", "server.config", "Steer the configuration of running servers"),
 )

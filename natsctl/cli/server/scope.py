@@ -20,10 +20,10 @@ SCOPE = (
 )
 
 Expect = Annotated[
-    int, typer.Argument(metavar="[EXPECT]", help="how many servers must answer", min=0, show_default=False)
+    int, typer.Argument(metavar="EXPECT", help="how many servers must answer", min=0, show_default=False)
 ]
 Top = Annotated[int, typer.Option("--top", metavar="N", help="only the first N rows", min=0)]
-ServerName = Annotated[str, typer.Argument(metavar="[SERVER]", help="the server, by name or id", show_default=False)]
+ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or id", show_default=False)]
 
 
 def scope_of(given: Given, expect: int = 0) -> Scope:

@@ -117,3 +117,34 @@ class Asset(msgspec.Struct):
     stream: str
     consumer: str
     required_api_level: int
+
+
+class Metric(msgspec.Struct):
+    """A measured value; times are seconds."""
+
+    name: str
+    value: float
+    unit: str = ""
+    warning: float | None = None
+    critical: float | None = None
+
+
+class CheckResult(msgspec.Struct):
+    """How a check ended."""
+
+    status: str
+    check_suite: str
+    check_name: str
+    perf_data: list[Metric]
+    critical: list[str] = []
+    unknown: list[str] = []
+    warning: list[str] = []
+    ok: list[str] = []
+
+
+class Profile(msgspec.Struct):
+    """A profile of a server and the file that it was written to."""
+
+    server: Server
+    profile: str
+    file: str

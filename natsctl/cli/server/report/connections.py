@@ -102,7 +102,7 @@ def connection_report(answers: Answers, given: Given, view: View, most: int) -> 
 def accounts(
     ctx: typer.Context,
     account: Annotated[
-        str, typer.Argument(metavar="[ACCOUNT]", help="the connections of this account", show_default=False)
+        str, typer.Argument(metavar="ACCOUNT", help="the connections of this account", show_default=False)
     ] = "",
     expect: Expect = 0,
     top_rows: Top = 1000,

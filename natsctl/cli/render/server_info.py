@@ -1,0 +1,161 @@
+"""`server info`: one server as a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from natsctl.api.times import parse_time
+from natsctl.api.units import format_size
+from natsctl.cli.render.page import Page, Section
+from natsctl.cli.render.values import count, duration, safe, when, yes
+from natsctl.client.system_answers import ServerAnswer
+
+Varz = Mapping[str, Any]
+
+
+def render_server(answer: ServerAnswer) -> Page:
+    """The page of a server's VARZ answer."""
+    varz = answer.data
+    page = Page(f"Server information for {safe(answer.name)} ({safe(answer.id)})")
+    _process(page.section("Process Details"), varz)
+    _connection(page.section("Connection Details"), varz)
+    _jetstream(page.section("JetStream"), varz.get("jetstream") or {})
+    _limits(page.section("Limits"), varz)
+    _statistics(page.section("Statistics"), varz)
+    _cluster(page.section("Cluster"), varz)
+    _gateway(page.section("Super Cluster"), varz.get("gateway") or {})
+    _leaf(page.section("Leafnodes"), varz)
+    certificates = page.section("Certificates")
+    for name, part in (
+        ("Clients", varz),
+        *((key.title(), varz.get(key) or {}) for key in ("cluster", "gateway", "leaf")),
+    ):
+        if part.get("tls_cert_not_after"):
+            certificates.row(f"{name} Certificate Expires", when(str(part["tls_cert_not_after"])))
+    return page
+
+
+def _text(varz: Varz, key: str) -> str:
+    return safe(str(varz.get(key) or ""))
+
+
+def _process(section: Section, varz: Varz) -> None:
+    section.row("Version", _text(varz, "version"))
+    section.maybe("Git Commit", _text(varz, "git_commit"))
+    section.maybe("Go Version", _text(varz, "go"))
+    section.row("Start Time", when(varz.get("start")))
+    section.maybe("Configuration Load Time", when(varz["config_load_time"]) if varz.get("config_load_time") else "")
+    section.maybe("Configuration Digest", _text(varz, "config_digest"))
+    if start := varz.get("start"):
+        section.row("Uptime", duration(max(0, time.time_ns() - parse_time(str(start))) // 10**9 * 10**9))
+    section.maybe("System Account", _text(varz, "system_account"))
+    section.maybe("Tags", ", ".join(safe(str(tag)) for tag in varz.get("tags") or ()))
+    section.maybe("Metadata", ", ".join(safe(f"{key}={value}") for key, value in (varz.get("metadata") or {}).items()))
+
+
+def _connection(section: Section, varz: Varz) -> None:
+    section.row("Auth Required", yes(bool(varz.get("auth_required"))))
+    section.row("TLS Required", yes(bool(varz.get("tls_required"))))
+    section.row("Host", safe(f"{varz.get('host', '')}:{varz.get('port', '')}"))
+    if varz.get("http_port") or varz.get("https_port"):
+        port = varz.get("https_port") or varz.get("http_port")
+        section.row("Monitoring", safe(f"{varz.get('http_host', '')}:{port}{varz.get('http_base_path') or ''}"))
+    websocket = varz.get("websocket") or {}
+    if websocket.get("port"):
+        section.row("WebSocket", safe(f"{websocket.get('host', '')}:{websocket['port']}"))
+    mqtt = varz.get("mqtt") or {}
+    if mqtt.get("port"):
+        section.row("MQTT", safe(f"{mqtt.get('host', '')}:{mqtt['port']}"))
+    section.many("Client URLs", [safe(str(url)) for url in varz.get("connect_urls") or ()])
+
+
+def _jetstream(section: Section, jetstream: Varz) -> None:
+    config, stats = jetstream.get("config") or {}, jetstream.get("stats") or {}
+    if not config:
+        section.row("Enabled", yes(False))
+        return
+    api, limits = stats.get("api") or {}, jetstream.get("limits") or {}
+    section.maybe("Domain", _text(config, "domain"))
+    section.row("API Support Level", count(int(api.get("level") or 0)))
+    section.row("Storage Directory", _text(config, "store_dir"))
+    section.row("Active Accounts", count(int(stats.get("accounts") or 0)))
+    section.row("HA Assets", count(int(stats.get("ha_assets") or 0)))
+    section.row("Memory In Use", _use(stats, "memory", config.get("max_memory")))
+    section.row("File In Use", _use(stats, "storage", config.get("max_storage")))
+    section.row("API Requests", count(int(api.get("total") or 0)))
+    section.row("API Errors", count(int(api.get("errors") or 0)))
+    section.row("Always Sync Writes", yes(bool(config.get("sync_always"))))
+    section.maybe("Sync Interval", duration(int(config["sync_interval"])) if config.get("sync_interval") else "")
+    section.row("Strict API Parsing", yes(bool(config.get("strict"))))
+    for label, key, show in (
+        ("Maximum HA Assets", "max_ha_assets", count),
+        ("Maximum Ack Pending", "max_ack_pending", count),
+        ("Maximum Request Batch", "max_request_batch", count),
+        ("Maximum Duplicate Window", "duplicate_window", duration),
+    ):
+        value = int(limits.get(key) or 0)
+        section.row(label, show(value) if value > 0 else "unlimited")
+
+
+def _use(stats: Varz, key: str, most: Any) -> str:
+    text = f"{format_size(int(stats.get(key) or 0))} of {format_size(int(most or 0))}"
+    reserved = int(stats.get(f"reserved_{key}") or 0)
+    return f"{text} ({format_size(reserved)} reserved)" if 0 < reserved < 2**63 else text
+
+
+def _limits(section: Section, varz: Varz) -> None:
+    section.row("Maximum Connections", count(int(varz.get("max_connections") or 0)))
+    subscriptions = int(varz.get("max_subscriptions") or 0)
+    section.row("Maximum Subscriptions", count(subscriptions) if subscriptions > 0 else "unlimited")
+    section.row("Maximum Payload", format_size(int(varz.get("max_payload") or 0)))
+    section.row("Maximum Pending", format_size(int(varz.get("max_pending") or 0)))
+    section.row("TLS Timeout", duration(int(float(varz.get("tls_timeout") or 0) * 1e9)))
+    section.row("Write Deadline", duration(int(varz.get("write_deadline") or 0)))
+
+
+def _statistics(section: Section, varz: Varz) -> None:
+    def moved(what: str) -> tuple[int, int]:
+        return int(varz.get(f"in_{what}") or 0), int(varz.get(f"out_{what}") or 0)
+
+    section.row("CPU", f"{float(varz.get('cpu') or 0):.1f}% of {count(int(varz.get('cores') or 0))} cores")
+    section.row("Memory", format_size(int(varz.get("mem") or 0)))
+    total = int(varz.get("total_connections") or 0)
+    section.row("Connections", f"{count(int(varz.get('connections') or 0))} now, {count(total)} since the start")
+    section.row("Subscriptions", count(int(varz.get("subscriptions") or 0)))
+    received, sent = moved("msgs")
+    section.row("Messages", f"{count(received)} in, {count(sent)} out")
+    received, sent = moved("bytes")
+    section.row("Bytes", f"{format_size(received)} in, {format_size(sent)} out")
+    section.row("Slow Consumers", count(int(varz.get("slow_consumers") or 0)))
+
+
+def _cluster(section: Section, varz: Varz) -> None:
+    cluster = varz.get("cluster") or {}
+    if not cluster.get("name") and not cluster.get("urls"):
+        return
+    section.row("Name", _text(cluster, "name"))
+    section.row("Host", safe(f"{cluster.get('addr', '')}:{cluster.get('cluster_port', '')}"))
+    section.row("Routes", count(int(varz.get("routes") or 0)))
+    section.many("URLs", [safe(str(url)) for url in cluster.get("urls") or ()])
+    meta = (varz.get("jetstream") or {}).get("meta") or {}
+    section.maybe("JetStream Leader", _text(meta, "leader"))
+
+
+def _gateway(section: Section, gateway: Varz) -> None:
+    if not gateway.get("name"):
+        return
+    section.row("Name", _text(gateway, "name"))
+    section.row("Host", safe(f"{gateway.get('host', '')}:{gateway.get('port', '')}"))
+    section.many("Clusters", [safe(str(one.get("name"))) for one in gateway.get("gateways") or ()])
+
+
+def _leaf(section: Section, varz: Varz) -> None:
+    leaf = varz.get("leaf") or {}
+    if leaf.get("port"):
+        section.row("Host", safe(f"{leaf.get('host', '')}:{leaf['port']}"))
+    if varz.get("leafnodes"):
+        section.row("Connected", count(int(varz["leafnodes"])))
+    urls = [str(url) for remote in leaf.get("remotes") or () for url in remote.get("urls") or ()]
+    section.many("Remotes", [safe(url) for url in urls])

@@ -1,0 +1,245 @@
+"""`natsctl server request`: servers' own answers, one JSON document a line."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.cli import output
+from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, flagged
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.values import safe
+from natsctl.cli.server.info import suggesting_server
+from natsctl.cli.server.report.connections import STATES
+from natsctl.cli.server.report.state import HEALTH, body_of
+from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
+from natsctl.cli.verbs import Verb
+
+if TYPE_CHECKING:
+    from natsctl.client.system_answers import ServerAnswer
+
+_ALL = ("accounts", "streams", "consumer", "config", "raft")
+
+
+def _everything(body: Config, value: bool) -> None:
+    body.update(dict.fromkeys(_ALL, value))
+
+
+def _state(body: Config, value: str) -> None:
+    body["state"] = STATES[value]
+
+
+def _detailed(body: Config, value: bool) -> None:
+    body.update(subscriptions=value, subscriptions_detail=value)
+
+
+def _here(body: Config, value: bool) -> None:
+    """Leave the request alone: the flag chooses among the answers."""
+
+
+SUBSCRIPTIONS = Flag("--subscriptions", SWITCH, "subscriptions", "also subscriptions")
+KINDS: dict[str, tuple[Flag, ...]] = {
+    "ACCOUNTZ": (Flag("--account", TEXT, "account", "details of this account"),),
+    "CONNZ": (
+        Flag("--sort", TEXT, "sort", "what the server sorts by, such as cid, bytes_to or uptime"),
+        SUBSCRIPTIONS,
+        Flag("--filter-cid", WHOLE, "cid", "only this connection"),
+        Flag("--filter-state", choice(*STATES), _state, "which connections", default="open"),
+        Flag("--filter-user", TEXT, "user", "only connections of this user"),
+        Flag("--filter-account", TEXT, "acc", "only connections of this account"),
+        Flag("--filter-subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
+        Flag("--filter-empty", SWITCH, _here, "only servers that have connections"),
+    ),
+    "GATEWAYZ": (
+        Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),
+        Flag("--filter-account", TEXT, "account_name", "only this account in the details of accounts"),
+        Flag("--accounts", SWITCH, "accounts", "also details of accounts"),
+        Flag("--subscriptions", SWITCH, _detailed, "also subscriptions"),
+    ),
+    "IPQUEUESZ": (
+        Flag("--all", SWITCH, "all", "also queues that are empty"),
+        Flag("--filter", TEXT, "filter", "only queues whose name contains this"),
+    ),
+    "HEALTHZ": (*HEALTH, Flag("--details", SWITCH, "details", "every failure with its stream or consumer")),
+    "JSZ": (
+        Flag("--account", TEXT, "account", "only this account"),
+        *(Flag(f"--{name}", SWITCH, name, f"also details of {name}s" if name == "consumer" else f"also {name}")
+          for name in _ALL),
+        Flag("--leader", SWITCH, "leader_only", "only the leader of the cluster answers"),
+        Flag("--stream-leader", SWITCH, "stream_leader_only", "streams only from their leaders"),
+        Flag("--all", SWITCH, _everything, "everything of the above"),
+    ),
+    "LEAFZ": (SUBSCRIPTIONS, Flag("--account", TEXT, "account", "only leaf nodes of this account")),
+    "RAFTZ": (
+        Flag("--account", TEXT, "account", "only groups of this account"),
+        Flag("--group", TEXT, "group", "only this group"),
+    ),
+    "ROUTEZ": (SUBSCRIPTIONS,),
+    "SUBSZ": (
+        Flag("--detail", SWITCH, "subscriptions", "also every subscription"),
+        Flag("--filter-account", TEXT, "account", "only subscriptions of this account"),
+        Flag("--filter-subject", SUBJECT, "test", "only subscriptions that get this subject"),
+    ),
+    "VARZ": (),
+}  # fmt: skip
+"""What is asked for, and the flags that go into its request."""
+
+
+def _asking(what: str, help: str) -> Callable[..., None]:
+    """The command that asks every server for `what`."""
+
+    @flagged((*KINDS[what], *SCOPE))
+    def ask(
+        ctx: typer.Context,
+        expect: Expect = 0,
+        json: Json = False,
+        given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+    ) -> None:
+        from natsctl.client.system import System
+
+        body = body_of(KINDS[what], given)
+        scope = scope_of(given, expect)
+        answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
+        for answer in answers:
+            if _wanted(answer, given, body):
+                output.emit_json_line(answer.raw)
+        require_all(answers, expect)
+        _raise_refused(answers)
+
+    ask.__doc__ = help
+    return ask
+
+
+def _wanted(answer: ServerAnswer, given: Given, body: dict[str, Any]) -> bool:
+    if given.get("--filter-empty") and not answer.data.get("connections"):
+        return False
+    return not (body.get("leader_only") and not answer.data and not answer.failure)
+
+
+def _raise_refused(answers: list[ServerAnswer]) -> None:
+    refused = [(one.name, one.failure) for one in answers if one.failure is not None]
+    if refused:
+        raise NatsctlError("; ".join(f"{name}: {failure}" for name, failure in refused))
+
+
+accounts = _asking("ACCOUNTZ", "The accounts of each server, or details of one.")
+connections = _asking("CONNZ", "The connections of each server.")
+gateways = _asking("GATEWAYZ", "The gateways of each server.")
+ipqueue = _asking("IPQUEUESZ", "The internal queues of each server.")
+jetstream_health = _asking("HEALTHZ", "Whether each server calls itself well.")
+jetstream = _asking("JSZ", "What JetStream holds on each server.")
+leafnodes = _asking("LEAFZ", "The leaf nodes of each server.")
+raft = _asking("RAFTZ", "The Raft groups of each server.")
+routes = _asking("ROUTEZ", "The routes of each server.")
+subscriptions = _asking("SUBSZ", "The subscriptions of each server.")
+variables = _asking("VARZ", "Configuration and statistics of each server.")
+
+
+def kick(
+    ctx: typer.Context,
+    client: Annotated[int, typer.Argument(metavar="CID", help="the connection's number", show_default=False)],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="its server, by name or id", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Disconnect a client or leaf node."""
+    from natsctl.client.system import System
+
+    with suggesting_server():
+        answer = session_of(ctx).run(
+            lambda manager: System(manager).ask_one(server, "KICK", {"cid": client}, changes=True)
+        )
+    output.emit_json(answer.raw) if json else output.note(f"Connection {client} of {safe(answer.name)} was ended")
+
+
+PROFILES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
+_PROFILE = (
+    Flag("--level", WHOLE, "debug", "debug level of the profile"),
+    Flag("--duration", DURATION, "duration", "how long to look, for cpu", default="5s"),
+)
+
+
+@flagged((*_PROFILE, *SCOPE))
+def profile(
+    ctx: typer.Context,
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help=", ".join(PROFILES), show_default=False)],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="where to write it", show_default=False)] = ".",
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Have servers profile themselves and write what they found, a file each; natsctl's own server has no profiles."""
+    from natsctl.client.system import System
+
+    if profile not in PROFILES:
+        raise UsageError(f"PROFILE: expected one of {', '.join(PROFILES)}, not {profile!r}")
+    body = body_of(_PROFILE, given, name=profile)
+    if profile == "cpu":
+        body.setdefault("duration", 5_000_000_000)
+    session = session_of(ctx)
+
+    async def ask(manager: Any) -> list[ServerAnswer]:
+        manager.connection.timeout_s += body.get("duration", 0) / 1e9
+        return await System(manager).ask("PROFILEZ", body, scope_of(given))
+
+    written: list[dict[str, Any]] = []
+    refused: list[str] = []
+    for answer in session.run(ask):
+        said = answer.data.get("error") or (str(answer.failure) if answer.failure else "")
+        if said or not answer.data.get("profile"):
+            refused.append(f"{answer.name}: {said or 'no profile'}")
+            continue
+        path = _write(Path(folder), f"{profile}-{answer.id}.pprof", answer.data["profile"])
+        written.append({"server": answer.server, "profile": profile, "file": path})
+    if json:
+        output.emit_json(written)
+    else:
+        output.emit_names(str(one["file"]) for one in written)
+    if refused:
+        raise NatsctlError("; ".join(refused))
+
+
+def _write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(text))
+    except OSError as failure:
+        raise UsageError(f"{path}: {failure.strerror}") from failure
+    return str(path)
+
+
+_LINES = "cli.server.shapes:ServerAnswer*"
+VERBS = (
+    Verb("accounts, accountz, acct", "server.request:accounts", answer=_LINES),
+    Verb("connections, conn, connz", "server.request:connections", answer=_LINES),
+    Verb("gateways, gateway, gwy, gatewayz", "server.request:gateways", answer=_LINES),
+    Verb("ipqueue, ipq, ipqueuesz", "server.request:ipqueue", answer=_LINES),
+    Verb("jetstream-health, healthz", "server.request:jetstream_health", answer=_LINES),
+    Verb(
+        "jetstream, jsz, js",
+        "server.request:jetstream",
+        answer=_LINES,
+        examples=("natsctl server request jetstream --account ORDERS --streams --consumer",),
+    ),
+    Verb(
+        "kick",
+        "server.request:kick",
+        answer="cli.server.shapes:ServerAnswer",
+        examples=("natsctl server request kick 42 n1",),
+    ),
+    Verb("leafnodes, leaf, leafz", "server.request:leafnodes", answer=_LINES),
+    Verb(
+        "profile",
+        "server.request:profile",
+        answer="cli.server.shapes:Profile[]",
+        examples=("natsctl server request profile heap /tmp --host n1",),
+    ),
+    Verb("raft, raftz", "server.request:raft", answer=_LINES),
+    Verb("routes, route, routez", "server.request:routes", answer=_LINES),
+    Verb("subscriptions, sub, subsz", "server.request:subscriptions", answer=_LINES),
+    Verb("variables, var, varz", "server.request:variables", answer=_LINES),
+)

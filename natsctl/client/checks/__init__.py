@@ -1,0 +1,1 @@
+"""What monitoring asks: checks with thresholds, each of which ends OK, WARNING, CRITICAL or UNKNOWN."""
