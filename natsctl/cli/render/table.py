@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 def render_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
     """A table of `rows`; the columns named in `right` are aligned to the right."""
-    from rich.table import Table
     from rich.text import Text
 
+    from natsctl.cli.render.fitted import FittedTable
+
     box, colour = table_look()
-    table = Table(title=Text(safe(title), style="bold"), box=box, border_style=colour, header_style="", pad_edge=True)
+    table = FittedTable(
+        title=Text(safe(title), style="bold"), box=box, border_style=colour, header_style="", pad_edge=True
+    )
     numbers = frozenset(right)
     for name in columns:
         table.add_column(Text(name), justify="right" if name in numbers else "left", overflow="fold")
