@@ -21,6 +21,17 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
+def settled(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What `wanted` makes of the configuration `live`: defaults for what was taken away, all else as it is."""
+    full = normalised(wanted)
+    for name in live.keys() | full.keys():
+        if wanted.get(name) == live.get(name):
+            full.pop(name, None)
+            full |= {name: live[name]} if name in live else {}
+    order = [*live, *(name for name in full if name not in live)]
+    return {name: full[name] for name in order if name in full}
+
+
 def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as a server keeps it; what it has already and what is unknown here stays."""
     kept = {**config}
@@ -28,7 +39,7 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
         kept[name] = kept.get(name) or value
     for name in LIMITS:
         kept[name] = kept.get(name) or -1
-    if not kept.get("duplicate_window") and not kept.get("mirror"):
+    if not kept.get("duplicate_window") and not kept.get("mirror") and not kept.get("sources"):
         age_ns = int(kept["max_age"])
         kept["duplicate_window"] = min(WINDOW_NS, age_ns) if age_ns > 0 else WINDOW_NS
     return kept

@@ -11,6 +11,7 @@ from natsctl.cli.render.change import SERVER_OWNED
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.values import (
     age_limit,
+    ago,
     count,
     duration,
     is_zero,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
     from natsctl.api.stream import (
         ClusterInfo,
+        StreamAlternate,
         StreamConfig,
         StreamInfo,
         StreamSource,
@@ -49,11 +51,11 @@ def render_stream(info: AnyStreamInfo) -> Page:
     _limits(page.section("Limits"), config)
     render_metadata(page, config.metadata)
     _replication(page.section("Replication"), config)
-    render_cluster(page, info.cluster)
+    render_cluster(page, info.cluster, info.ts)
     if info.mirror is not None:
         _source_info(page.section("Mirror Information"), info.mirror)
-    for source in info.sources or ():
-        _source_info(page.section("Source Information"), source)
+    for number, source in enumerate(info.sources or ()):
+        _source_info(page.section("" if number else "Source Information"), source)
     _state(page.section("State"), info)
     return page
 
@@ -77,7 +79,7 @@ def render_template(info: StreamTemplateInfo) -> Page:
 def render_stream_state(info: AnyStreamInfo) -> Page:
     """A stream's state only."""
     page = Page(f"State for Stream {safe(info.config.name)} created {when(info.created)}")
-    render_cluster(page, info.cluster)
+    render_cluster(page, info.cluster, info.ts)
     _state(page.section("State"), info)
     return page
 
@@ -163,6 +165,8 @@ def _source(source: StreamSource) -> str:
         parts.append(f"from {when(source.opt_start_time)}")
     if source.external is not None:
         parts.append(f"API prefix {safe(source.external.api)}")
+        if source.external.deliver:
+            parts.append(f"delivery prefix {safe(source.external.deliver)}")
     return ", ".join(parts)
 
 
@@ -170,14 +174,17 @@ def _transform(transform: SubjectTransform) -> str:
     return f"{safe(transform.src or '>')} to {safe(transform.dest)}"
 
 
-def render_cluster(page: Page, cluster: ClusterInfo | None) -> None:
-    """Add where a stream or consumer lives, if the server says so."""
-    if cluster is None:
+def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "") -> None:
+    """Add where a stream or consumer lives in its cluster; with `ts`, the time of the answer, how long it has been led.
+
+    A server on its own calls itself leader, which says nothing.
+    """
+    if cluster is None or not (cluster.name or cluster.replicas):
         return
     section = page.section("Cluster Information")
     section.maybe("Name", safe(cluster.name))
     section.maybe("Cluster Group", safe(cluster.raft_group))
-    section.maybe("Leader", safe(cluster.leader))
+    section.maybe("Leader", safe(cluster.leader) + _since(cluster.leader_since, ts) if cluster.leader else "")
     for replica in cluster.replicas or ():
         state = ["OFFLINE" if replica.offline else "current" if replica.current else "outdated"]
         state.append(f"seen {duration(replica.active)} ago" if replica.active > 0 else "not seen")
@@ -194,11 +201,16 @@ def render_version(section: Section, metadata: Mapping[str, str]) -> None:
         section.row("Required API Level", safe(level) + (f" hosted at level {safe(hosted)}" if hosted else ""))
 
 
+def _since(moment: str | None, ts: str) -> str:
+    """How long before `ts` that was, in brackets, where both are known."""
+    return "" if is_zero(moment) or is_zero(ts) else f" ({ago(moment, parse_time(ts))})"
+
+
 def _source_info(section: Section, source: StreamSourceInfo) -> None:
     section.row("Stream Name", safe(source.name))
     section.maybe("Subject Filter", safe(source.filter_subject))
     transforms = [_transform(transform) for transform in source.subject_transforms or ()]
-    section.many("Subject Filter(s) and Transform(s)", transforms)
+    section.many(f"Subject {'Filter and Transform' if len(transforms) == 1 else 'Filters and Transforms'}", transforms)
     section.row("Lag", count(source.lag))
     section.row("Last Seen", "never" if source.active < 0 else duration(source.active))
     if source.external is not None:
@@ -220,7 +232,14 @@ def _state(section: Section, info: AnyStreamInfo) -> None:
     section.maybe("Deleted Messages", count(state.num_deleted) if state.num_deleted else "")
     section.row("Active Consumers", count(state.consumer_count))
     section.maybe("Number of Subjects", count(state.num_subjects) if state.num_subjects else "")
-    section.maybe("Alternates", listed([alternate.name for alternate in info.alternates or ()]))
+    section.many("Alternates", [_alternate(alternate) for alternate in info.alternates or ()])
+
+
+def _alternate(alternate: StreamAlternate) -> str:
+    """A mirror that can be read instead, and where it is."""
+    places = [("cluster", alternate.cluster), ("domain", alternate.domain)]
+    where = ", ".join(f"{kind} {safe(name)}" for kind, name in places if name)
+    return f"{safe(alternate.name)} ({where})" if where else safe(alternate.name)
 
 
 def _sequence(seq: int, moment: str) -> str:

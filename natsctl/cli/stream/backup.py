@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.api.errors import ApiFailure, UsageError
+from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size
 from natsctl.cli import output
 from natsctl.cli.backup import options as flags
@@ -15,7 +15,7 @@ from natsctl.cli.backup.progress import shown
 from natsctl.cli.names import confirmed, suggesting
 from natsctl.cli.options import Config, Force, Json, Progress, session_of
 from natsctl.cli.render.values import count, duration, safe
-from natsctl.cli.stream.config import SUBJECTS_TAKEN, show_info
+from natsctl.cli.stream.config import show_info
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -156,12 +156,7 @@ def _restored(
             with shown(begins, "Sent", bar=bar, quiet=json) as step:
                 return await restore_stream(lifeline, source, options, step)
 
-    try:
-        return session.run(work)
-    except ApiFailure as failure:
-        if failure.err_code == SUBJECTS_TAKEN:
-            failure.hint = failure.hint or "another stream listens there: give --subjects, or --config with others"
-        raise
+    return session.run(work)
 
 
 def _show_restored(done: Restored, json: bool) -> None:

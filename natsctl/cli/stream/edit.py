@@ -19,7 +19,7 @@ from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
 from natsctl.cli.stream.config import check_config, show_info
 from natsctl.cli.stream.flags import STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
-from natsctl.client.stream_defaults import normalised
+from natsctl.client.stream_defaults import settled
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -58,7 +58,7 @@ def edit(
         wanted = edit_in_editor(session, wanted, name)
     apply(wanted, STREAM_EDIT, given)
     unset(wanted, unset_fields, STREAM_EDIT, StreamConfig)
-    _send(session, live, normalised(wanted), force=force, json=json)
+    _send(session, live, settled(live.raw["config"], wanted), force=force, json=json)
 
 
 def edit_in_editor(session: Session, config: Config, name: str) -> Config:
@@ -124,7 +124,7 @@ def _plain(config: Config) -> Config:
 def _effect(live: Answer[Any], wanted: Config) -> dict[str, int]:
     """How many messages a lower limit would remove, where the state tells."""
     state = live.value.state
-    most, most_bytes = int(wanted["max_msgs"]), int(wanted["max_bytes"])
+    most, most_bytes = int(wanted.get("max_msgs", -1)), int(wanted.get("max_bytes", -1))
     gone = max(0, state.messages - most) if most >= 0 else 0
     if 0 <= most_bytes < state.bytes:
         gone = max(gone, state.messages * (state.bytes - most_bytes) // state.bytes)
