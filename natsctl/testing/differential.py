@@ -159,6 +159,10 @@ def counted(wire: Wire) -> list[int]:
     return numbers
 
 
+AGAIN = (".INFO.", ".RESET.")
+"""Requests that leave everything as one of them does: the reference confirms some acks before it carries them out."""
+
+
 class Diverged(Exception):
     """The two have told too different things for the rest to say anything."""
 
@@ -184,10 +188,10 @@ class Talk:
         return self.ask("CONSUMER." + form.format(name=consumer), body)
 
     def ask(self, verb: str, body: object = b"") -> Any:
-        """Ask the API and note the answer."""
+        """Ask the API and note the answer; what may be asked twice is asked until both say the same, or for a while."""
         answer = self.jet.api(verb, body)
         deadline = time.monotonic() + PATIENCE_S
-        while ".INFO." in verb and self._differs((verb, scrub(answer))):
+        while any(word in verb for word in AGAIN) and self._differs((verb, scrub(answer))):
             if time.monotonic() > deadline:
                 self._differences += 1
                 break
