@@ -78,11 +78,20 @@ NOUNS = (
     ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
+    Noun("completion", (), "Install or print what completes words in bash, zsh and fish", "completion"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name", "context"),
     Noun("server", ("srv", "sys", "system"), "Run the included server, watch and steer others", "server"),
     Noun("bench", (), "Measure a server: publishing, subscribing, streams, buckets, services", "bench"),
     Noun("counter", ("ctr",), "Read and change counters: sums in streams to which many may add", "counter"),
     Noun("service", ("micro",), "List, ask and run services of the micro protocol", "service"),
+    Noun("rtt", (), "Measure round trips to every address of the servers", "rtt:rtt", examples=("natsctl rtt 10",)),
+    Noun(
+        "latency",
+        ("lat",),
+        "Measure how long messages take between two servers",
+        "latency:latency",
+        examples=("natsctl latency --server-b other:4222 --rate 5000 --duration 10s",),
+    ),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 
@@ -153,6 +162,10 @@ def _drop_stdout() -> None:
 def _dispatch(words: list[str]) -> int:
     if not words or words in (["--help"], ["-h"], ["help"]):
         return _show_root_help()
+    if words[0] == "__complete":
+        from natsctl.cli.completion.entry import answer
+
+        return answer(words[1:])
     if words[0] == "help":
         words = [*words[1:], "--help"]
     from natsctl.cli.globals import leading

@@ -90,14 +90,14 @@ class Latencies:
         )
 
     def bins(self) -> list[tuple[int, int]]:
-        """Upper ends in nanoseconds, each double the one before, and how many lie below that and above the last."""
+        """Upper ends in nanoseconds, two for each doubling, and how many lie below that and above the last."""
         if not self.number:
             return []
-        first, last = max(self.shortest_ns, 1).bit_length(), max(self.longest_ns, 1).bit_length()
+        first, last = _step(self.shortest_ns), _step(self.longest_ns)
         found = dict.fromkeys(range(first, last + 1), 0)
         for key, count in self.counts.items():
-            found[max(key, 1).bit_length()] += count
-        return [(2**bits, count) for bits, count in found.items()]
+            found[min(max(_step(key), first), last)] += count
+        return [(_end(step), count) for step, count in found.items()]
 
     def encode(self) -> list[object]:
         """Everything as JSON values."""
@@ -114,3 +114,16 @@ class Latencies:
         made.number, made.sum_ns, made.squares = number, sum_ns, squares
         made.shortest_ns, made.longest_ns, made.counts = shortest_ns, longest_ns, dict(pairs)
         return made
+
+
+def _step(ns: int) -> int:
+    """The number of the bin: two for each power of two, whose second half begins half-way to the next."""
+    ns = max(ns, 2)
+    bits = ns.bit_length()
+    return 2 * bits + (ns >> (bits - 2) & 1)
+
+
+def _end(step: int) -> int:
+    """Where a bin ends."""
+    bits, upper = divmod(step, 2)
+    return 1 << bits if upper else 3 << (bits - 2)

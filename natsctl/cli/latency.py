@@ -1,0 +1,86 @@
+"""`natsctl latency`: how long messages take between two servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.waiting import wait_seconds
+
+if TYPE_CHECKING:
+    from natsctl.client.latency import LatencyReport, LatencyTest
+    from natsctl.client.manager import Manager
+
+
+def latency(
+    ctx: typer.Context,
+    server_b: Annotated[str, typer.Option("--server-b", metavar="URL", help="the server to receive on")],
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="how large each message is [8]")] = "8",
+    rate: Annotated[int, typer.Option("--rate", metavar="N", help="messages a second", min=1)] = 1000,
+    duration: Annotated[str, typer.Option("--duration", metavar="DURATION", help="for how long [5s]")] = "5s",
+    histogram: Annotated[
+        str | None, typer.Option("--histogram", metavar="FILE", help="write the percentiles to this file, for plotting")
+    ] = None,
+    progress: Progress = True,
+    json: Json = False,
+) -> None:
+    """Measure how long messages take from the server of this context to another one, with the same login."""
+    from natsctl.client.latency import LatencyTest
+
+    test = LatencyTest(_size(size), rate, int((wait_seconds(duration, "--duration") or 0) * 1e9))
+    test.check()
+    if histogram is not None and not Path(histogram).absolute().parent.is_dir():
+        raise UsageError(f"--histogram: {histogram}: there is no such folder")
+    report = session_of(ctx).run(lambda manager: _measured(manager, server_b, test, quiet=json or not progress))
+    if histogram is not None:
+        _write(histogram, report)
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.json.encode(report))
+    else:
+        from natsctl.cli.render.latency import render_latency
+        from natsctl.cli.screen import show_page, width
+
+        show_page(render_latency(report, width() or 80))
+
+
+def _size(text: str) -> int:
+    from natsctl.api.units import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as failure:
+        raise UsageError(f"--size: {failure}") from failure
+
+
+async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
+    from dataclasses import replace
+
+    from natsctl.cli.progress import progress
+    from natsctl.client.dial import connect
+    from natsctl.client.latency import measure_latency
+    from natsctl.client.servers import server_urls
+
+    target = replace(manager.connection.target, urls=server_urls(server_b, "--server-b"), origin="--server-b")
+    async with await connect(target, name="natsctl latency") as other:
+        with progress("Measuring", test.messages, "messages", quiet=quiet) as tracker:
+            return await measure_latency(manager.connection, other, test, tracker.at)
+
+
+def _write(path: str, report: LatencyReport) -> None:
+    """Write the percentiles as plotters of HDR histograms read them, in milliseconds."""
+    lines = ["Value    Percentile    TotalCount    1/(1-Percentile)\n\n"]
+    for one in report.percentiles:
+        share = one.percent / 100
+        beyond = f"{1 / (1 - share):f}" if share < 1 else "inf"
+        lines.append(f"{one.ns / 1e6:f}    {share:f}    {round(report.received * share)}    {beyond}\n")
+    try:
+        Path(path).write_text("".join(lines))
+    except OSError as failure:
+        raise UsageError(f"--histogram: {path}: {failure.strerror or failure}") from failure
