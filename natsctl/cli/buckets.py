@@ -25,8 +25,17 @@ if TYPE_CHECKING:
 BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
 TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
 
-NO_JETSTREAM = frozenset((10039, 10076))
-"""JetStream is off for the account, or for the server."""
+_NO_JETSTREAM = "buckets are streams: they need an account with JetStream (natsctl account info)"
+MAX_SUGGESTED_FROM = 5_000
+"""Keys or objects that are read to find what may have been meant; larger buckets would make an error wait."""
+HINTS = {
+    10039: _NO_JETSTREAM,
+    10076: _NO_JETSTREAM,
+    10054: "the bucket takes no larger values: edit --max-value-size",
+    10077: "the bucket is full: edit --max-bucket-size, or remove something",
+    10109: "the bucket is sealed: it can be read, and nothing else",
+}
+"""What to do about the server's refusals, by err_code."""
 
 
 def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
@@ -62,10 +71,7 @@ def suggesting(session: Session) -> Iterator[None]:
         failure.hint = failure.hint or _object_hint(session, failure)
         raise
     except ApiFailure as failure:
-        if failure.err_code in NO_JETSTREAM:
-            failure.hint = (
-                failure.hint or "buckets are streams: they need an account with JetStream (natsctl account info)"
-            )
+        failure.hint = failure.hint or HINTS.get(failure.err_code, "")
         raise
 
 
@@ -84,8 +90,10 @@ def _key_hint(session: Session, failure: KeyNotFound) -> str:
     bucket = failure.bucket
     if failure.last is not None:
         return safe(f"natsctl kv history {bucket.name} {failure.key} shows what it held")
-    found = _asked(lambda: [one.key for one in session.run(lambda _: entries(bucket, values=False))])
     listing = f"natsctl kv ls {bucket.name} shows the keys there are"
+    if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
+        return safe(listing)
+    found = _asked(lambda: [one.key for one in session.run(lambda _: entries(bucket, values=False))])
     return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
 
 
@@ -93,8 +101,10 @@ def _object_hint(session: Session, failure: ObjectNotFound) -> str:
     from natsctl.client.objects_watch import objects
 
     bucket = failure.bucket
-    found = _asked(lambda: [one.name for one in session.run(lambda _: objects(bucket))])
     listing = f"natsctl object ls {bucket.name} shows the objects there are"
+    if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
+        return safe(listing)
+    found = _asked(lambda: [one.name for one in session.run(lambda _: objects(bucket))])
     return safe(
         did_you_mean(failure.name, found or ()) or (listing if found else f"bucket {bucket.name} has no objects")
     )
