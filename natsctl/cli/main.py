@@ -92,6 +92,13 @@ NOUNS = (
         "latency:latency",
         examples=("natsctl latency --server-b other:4222 --rate 5000 --duration 10s",),
     ),
+    Noun(
+        "top",
+        (),
+        "Show what a server does and its connections, live",
+        "top:top",
+        examples=("natsctl top SRV1 --sort msgs_to", "natsctl top -o connections.csv"),
+    ),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),
 )
 
