@@ -43,13 +43,13 @@ VERBS = (
     Verb(
         "report",
         "consumer.report:report",
-        answer="consumer.shapes:Report",
+        answer="cli.consumer.shapes:Report",
         examples=("natsctl con report ORDERS --sort unprocessed --watch 2s",),
     ),
     Verb(
         "next",
         "consumer.messages:next_message",
-        answer="messaging.shapes:Message*",
+        answer="cli.consumer.shapes:Delivered*",
         examples=(
             "natsctl con next ORDERS NEW --count 5 --wait 2s",
             "natsctl con next ORDERS NEW --nak --delay 30s",
@@ -58,10 +58,10 @@ VERBS = (
     Verb(
         "fetch",
         "consumer.messages:fetch",
-        answer="messaging.shapes:Message*",
+        answer="cli.consumer.shapes:Delivered*",
         examples=("natsctl con fetch ORDERS NEW --batch 500 --max-bytes 1MB --no-wait -j",),
     ),
-    Verb("sub", "consumer.sub:sub", answer="messaging.shapes:Message*"),
+    Verb("sub", "consumer.sub:sub", answer="cli.consumer.shapes:Delivered*"),
     Verb(
         "pause",
         "consumer.pause:pause",
@@ -79,10 +79,15 @@ VERBS = (
     Verb(
         "rm, delete, del",
         "consumer.remove:rm",
-        answer="ConsumerDeleteAnswer",
+        answer="ConsumerDeleteAnswer|cli.consumer.shapes:Removed",
         examples=("natsctl con rm ORDERS NEW -f --missing-ok", "natsctl con rm ORDERS 'TMP_*' -f"),
     ),
-    Verb("events", "consumer.events:events", examples=("natsctl con events ORDERS NEW --count 10",)),
+    Verb(
+        "events",
+        "consumer.events:events",
+        answer="ConsumerAckMetric*|MaxDeliver*|Nak*|Terminated*|ConsumerAction*|ConsumerPause*|GroupPinned*|GroupUnpinned*",
+        examples=("natsctl con events ORDERS NEW --count 10",),
+    ),
     Verb("graph", "consumer.graph:graph"),
     Verb("cluster, c", "consumer.cluster", "Hand over and spread the leaders of consumers in a cluster"),
 )

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+from natsctl.api.errors import UsageError
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.consumer.messages import wait_seconds
-from natsctl.cli.messaging.receive import EventShower, Listening, listen
+from natsctl.cli.events.shower import EventShower
+from natsctl.cli.messaging.receive import Listening, listen
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, StreamName, session_of
+from natsctl.cli.waiting import wait_seconds
 
 
 def events(
@@ -20,13 +22,20 @@ def events(
     consumer: ConsumerName = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
     wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    short: Annotated[bool, typer.Option("--short", help="one line for each", show_default=False)] = False,
+    cloudevent: Annotated[
+        bool, typer.Option("--cloudevent", help="one CloudEvents 1.0 document a line", show_default=False)
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show advisories and ack samples of one consumer, as they come."""
+    if short and (json or cloudevent):
+        raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     live_consumer(session, where, name)
     subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
+    show = EventShower(json, cloudevent=cloudevent, short=short)
     listening = Listening(subjects, "", count, wait_seconds(wait))
-    session.run(lambda manager: listen(manager, listening, EventShower(json)))
+    session.run(lambda manager: listen(manager, listening, show))

@@ -10,10 +10,10 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.consumer.messages import wait_seconds
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,6 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
+from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,7 +234,7 @@ class Answered:
 def _nak(delay: str | None) -> bytes:
     if not delay:
         return b"-NAK"
-    return b'-NAK {"delay": %d}' % _duration_ns("--delay", delay)
+    return b'-NAK {"delay": %d}' % round((wait_seconds(delay, "--delay") or 0) * 1e9)
 
 
 class Shown:
@@ -282,20 +283,3 @@ def read_size(text: str | None) -> int:
     if size <= 0:
         raise UsageError("--max-bytes: expected a size above zero")
     return size
-
-
-def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
-    """Seconds of a `--wait`, None when it was not given. Raises UsageError."""
-    return None if text is None else _duration_ns(flag, text) / 1e9
-
-
-def _duration_ns(flag: str, text: str) -> int:
-    from natsctl.api.units import parse_duration
-
-    try:
-        ns = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error
-    if ns <= 0:
-        raise UsageError(f"{flag}: expected a duration above zero")
-    return ns

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
@@ -15,12 +16,13 @@ from natsctl.cli.consumer.ls import list_consumers
 from natsctl.cli.names import CONSUMER_NOT_FOUND, STREAM_NOT_FOUND, confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-WILD = "*?["
-"""Characters of a pattern; no name has the first."""
+WILD = "*?"
+"""Characters of a pattern; no name has the first, and a name that has the second is meant before what it matches."""
 
 Info = dict[str, Any]
 
@@ -43,9 +45,11 @@ def rm(
     single = len(words) == 1 and not _is_pattern(words[0])
     names = words if single and force else _chosen(session, where, words, force, missing_ok)
     if not names:
-        _tell([], words, json)
+        _tell(where, [], words, json)
         return
     question = f"delete Consumer {where} > {names[0]}" if single else f"delete {len(names)} Consumers of {where}"
+    if session.dry_run and len(names) > 1:
+        raise Previewed(*(_planned(session, where, name) for name in names))
     typed = names[0] if single else where
     if not confirmed(session, question, force, needs_force=True, json=json, typed=typed):
         return
@@ -54,11 +58,7 @@ def rm(
         output.emit_json(answers[names[0]])
         return
     removed = [name for name in names if answers[name]]
-    _tell(
-        [f"{where} > {name}" for name in removed] if not json else removed,
-        [name for name in names if not answers[name]],
-        json,
-    )
+    _tell(where, removed, [name for name in names if not answers[name]], json)
 
 
 def _is_pattern(word: str) -> bool:
@@ -75,10 +75,10 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         raise
     names: list[str] = []
     for word in words:
-        if _is_pattern(word):
-            names += [name for name in infos if fnmatchcase(name, word)]
-        elif word in infos:
+        if word in infos:
             names.append(word)
+        elif _is_pattern(word):
+            names += [name for name in infos if _matches(name, word)]
         elif not missing_ok:
             live_consumer(session, stream, word)  # the server says in its own words that there is none
     names = list(dict.fromkeys(names))
@@ -87,6 +87,10 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         for name in names:
             output.note(_told(infos[name]))
     return names
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def _loss(info: Info) -> Info:
@@ -107,14 +111,18 @@ def _told(info: Info) -> str:
     )
 
 
-def _tell(removed: Sequence[str], missing: Sequence[str], json: bool) -> None:
+def _planned(session: Session, stream: str, name: str) -> Planned:
+    return Planned(endpoints.CONSUMER_DELETE.subject(stream, name, prefix=session.target().api_prefix))
+
+
+def _tell(stream: str, removed: Sequence[str], missing: Sequence[str], json: bool) -> None:
     if json:
         output.emit_json({"success": True, "removed": [*removed], "missing": [*missing]})
         return
     for name in removed:
-        output.note(f"Consumer {safe(name)} was removed")
+        output.note(f"Consumer {safe(stream)} > {safe(name)} was removed")
     for name in missing:
-        output.note(f"there is no Consumer {safe(name)}: nothing to remove")
+        output.note(f"there is no Consumer {safe(stream)} > {safe(name)}: nothing to remove")
 
 
 def _remove(session: Session, stream: str, name: str, missing_ok: bool) -> Info | None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.consumer.messages import wait_seconds
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
+from natsctl.cli.waiting import wait_seconds
 from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:

@@ -39,3 +39,29 @@ class Balance(Model):
     stream: str
     consumers: int
     moved: list[Moved]
+
+
+class Removed(Model):
+    """What became of several consumers, or of one that was absent."""
+
+    success: bool
+    removed: list[str]
+    missing: list[str]
+
+
+class Delivered(Model):
+    """A message that a consumer delivered: `data` in base64, `text` where it is UTF-8, times in RFC 3339."""
+
+    subject: str
+    data: str
+    received: str
+    reply: str = ""
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    text: str | None = None
+    stream: str = ""
+    consumer: str = ""
+    stream_seq: int = 0
+    consumer_seq: int = 0
+    deliveries: int = 0
+    pending: int = 0
+    time: str | None = None

@@ -11,10 +11,11 @@ import typer
 from natsctl.api.errors import NothingReceived, UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.consumer.messages import Ack, Answered, Group, Shown, preview_read, wait_seconds
+from natsctl.cli.consumer.messages import Ack, Answered, Group, Shown, preview_read
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.cli.waiting import wait_seconds
 from natsctl.client.pull import MAX_BATCH, Place, Wanted, take
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ VERBS = (
     Verb(
         "balance",
         "consumer.cluster.leader:balance",
-        answer="consumer.shapes:Balance",
+        answer="cli.consumer.shapes:Balance",
         examples=("natsctl con cluster balance ORDERS --dry-run",),
     ),
 )

@@ -26,10 +26,10 @@ from natsctl.cli.consumer.find import (
     age_ns,
 )
 from natsctl.cli.consumer.ls import list_consumers
-from natsctl.cli.consumer.messages import wait_seconds
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.cli.waiting import wait_seconds
 from natsctl.client.consumer_find import Wanted
 from natsctl.client.leaders import WAIT_S, Move, NotClustered, hand_over, leader_of, plan_balance
 
