@@ -18,4 +18,13 @@ VERBS = (
     Verb("info, i", "server.info:info", answer="cli.server.shapes:ServerAnswer"),
     Verb("request, req", "server.request", "Show servers' own answers, one JSON document a line"),
     Verb("config", "server.config", "Steer the configuration of running servers"),
+    Verb("cluster, raft, r", "server.cluster", "Steer JetStream's cluster and spread connections over servers"),
+    Verb("account, a", "server.account", "Show an account as a server's operator sees it, or remove what it holds"),
+    Verb(
+        "mappings, mapping",
+        "server.offline:mappings",
+        answer="cli.server.shapes:Mapped[]",
+        examples=("natsctl server mappings 'orders.*' 'orders.{{wildcard(1)}}.new' orders.7",),
+    ),
+    Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
 )

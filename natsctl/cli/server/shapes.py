@@ -148,3 +148,40 @@ class Profile(msgspec.Struct):
     server: Server
     profile: str
     file: str
+
+
+class Success(msgspec.Struct):
+    """An answer of the JetStream API that has nothing but success to tell."""
+
+    type: str
+    success: bool = False
+    initiated: bool = False
+
+
+class Election(msgspec.Struct):
+    """Who led the cluster, and who leads it now."""
+
+    previous: str
+    leader: str
+    meta_cluster: dict[str, Any]
+
+
+class Balance(msgspec.Struct):
+    """How many connections were sent away, and how many each server had before."""
+
+    balanced: int
+    servers: list[dict[str, Any]]
+
+
+class Mapped(msgspec.Struct):
+    """A subject and what it is mapped to, null where the source does not match it."""
+
+    subject: str
+    mapped: str | None
+
+
+class Hashed(msgspec.Struct):
+    """The hash of a password, and the password if it was made up."""
+
+    hash: str
+    password: str = ""

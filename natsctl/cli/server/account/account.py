@@ -1,0 +1,79 @@
+"""`natsctl server account info` and `purge`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.cli import output
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.render.values import safe
+from natsctl.cli.server.info import suggesting_server
+
+Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
+
+
+class AccountNotFound(NatsctlError):
+    """No server has such an account."""
+
+    exit_code = 3
+
+
+def info(
+    ctx: typer.Context,
+    account: Account,
+    host: Annotated[
+        str, typer.Option("--host", metavar="SERVER", help="what this server knows of it", show_default=False)
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Show an account: what it may do, imports and exports."""
+    from natsctl.client.system import System
+
+    session = session_of(ctx)
+    try:
+        with suggesting_server():
+            answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
+    except ApiFailure as failure:
+        raise _explained(ctx, account, failure) from None
+    if json:
+        output.emit_json(answer.raw)
+        return
+    from natsctl.cli.render.server_account import render_account_detail
+    from natsctl.cli.screen import show_page
+
+    show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
+
+
+def _explained(ctx: typer.Context, account: str, failure: ApiFailure) -> NatsctlError:
+    """The failure, or if the server has no such account which one may have been meant."""
+    from natsctl.cli.suggest import did_you_mean
+    from natsctl.client.system import System
+
+    known = session_of(ctx).run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
+    if account in known:
+        return failure
+    hint = did_you_mean(account, known) or "natsctl server report accounts shows those that are in use"
+    return AccountNotFound(f"there is no account {account}", hint=hint)
+
+
+def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
+    """Remove every stream and consumer that JetStream's cluster holds for an account."""
+    from natsctl.client.system import System
+    from natsctl.client.system_cluster import meta_group, purge_account
+    from natsctl.client.system_reports import details
+
+    session = session_of(ctx)
+    session.run(meta_group)
+    asked = {"account": account, "accounts": True, "streams": True}
+    answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
+    streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
+    session.effect["streams"] = len(streams)
+    question = f"remove all {len(streams)} Streams of account {account}"
+    if not confirmed(session, question, force, needs_force=True, json=json, typed=account):
+        return
+    answer = session.run(lambda manager: purge_account(manager, account))
+    output.emit_json(answer) if json else output.note(f"The streams of account {safe(account)} are being removed")

@@ -1,0 +1,76 @@
+"""`natsctl server cluster step-down` and `peer-remove`: the group of servers that runs JetStream's cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.flags import TEXT, WORDS, Flag, Given, flagged
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Force, Json, session_of
+from natsctl.cli.render.values import count, safe
+from natsctl.cli.server.report.state import body_of
+
+_PLACEMENT = (
+    Flag("--host", TEXT, "preferred", "the server that should lead next", aliases=("--preferred",)),
+    Flag("--cluster", TEXT, "cluster", "the cluster that should lead next"),
+    Flag("--tags", WORDS, "tags", "tags that the next leader should have", aliases=("--tag",)),
+)
+
+
+@flagged(_PLACEMENT)
+def step_down(
+    ctx: typer.Context,
+    force: Force = False,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Have another server lead JetStream's cluster, and wait until it does."""
+    from natsctl.client import system_cluster
+
+    session = session_of(ctx)
+    group = session.run(system_cluster.meta_group)
+    leader = str(group["cluster"].get("leader"))
+    if not confirmed(session, f"have {leader} step down as leader", force, needs_force=False, json=json):
+        return
+    before, after = session.run(lambda manager: system_cluster.step_down(manager, body_of(_PLACEMENT, given)))
+    was, now = str(before["cluster"].get("leader")), str(after["cluster"].get("leader"))
+    if json:
+        output.emit_json({"previous": was, "leader": now, "meta_cluster": after["cluster"]})
+    else:
+        output.note(f"{safe(now)} leads JetStream's cluster in place of {safe(was)}")
+
+
+def peer_remove(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or peer id", show_default=False)],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Take a server out of JetStream's cluster for good; what it held is made anew on others."""
+    from natsctl.cli.suggest import did_you_mean
+    from natsctl.client import system_cluster
+
+    session = session_of(ctx)
+    try:
+        peer = session.run(lambda manager: system_cluster.find_peer(manager, name))
+    except system_cluster.PeerNotFound as failure:
+        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
+        raise
+    shown = str(peer.get("name") or name)
+    session.effect["server"] = shown
+    session.effect["online"] = not peer.get("offline")
+    if not peer.get("offline") and not force:
+        output.note(f"warning: {safe(shown)} is up: stop it first, or it will join again when it restarts")
+    question = f"remove {shown} from JetStream's cluster"
+    if not confirmed(session, question, force, needs_force=True, json=json, typed=shown):
+        return
+    answer = session.run(lambda manager: system_cluster.remove_peer(manager, peer))
+    output.emit_json(answer) if json else output.note(f"{safe(shown)} was removed from JetStream's cluster")
+
+
+def describe(number: int, noun: str) -> str:
+    """`1 connection`, `2 connections`."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,136 @@
+"""The group of servers that runs JetStream's cluster: its leader, its members, and how connections are spread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.client.leaders import NotClustered, hand_over, peers_of
+from natsctl.client.preview import Planned, Previewed
+from natsctl.client.system import System
+from natsctl.client.system_answers import ALL, Scope, ServerAnswer
+from natsctl.client.system_reports import Row, listed, span_ns
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
+REMOVE = "$JS.API.SERVER.REMOVE"
+PURGE = "$JS.API.ACCOUNT.PURGE"
+WHAT = "the JetStream cluster"
+
+
+class PeerNotFound(NatsctlError):
+    """The cluster has no such member; `known` are those that it has."""
+
+    exit_code = 3
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"{WHAT} has no server {name}", hint=f"there are: {', '.join(known)}")
+        self.name = name
+        self.known = known
+
+
+async def meta_group(manager: Manager) -> Row:
+    """The leader and replicas of the group, as in the information of a clustered stream, under `cluster`.
+
+    Raises NotClustered, and Unreachable while nobody leads.
+    """
+    answers = await System(manager).ask("JSZ")
+    groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
+    if not any(group.get("cluster_size") for _, group in groups):
+        raise NotClustered(
+            "JetStream is not clustered on these servers", hint="this is about servers of a cluster only"
+        )
+    led = next((group for one, group in groups if group.get("leader") in (one.name, one.id)), None)
+    if led is None:
+        raise Unreachable(f"{WHAT} has no leader", hint="more than half of its servers must be up")
+    return {"cluster": led}
+
+
+async def step_down(manager: Manager, placement: Mapping[str, Any]) -> tuple[Row, Row]:
+    """Have the leader of the group hand over; the group before and after. Raises as `leaders.hand_over`."""
+    body = {"placement": dict(placement)} if placement else None
+
+    async def ask() -> None:
+        await change(manager, STEP_DOWN, body)
+
+    async def load() -> Row:
+        return await meta_group(manager)
+
+    before, after = await hand_over(load, ask, WHAT)
+    return dict(before), dict(after)
+
+
+async def find_peer(manager: Manager, name: str) -> Row:
+    """The member of the group with that name or peer id; raises PeerNotFound."""
+    group = await meta_group(manager)
+    cluster = group["cluster"]
+    leader = {"name": cluster.get("leader"), "peer": cluster.get("peer"), "current": True, "leader": True}
+    for one in (leader, *(cluster.get("replicas") or ())):
+        if name in (one.get("name"), one.get("peer")):
+            return dict(one)
+    raise PeerNotFound(name, peers_of(group))
+
+
+async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
+    """Take a member out of the group; the server's answer."""
+    return await change(manager, REMOVE, {"peer": peer.get("name"), "peer_id": peer.get("peer") or ""})
+
+
+async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
+    """Remove everything that JetStream holds for an account; the server's answer. Raises NotClustered."""
+    await meta_group(manager)
+    return await change(manager, f"{PURGE}.{account}", None)
+
+
+async def change(manager: Manager, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    """The answer to a request that changes something; in a dry run raises Previewed."""
+    if manager.connection.dry_run:
+        raise Previewed(Planned(subject, body))
+    return await manager.requests.exchange(subject, json.dumps(body).encode() if body else b"")
+
+
+class Excess(NamedTuple):
+    """A connection that should move to another server."""
+
+    server: ServerAnswer
+    cid: int
+    kind: str
+
+
+async def plan_balance(
+    manager: Manager, body: Mapping[str, Any], kinds: Iterable[str], idle_ns: int, scope: Scope = ALL
+) -> tuple[list[Row], list[Excess]]:
+    """How many connections each server has, and which have to go for all to have about as many.
+
+    `body` and `kinds` say which connections count; only those that rest for `idle_ns` are sent away.
+    """
+    answers = await System(manager).ask("CONNZ", {"auth": True, **body}, scope)
+    wanted = {kind.lower() for kind in kinds}
+    by_server = {
+        one.id: [row for row in listed([one], "connections") if str(row.get("kind")).lower() in wanted]
+        for one in answers
+    }
+    target = -(-sum(len(rows) for rows in by_server.values()) // len(answers))
+    counts, excess = [], []
+    for one in answers:
+        rows = by_server[one.id]
+        counts.append({"server": one.server, "connections": len(rows), "target": target})
+        resting = [row for row in rows if span_ns(row.get("idle")) >= idle_ns and not _ours(manager, one, row)]
+        resting.sort(key=lambda row: span_ns(row.get("uptime")))
+        excess += [Excess(one, int(row["cid"]), str(row["kind"])) for row in resting[: max(0, len(rows) - target)]]
+    return counts, excess
+
+
+def _ours(manager: Manager, server: ServerAnswer, row: Row) -> bool:
+    info = manager.connection.info
+    return info.get("server_id") == server.id and info.get("client_id") == row.get("cid")
+
+
+async def send_away(manager: Manager, one: Excess) -> None:
+    """Ask a client to go elsewhere; a leaf node, which cannot be asked, is disconnected and comes back."""
+    what = "LDM" if one.kind.lower() == "client" else "KICK"
+    await System(manager).ask_one(one.server.id, what, {"cid": one.cid}, changes=True)
