@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from natsctl.cli import output
@@ -39,6 +40,41 @@ def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0
                 seen = view()
                 live.update(seen, refresh=True)
                 shown += 1
+    finally:
+        screen.print(seen)
+
+
+@contextmanager
+def drawing() -> Iterator[Callable[[RenderableType], None]]:
+    """What draws a view in place of the last one, for whoever decides when; the last one stays below.
+
+    Without a terminal only that last one is printed, once it is over.
+    """
+    seen: RenderableType = ""
+    screen = console()
+    if not sys.stdout.isatty():
+
+        def keep(view: RenderableType) -> None:
+            nonlocal seen
+            seen = view
+
+        try:
+            yield keep
+        finally:
+            screen.print(seen)
+            sys.stdout.flush()
+        return
+    from rich.live import Live
+
+    try:
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+
+            def draw(view: RenderableType) -> None:
+                nonlocal seen
+                seen = view
+                live.update(view, refresh=True)
+
+            yield draw
     finally:
         screen.print(seen)
 

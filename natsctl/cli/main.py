@@ -60,7 +60,33 @@ NOUNS = (
     ),
     Noun("kv", (), "Create key-value buckets, read, write and watch their keys", "kv"),
     Noun("object", ("obj",), "Create object buckets, store files in them and fetch them", "object"),
-    Noun("events", ("event", "e"), "Show advisories and metrics as they arrive", "events:events"),
+    Noun(
+        "reply",
+        (),
+        "Answer requests, with a text, an echo or a program",
+        "messaging.reply:reply",
+        examples=(
+            "natsctl reply time.now --command date",
+            "natsctl reply 'weather.>' --command \"curl -s wttr.in/{{1}}?format=3\"",
+        ),
+    ),
+    Noun(
+        "trace",
+        (),
+        "Show which servers, clients and streams a message reaches",
+        "messaging.trace:trace",
+        examples=("natsctl trace ORDERS.new",),
+    ),
+    Noun(
+        "events",
+        ("event", "e"),
+        "Show advisories and metrics as they arrive",
+        "events.listen:events",
+        examples=(
+            "natsctl events --short",
+            "natsctl events --js-metric --consumer ORDERS.NEW --count 1 -j",
+        ),
+    ),
     Noun(
         "backup",
         (),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,17 +47,19 @@ class OrderedReader:
         self,
         manager: Manager,
         stream: str,
-        subject: str,
+        subject: str | Sequence[str],
         *,
         deliver: str = "all",
         start_seq: int = 0,
+        start_time: str = "",
         headers_only: bool = False,
     ) -> None:
         self._manager = manager
         self._stream = stream
-        self._subject = subject
+        self._subjects = [subject] if isinstance(subject, str) else list(subject)
         self._deliver = deliver
         self._start_seq = start_seq
+        self._start_time = start_time
         self._headers_only = headers_only
         self._subscription: Subscription | None = None
         self._name = ""
@@ -143,7 +145,7 @@ class OrderedReader:
     async def _restart(self) -> None:
         await self._end()
         if self._last_seq:
-            self._deliver, self._start_seq = "by_start_sequence", self._last_seq + 1
+            self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._last_seq + 1, ""
         await self._begin()
 
     async def _begin(self) -> int:
@@ -155,7 +157,8 @@ class OrderedReader:
         self._name = f"natsctl_{inbox.rpartition('.')[2]}"
         body = {"stream_name": self._stream, "config": self._config(inbox)}
         prefix = connection.target.api_prefix
-        subject = endpoints.CONSUMER_CREATE.subject(self._stream, self._name, self._subject, prefix=prefix)
+        filtered = self._subjects if len(self._subjects) == 1 else ()
+        subject = endpoints.CONSUMER_CREATE.subject(self._stream, self._name, *filtered, prefix=prefix)
         try:
             made = await self._manager.requests.exchange(subject, codec.encode(body))
         except BaseException:
@@ -171,7 +174,7 @@ class OrderedReader:
             "deliver_policy": self._deliver,
             "ack_policy": "none",
             "max_deliver": 1,
-            "filter_subject": self._subject,
+            **self._filter(),
             "replay_policy": "instant",
             "flow_control": True,
             "idle_heartbeat": int(HEARTBEAT_S * 1e9),
@@ -181,9 +184,16 @@ class OrderedReader:
         }
         if self._start_seq:
             config["opt_start_seq"] = self._start_seq
+        if self._start_time:
+            config["opt_start_time"] = self._start_time
         if self._headers_only:
             config["headers_only"] = True
         return config
+
+    def _filter(self) -> dict[str, Any]:
+        if len(self._subjects) == 1:
+            return {"filter_subject": self._subjects[0]}
+        return {"filter_subjects": self._subjects} if self._subjects else {}
 
     async def _end(self) -> None:
         subscription, self._subscription = self._subscription, None

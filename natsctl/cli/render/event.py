@@ -1,70 +1,28 @@
-"""Advisories and metrics in the long form: a heading with time and id, then the facts in one column."""
+"""Advisories and metrics: a paragraph, a line, or an envelope around them; what is of no known type is shown whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from natsctl.api.times import parse_time
-from natsctl.api.units import format_duration, format_size
-from natsctl.cli.render.values import body_text, count, local, safe
+from natsctl.api.units import format_size
+from natsctl.cli.render.event_kinds import CONSUMER, KINDS, Kind
+from natsctl.cli.render.values import body_text, count, duration, is_zero, local, safe
+
+TYPE_PREFIX = "io.nats."
+MAX_BODY = 4096
+"""Characters of a request or response that an audit event shows."""
+_FACT = re.compile(r"\{([\w.]+)\}")
+_LENGTHS = frozenset(("ack_time", "service", "system", "total"))
+_SIZES = frozenset(("bytes",))
+_TIMES = frozenset(("start", "end", "pause_until"))
 
 
-class Kind(NamedTuple):
-    """How one type of event is shown: its title and, in order, (label, key) of what it tells."""
-
-    title: str
-    fields: tuple[tuple[str, str], ...]
-
-
-_DELIVERY = (("Stream Sequence", "stream_seq"), ("Consumer Sequence", "consumer_seq"), ("Deliveries", "deliveries"))
-_TRANSFER = (("Start", "start"), ("End", "end"), ("Bytes", "bytes"), ("Error", "error"))
-
-KINDS: dict[str, Kind] = {
-    "metric.v1.consumer_ack": Kind("Acknowledgment Sample", (*_DELIVERY, ("Delay", "ack_time"))),
-    "advisory.v1.api_audit": Kind("JetStream API Access", (("Server", "server"), ("Subject", "subject"))),
-    "advisory.v1.api_limit_reached": Kind("API Limit Reached", (("Server", "server"), ("Dropped", "dropped"))),
-    "advisory.v1.consumer_action": Kind("Consumer Action", (("Action", "action"),)),
-    "advisory.v1.consumer_group_pinned": Kind(
-        "Consumer Group Pinned", (("Group", "group"), ("Pinned Id", "pinned_id"))
-    ),
-    "advisory.v1.consumer_group_unpinned": Kind("Consumer Group Unpinned", (("Group", "group"), ("Reason", "reason"))),
-    "advisory.v1.consumer_leader_elected": Kind("Consumer Leader Election", (("Leader", "leader"),)),
-    "advisory.v1.consumer_pause": Kind("Consumer Pause", (("Paused", "paused"), ("Until", "pause_until"))),
-    "advisory.v1.consumer_quorum_lost": Kind("Consumer Quorum Lost", ()),
-    "advisory.v1.max_deliver": Kind("Delivery Attempts Exceeded", _DELIVERY),
-    "advisory.v1.nak": Kind("Message Naked", _DELIVERY),
-    "advisory.v1.terminated": Kind("Message Terminated", (*_DELIVERY, ("Reason", "reason"))),
-    "advisory.v1.restore_complete": Kind("Stream Restore Completed", _TRANSFER),
-    "advisory.v1.restore_create": Kind("Stream Restore Started", _TRANSFER),
-    "advisory.v1.snapshot_complete": Kind("Stream Snapshot Completed", _TRANSFER),
-    "advisory.v1.snapshot_create": Kind("Stream Snapshot Started", _TRANSFER),
-    "advisory.v1.stream_action": Kind("Stream Action", (("Action", "action"),)),
-    "advisory.v1.stream_batch_abandoned": Kind("Batch Abandoned", (("Batch", "batch"), ("Reason", "reason"))),
-    "advisory.v1.stream_leader_elected": Kind("Stream Leader Election", (("Leader", "leader"),)),
-    "advisory.v1.stream_quorum_lost": Kind("Stream Quorum Lost", ()),
-}
-TYPE_PREFIX = "io.nats.jetstream."
-
-
-def render_event(subject: str, payload: bytes, now_ns: int) -> str:
-    """The event as a paragraph; one of an unknown type, or that is no JSON object, is shown as it is."""
-    event = _object(payload)
-    if event is None:
-        return f"\n[{local(now_ns):%H:%M:%S}] Event on {safe(subject)}\n\n{body_text(payload)}"
-    kind = KINDS.get(str(event.get("type", "")).removeprefix(TYPE_PREFIX))
-    heading = f"[{local(_moment(event, now_ns)):%H:%M:%S}] [{safe(str(event.get('id', '')))}] "
-    if kind is None:
-        return (
-            f"\n{heading}{safe(str(event.get('type', 'Event')))}\n\n{body_text(json.dumps(event, indent=2).encode())}"
-        )
-    rows = [*_subject_rows(event), *_rows(event, kind)]
-    column = max((len(label) for label, _ in rows), default=0) + 4
-    return "\n".join([f"\n{heading}{kind.title}", "", *(f"{label:>{column}}: {value}" for label, value in rows)])
-
-
-def _object(payload: bytes) -> Mapping[str, Any] | None:
+def parse_event(payload: bytes) -> dict[str, Any] | None:
+    """The event as an object, or None for what is none."""
     try:
         event = json.loads(payload)
     except ValueError:
@@ -72,29 +30,128 @@ def _object(payload: bytes) -> Mapping[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _moment(event: Mapping[str, Any], now_ns: int) -> int:
+def render_event(subject: str, payload: bytes, now_ns: int) -> str:
+    """The event as a paragraph: a heading with time and id, then the facts in one column."""
+    event = parse_event(payload)
+    if event is None:
+        return f"\n[{local(now_ns):%H:%M:%S}] Event on {safe(subject)}\n\n{body_text(payload)}"
+    kind = kind_of(event)
+    heading = f"\n[{_clock(event, now_ns)}] [{safe(str(event.get('id', '')))}] "
+    if kind is None:
+        text = body_text(json.dumps(event, indent=2, ensure_ascii=False).encode())
+        return f"{heading}{safe(str(event.get('type') or f'Event on {subject}'))}\n\n{text}"
+    rows = [*_rows(event, kind), *_client_rows(event)]
+    column = max((len(label) for label, _ in rows), default=0) + 4
+    lines = [
+        heading + _filled(kind.title, event, str.title),
+        "",
+        *(f"{label:>{column}}: {value}" for label, value in rows),
+    ]
+    for label, key in kind.bodies:
+        text = str(event.get(key) or "")
+        cut = f"\n… {count(len(text) - MAX_BODY)} characters more, all of them with -j" if len(text) > MAX_BODY else ""
+        lines += ["", f"    {label}:", "", f"      {safe(text[:MAX_BODY]) or 'empty'}{cut}"]
+    return "\n".join(lines)
+
+
+def render_short(subject: str, payload: bytes, now_ns: int) -> str:
+    """The event on one line: time, kind, and what matters most."""
+    event = parse_event(payload)
+    if event is None:
+        return f"{local(now_ns):%H:%M:%S} [{safe(subject)}] {safe(payload.decode('utf-8', 'backslashreplace'))}"
+    kind = kind_of(event)
+    if kind is None:
+        rest = {name: value for name, value in event.items() if name not in ("type", "id", "timestamp")}
+        return f"{_clock(event, now_ns)} [{safe(str(event.get('type') or subject))}] {safe(json.dumps(rest))}"
+    line = " ".join(_filled(kind.line, event).split())
+    return f"{_clock(event, now_ns)} [{_filled(kind.mark, event, str.title)}] {line}"
+
+
+def cloud_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event in a CloudEvents 1.0 envelope, as the nats tool writes it."""
+    kind = str(event.get("type", ""))
+    parts = kind.removeprefix(TYPE_PREFIX).split(".")
+    schema = "/".join(parts) + ".json"
+    return {
+        "type": kind,
+        "time": event.get("timestamp"),
+        "id": event.get("id"),
+        "source": f"urn:nats:{parts[0]}",
+        "dataschema": f"https://raw.githubusercontent.com/nats-io/jsm.go/master/schemas/{schema}",
+        "specversion": "1.0",
+        "subject": parts[1] if len(parts) > 1 else "event",
+        "data": dict(event),
+    }
+
+
+def kind_of(event: Mapping[str, Any]) -> Kind | None:
+    """How events of that type are shown."""
+    return KINDS.get(str(event.get("type", "")).removeprefix(TYPE_PREFIX))
+
+
+def _clock(event: Mapping[str, Any], now_ns: int) -> str:
     try:
-        return parse_time(str(event.get("timestamp", "")))
+        moment = parse_time(str(event.get("timestamp", "")))
     except ValueError:
-        return now_ns
-
-
-def _subject_rows(event: Mapping[str, Any]) -> list[tuple[str, str]]:
-    stream, consumer = event.get("stream"), event.get("consumer")
-    if stream and consumer:
-        return [("Consumer", f"{safe(str(stream))} > {safe(str(consumer))}")]
-    return [("Stream", safe(str(stream)))] if stream else []
+        moment = now_ns
+    return f"{local(moment):%H:%M:%S}"
 
 
 def _rows(event: Mapping[str, Any], kind: Kind) -> list[tuple[str, str]]:
-    return [(label, _value(key, event[key])) for label, key in kind.fields if event.get(key) not in (None, "")]
+    fields = kind.fields
+    rows = []
+    if fields[: len(CONSUMER)] == CONSUMER:
+        rows.append(("Consumer", f"{safe(str(event.get('stream', '')))} > {safe(str(event.get('consumer', '')))}"))
+        fields = fields[len(CONSUMER) :]
+    domain = () if ("Domain", "domain") in fields else (("Domain", "domain"),)
+    found = [(label, _fact(event, key)) for label, key in (*fields, *domain)]
+    return rows + [(label, value) for label, value in found if value]
 
 
-def _value(key: str, value: object) -> str:
+def _client_rows(event: Mapping[str, Any]) -> list[tuple[str, str]]:
+    client = event.get("client")
+    if not isinstance(client, dict):
+        return []
+    name = safe(str(client.get("name") or "unnamed"))
+    library = safe(" ".join(str(client[key]) for key in ("lang", "ver") if client.get(key)))
+    where = safe(str(client.get("host") or "?"))
+    rows = [("Client", f"{name}, id {client.get('id', '?')}, at {where}{f', {library}' if library else ''}")]
+    server_event = isinstance(event.get("server"), dict)
+    return rows + ([("Account", safe(str(client["acc"])))] if client.get("acc") and not server_event else [])
+
+
+def _filled(text: str, event: Mapping[str, Any], change: Callable[[str], str] = str) -> str:
+    return _FACT.sub(lambda found: change(_fact(event, found[1])), text)
+
+
+def _fact(event: Mapping[str, Any], path: str) -> str:
+    """A fact of the event in words, "" where there is none."""
+    value: Any = event
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    key = path.rpartition(".")[2]
+    if value is None or value == "":
+        return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        if key == "ack_time":
-            return format_duration(value)
-        return format_size(value) if key == "bytes" else count(value)
-    return safe(value if isinstance(value, str) else json.dumps(value))
+        return duration(value) if key in _LENGTHS else format_size(value) if key in _SIZES else count(value)
+    if key in _TIMES and isinstance(value, str):
+        return _time(value)
+    if isinstance(value, list):
+        return safe(", ".join(_entry(one) for one in value))
+    return safe(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _entry(value: Any) -> str:
+    """One of several: an object is told by its name."""
+    return str(value.get("name", json.dumps(value))) if isinstance(value, dict) else str(value)
+
+
+def _time(text: str) -> str:
+    if is_zero(text):
+        return ""
+    try:
+        return local(parse_time(text)).isoformat(" ", "milliseconds")
+    except ValueError:
+        return safe(text)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks
-from natsctl.api.times import format_time
-from natsctl.cli.render.values import count, duration, exact_stamp, safe
+from natsctl.api.times import format_time, parse_time
+from natsctl.cli.render.values import count, duration, safe
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
@@ -25,19 +25,32 @@ class Received(NamedTuple):
 
     @property
     def delivery(self) -> acks.AckSubject | None:
-        """Where the message stands in its stream and consumer, when a consumer delivered it."""
-        return acks.parse(self.reply.encode()) if self.reply else None
+        """Where the message stands in its stream, and in the consumer that delivered it unless a direct get did."""
+        if self.reply:
+            return acks.parse(self.reply.encode("utf-8", "surrogateescape"))
+        return _direct(dict(self.headers)) if self.headers else None
 
 
-def render_received(number: int, message: Received, stamped: bool) -> str:
-    """The line above a message that a subscription received."""
+def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
+    """What the headers of a direct get say of the message; without a consumer in it."""
+    try:
+        seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
+        return acks.AckSubject(
+            headers["Nats-Stream"].encode(), b"", 0, seq, 0, ts_ns, int(headers.get("Nats-Num-Pending", "0"))
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def render_received(number: int, message: Received, stamp: str = "") -> str:
+    """The line above a message that a subscription received; `stamp` is when that was."""
     line = f'[#{number}] Received on "{safe(message.subject)}"'
     delivery = message.delivery
     if delivery is not None:
         line += f" (stream {safe(_text(delivery.stream))} seq {delivery.stream_seq}, pending {delivery.pending})"
     elif message.reply:
         line += f' with reply "{safe(message.reply)}"'
-    return f"{line} @ {exact_stamp(message.at_ns)}" if stamped else line
+    return f"{line} @ {stamp}" if stamp else line
 
 
 def render_next(message: Received) -> str:
@@ -71,14 +84,23 @@ def message_document(message: Received) -> dict[str, Any]:
     document["received"] = format_time(message.at_ns)
     delivery = message.delivery
     if delivery is not None:
-        document["stream"] = _text(delivery.stream)
-        document["consumer"] = _text(delivery.consumer)
-        document["stream_seq"] = delivery.stream_seq
-        document["consumer_seq"] = delivery.consumer_seq
-        document["deliveries"] = delivery.delivered
-        document["pending"] = delivery.pending
-        document["time"] = format_time(delivery.ts_ns)
+        document |= _delivery_document(delivery)
     return document
+
+
+def _delivery_document(delivery: acks.AckSubject) -> dict[str, Any]:
+    consumer = {
+        "consumer": _text(delivery.consumer),
+        "consumer_seq": delivery.consumer_seq,
+        "deliveries": delivery.delivered,
+    }
+    return {
+        "stream": _text(delivery.stream),
+        "stream_seq": delivery.stream_seq,
+        **(consumer if delivery.consumer else {}),
+        "pending": delivery.pending,
+        "time": format_time(delivery.ts_ns),
+    }
 
 
 def answer_document(message: Received, rtt_ns: int, status: int, description: str) -> dict[str, Any]:

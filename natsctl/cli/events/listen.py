@@ -1,0 +1,89 @@
+"""`natsctl events`: advisories and metrics as they happen, or as a stream has stored them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.events.shower import EventShower
+from natsctl.cli.flags import DURATION, ON, SUBJECTS, SWITCH, TEXT, WORDS, Flag, Given, apply, flagged
+from natsctl.cli.messaging.receive import Listening, follow, listen
+from natsctl.cli.names import suggesting
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.waiting import wait_seconds
+from natsctl.client.events import SOURCES, SYSTEM_ONLY, chosen, hears_servers, make_filter
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+FLAGS = (
+    Flag("--js-advisory", SWITCH, "kind.js_advisory", "advisories of JetStream"),
+    Flag("--js-metric", SWITCH, "kind.js_metric", "metrics of JetStream, such as acknowledgment samples"),
+    Flag("--srv-advisory", SWITCH, "kind.srv_advisory", "events of servers; the system account hears them"),
+    Flag("--all", ON, "all", "every kind of event; what is heard without a choice, too", aliases=("-a",)),
+    Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects instead"),
+    Flag("--stream", TEXT.named("STREAM"), "stream", "read the events that this stream has stored and stores"),
+    Flag("--since", DURATION, "since", "with --stream: from those of so long ago on"),
+    Flag("--consumer", TEXT.named("[STREAM.]NAME"), "consumer", "only events of this consumer"),
+    Flag("--type", WORDS.named("TYPE"), "types", "only events of this type, such as stream_action or api_*"),
+    Flag("--filter", TEXT.named("REGEX"), "pattern", "only events in whose JSON text this is found; case is ignored"),
+    Flag("--cloudevent", ON, "cloudevent", "one CloudEvents 1.0 document a line"),
+    Flag("--short", ON, "short", "one line for each event"),
+)
+
+
+@flagged(FLAGS)
+def events(
+    ctx: typer.Context,
+    given: Given,
+    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
+    wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
+    json: Json = False,
+) -> None:
+    """Show advisories and metrics as they happen, until Ctrl-C, --count or --wait.
+
+    Without a choice all kinds are heard that this account can hear. -j prints each event as the server sent it.
+    """
+    asked: dict[str, Any] = {}
+    apply(asked, FLAGS, given)
+    if "since" in asked and "stream" not in asked:
+        raise UsageError("--since needs --stream: only stored events have a past")
+    if asked.get("short") and (json or asked.get("cloudevent")):
+        raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
+    wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
+    show = EventShower(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
+    listening = Listening(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
+    session, stream = session_of(ctx), asked.get("stream", "")
+    if stream:
+        with suggesting(session, stream):
+            session.run(lambda manager: _stored(manager, stream, asked.get("since"), listening, show))
+        return
+    kinds = dict.fromkeys(SOURCES) if asked.get("all") else asked.get("kind", {})
+    session.run(lambda manager: _live(manager, kinds, listening, show))
+
+
+async def _live(manager: Manager, kinds: dict[str, bool | None], listening: Listening, show: EventShower) -> None:
+    from dataclasses import replace
+
+    if not listening.subjects:
+        wanted = chosen({kind: kinds.get(kind) for kind in SOURCES})
+        if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await hears_servers(manager.connection):
+            wanted.remove(SYSTEM_ONLY)
+        if not wanted:
+            raise UsageError("no kind of event is left to listen to")
+        listening = replace(listening, subjects=tuple(one for kind in wanted for one in SOURCES[kind]))
+    await listen(manager, listening, show)
+
+
+async def _stored(manager: Manager, stream: str, since_ns: int | None, listening: Listening, show: EventShower) -> None:
+    from dataclasses import replace
+
+    from natsctl.client.stream_feed import Start, feed_of_stream
+
+    start = Start("by_start_time", since_ns) if since_ns else Start()
+    listening = replace(listening, subjects=listening.subjects or (f"Stream {stream}",))
+    filters = [one for one in listening.subjects if not one.startswith("Stream ")]
+    async with await feed_of_stream(manager, stream, filters, start) as feed:
+        await follow(manager, feed, listening, show)

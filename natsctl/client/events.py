@@ -1,0 +1,82 @@
+"""Which events are listened to, and which of those that come are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
+
+if TYPE_CHECKING:
+    from natsctl.client.connection import Connection
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "js_advisory": (f"{ADVISORY_PREFIX}.>",),
+    "js_metric": (f"{METRIC_PREFIX}.>",),
+    "srv_advisory": (
+        "$SYS.ACCOUNT.*.CONNECT",
+        "$SYS.ACCOUNT.*.DISCONNECT",
+        "$SYS.ACCOUNT.*.SERVER.CONNS",
+        "$SYS.SERVER.ACCOUNT.*.CONNS",
+    ),
+}
+"""The subjects of each kind of events; those of servers are heard in the system account only."""
+SYSTEM_ONLY = "srv_advisory"
+
+
+_WHO = "$SYS.REQ.SERVER.PING.IDZ"
+_WHO_S = 1.0
+
+
+async def hears_servers(connection: Connection) -> bool:
+    """Whether this is the system account: only there servers answer who they are."""
+    try:
+        return not (await connection.request(_WHO, timeout_s=_WHO_S)).status
+    except NatsctlError:
+        return False
+
+
+def chosen(asked: Mapping[str, bool | None]) -> list[str]:
+    """The kinds that are meant: those that were asked for, else all that were not refused."""
+    wanted = [kind for kind, said in asked.items() if said]
+    return wanted or [kind for kind, said in asked.items() if said is not False]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What an event must be; nothing asked for lets everything pass."""
+
+    pattern: re.Pattern[str] | None = None
+    types: tuple[str, ...] = ()
+    stream: str = ""
+    consumer: str = ""
+
+    def passes(self, payload: bytes, event: Mapping[str, Any] | None) -> bool:
+        """Whether the event is meant; `event` is its payload as an object where it is one."""
+        if self.pattern is not None and not self.pattern.search(payload.decode("utf-8", "replace")):
+            return False
+        fields = event or {}
+        if self.types and not any(_is_type(str(fields.get("type", "")), one) for one in self.types):
+            return False
+        return (not self.stream or fields.get("stream") == self.stream) and (
+            not self.consumer or fields.get("consumer") == self.consumer
+        )
+
+
+def make_filter(pattern: str, types: Sequence[str], consumer: str) -> Filter:
+    """The filter of what the command line says; `consumer` is NAME or STREAM.NAME. Raises UsageError."""
+    stream, _, name = consumer.rpartition(".")
+    try:
+        compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL) if pattern else None
+    except re.error as failure:
+        raise UsageError(f"--filter: {failure}") from failure
+    return Filter(compiled, tuple(types), stream, name)
+
+
+def _is_type(kind: str, wanted: str) -> bool:
+    """Whether an event's type is the wanted one: whole, its last word, or with * and ?."""
+    return fnmatchcase(kind, wanted) or fnmatchcase(kind.rpartition(".")[2], wanted)

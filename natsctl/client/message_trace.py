@@ -1,0 +1,110 @@
+"""The way of one message: servers tell on a subject of ours what each of them did with it.
+
+A message with the header `Nats-Trace-Dest` is told about by every server that it comes to; with `Nats-Trace-Only` none
+of them delivers it. What leaves for another server bears a hop number, and that server's report says the same number:
+so it is known which reports are still to come, and how they hang together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import ProtocolError, Unreachable
+
+if TYPE_CHECKING:
+    from natsctl.client.connection import Connection
+    from natsctl.client.outgoing import Outgoing
+
+HOP = "Nats-Trace-Hop"
+ROOT = ""
+MAX_REPORTS = 10_000
+LATE_S = 1.0
+"""How long to wait for a report that a server's hop announced, once the first one is there."""
+CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}
+
+
+@dataclass(slots=True)
+class Report:
+    """What one server did with the message; `hop` is "" for the first, `onward` are the reports behind each egress."""
+
+    raw: dict[str, Any]
+    hop: str = ROOT
+    onward: dict[str, Report] = field(default_factory=dict)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened, in the order the server tells it."""
+        return [one for one in self.raw.get("events") or () if isinstance(one, dict)]
+
+    @property
+    def hops(self) -> list[str]:
+        """The hop numbers of what left for other servers without an error."""
+        return [str(one["hop"]) for one in self.events if one.get("type") == "eg" and one.get("hop")]
+
+    def walk(self) -> Iterator[Report]:
+        """This report and all behind it."""
+        yield self
+        for one in self.onward.values():
+            yield from one.walk()
+
+
+def headers_of(message: Outgoing, dest: str, deliver: bool) -> tuple[tuple[str, str], ...]:
+    """The headers that a message is traced with."""
+    only = () if deliver else (("Nats-Trace-Only", "true"),)
+    return (*message.headers, ("Nats-Trace-Dest", dest), *only)
+
+
+async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> Report:
+    """The reports of every server that the message came to. Raises Unreachable where none tells."""
+    dest = connection.new_inbox()
+    subscription = await connection.subscribe(dest)
+    subscription.watched = message.subject
+    found: dict[str, Report] = {}
+    clock = asyncio.get_running_loop().time
+    try:
+        await connection.publish(message.subject, message.body, headers=headers_of(message, dest, deliver))
+        until_s = clock() + connection.timeout_s
+        while len(found) < MAX_REPORTS and (left_s := until_s - clock()) > 0:
+            heard = await subscription.next(left_s)
+            if heard is None:
+                break
+            report = _report(heard.body)
+            found[report.hop] = report
+            if not _missing(found):
+                break
+            until_s = min(until_s, clock() + LATE_S)
+    finally:
+        await subscription.stop()
+    if ROOT not in found:
+        await connection.flush()
+        raise Unreachable(
+            f"no server tells of a message on {message.subject} within {connection.timeout_s:g}s",
+            hint="messages are traced by servers from 2.11 on, and only where the account may publish to inboxes",
+        )
+    return _linked(found)
+
+
+def _report(body: bytes) -> Report:
+    try:
+        raw = json.loads(body)
+        headers = raw["request"].get("header") or {}
+        hop = headers.get(HOP) or [ROOT]
+    except (ValueError, KeyError, AttributeError, TypeError) as failure:
+        raise ProtocolError(f"a report of a traced message is not understood: {body[:64]!r}") from failure
+    return Report(raw, str(hop[0]))
+
+
+def _missing(found: dict[str, Report]) -> set[str]:
+    """The hops that were announced and have not reported."""
+    announced = {hop for report in found.values() for hop in report.hops}
+    return ({ROOT} | announced) - set(found)
+
+
+def _linked(found: dict[str, Report]) -> Report:
+    for report in found.values():
+        report.onward = {hop: found[hop] for hop in report.hops if hop in found and hop != report.hop}
+    return found[ROOT]

@@ -1,0 +1,283 @@
+"""What a stream has stored and stores: through a consumer, or by direct gets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from natsctl.api import acks, codec, endpoints
+from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.subjects import matches
+from natsctl.api.times import format_time
+from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.ordered import OrderedReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.client.feed import Feed
+    from natsctl.client.manager import Manager
+    from natsctl.client.message import Message
+
+DIRECT_BATCH = 256
+"""Messages that one direct get asks for."""
+POLL_S = 0.25
+"""How long to wait for new messages between two direct gets that found none."""
+CONSUMER_NOT_FOUND = 10014
+_END_OF_BATCH = 204
+_NOT_FOUND = (404, 408)
+_UNREADABLE = ("workqueue", "interest")
+"""Retention policies under which a consumer beside others takes messages away from them, or is refused."""
+
+
+class Start(NamedTuple):
+    """Where reading begins: a deliver policy, with its sequence or with how many ns ago."""
+
+    policy: str = "all"
+    value: int = 0
+
+    def fields(self, now_ns: int) -> dict[str, Any]:
+        """What a consumer's configuration says of it."""
+        fields: dict[str, Any] = {"deliver_policy": self.policy}
+        if self.policy == "by_start_sequence":
+            fields["opt_start_seq"] = self.value
+        elif self.policy == "by_start_time":
+            fields["opt_start_time"] = format_time(now_ns - self.value)
+        return fields
+
+
+async def feed_of_stream(
+    manager: Manager,
+    stream: str,
+    subjects: Sequence[str],
+    start: Start,
+    *,
+    durable: str = "",
+    direct: bool = False,
+    to_end: bool = False,
+    headers_only: bool = False,
+) -> Feed:
+    """What the stream ("" for the one that stores the subjects) has on them, from `start` on.
+
+    Streams whose messages are there to be taken once are read by direct gets, which take nothing away. Raises
+    UsageError where no stream is meant, ApiFailure where there is none.
+    """
+    name = stream or await stream_of(manager, subjects)
+    info = (await manager.stream_info(name)).raw
+    if durable:
+        config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
+        known = await durable_consumer(manager, name, {**config, **_filter(subjects)})
+        return DurableFeed(manager, name, known, to_end=to_end)
+    if direct or info["config"].get("retention") in _UNREADABLE:
+        return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
+    fields = start.fields(time.time_ns())
+    reader = OrderedReader(
+        manager,
+        name,
+        subjects,
+        deliver=start.policy,
+        start_seq=fields.get("opt_start_seq", 0),
+        start_time=fields.get("opt_start_time", ""),
+        headers_only=headers_only,
+    )
+    return StreamFeed(reader, to_end=to_end)
+
+
+def _filter(subjects: Sequence[str]) -> dict[str, Any]:
+    if len(subjects) == 1:
+        return {"filter_subject": subjects[0]}
+    return {"filter_subjects": list(subjects)} if subjects else {}
+
+
+def _direct_start(start: Start, subjects: Sequence[str], state: dict[str, Any]) -> dict[str, Any]:
+    """The first request's place, as direct gets say it."""
+    last = int(state.get("last_seq") or 0)
+    if start.policy == "by_start_time":
+        return {"start_time": start.fields(time.time_ns())["opt_start_time"]}
+    if start.policy == "last_per_subject":
+        return {"multi_last": list(subjects) or [">"]}
+    return {"seq": {"new": last + 1, "last": max(last, 1), "by_start_sequence": start.value}.get(start.policy, 1)}
+
+
+class StreamFeed:
+    """What a stream has stored and stores, through a consumer that ends with the feed.
+
+    With `to_end` it ends with the last message that there is.
+    """
+
+    def __init__(self, reader: OrderedReader, *, to_end: bool = False) -> None:
+        self._reader, self._to_end = reader, to_end
+        self.ended = False
+
+    async def __aenter__(self) -> StreamFeed:
+        await self._reader.__aenter__()
+        self.ended = self._to_end and self._reader.pending == 0
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._reader.__aexit__(kind, failure, trace)
+
+    def now(self) -> Message | None:
+        """Nothing: what has come is known to be in order only when it is waited for."""
+        return None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or None when none came in time or all were read."""
+        if self.ended:
+            return None
+        delivered = await self._reader.next(timeout_s)
+        if delivered is None:
+            return None
+        self.ended = self._to_end and delivered.at.pending == 0
+        return delivered.message
+
+
+class DurableFeed:
+    """What a durable pull consumer delivers; with `to_end` until it has nothing pending."""
+
+    def __init__(self, manager: Manager, stream: str, config: dict[str, Any], *, to_end: bool = False) -> None:
+        from natsctl.client.pull import Wanted, take
+
+        name = str(config.get("durable_name") or config.get("name"))
+        self._manager, self._stream, self._name = manager, stream, name
+        self._messages = take(manager, stream, name, Wanted(0), config)
+        self._to_end = to_end
+        self.ended = False
+
+    async def __aenter__(self) -> DurableFeed:
+        info = await self._manager.consumer_info(self._stream, self._name)
+        pending = info.raw.get("num_pending") or 0
+        self.ended = self._to_end and not pending
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._messages.aclose()
+
+    def now(self) -> Message | None:
+        """Nothing: each message is waited for."""
+        return None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or None when none came in time or all were read."""
+        if self.ended:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await anext(self._messages)
+        except TimeoutError:
+            # Its generator was cancelled with the wait, so nothing more can be read from it.
+            self.ended = True
+            return None
+        at = acks.parse(message.reply.encode())
+        self.ended = self._to_end and at is not None and at.pending == 0
+        return message
+
+
+class DirectFeed:
+    """What a stream has stored and stores, by direct gets: no consumer is made, and nothing is acknowledged."""
+
+    def __init__(
+        self, manager: Manager, stream: str, subjects: Sequence[str], start: dict[str, Any], *, to_end: bool = False
+    ) -> None:
+        self._manager, self._stream, self._subjects = manager, stream, list(subjects) or [">"]
+        self._start = start or {"seq": 1}
+        self._to_end = to_end
+        self._kept: list[Message] = []
+        self._last_seq = 0
+        self.ended = False
+
+    async def __aenter__(self) -> DirectFeed:
+        await self._fetch()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._kept.clear()
+
+    def now(self) -> Message | None:
+        """A message that has come already."""
+        return self._kept.pop(0) if self._kept else None
+
+    async def next(self, timeout_s: float | None = None) -> Message | None:
+        """The next message, or None when none came in time or all were read."""
+        clock = asyncio.get_running_loop().time
+        end_s = None if timeout_s is None else clock() + timeout_s
+        while not self._kept:
+            if self.ended or (end_s is not None and clock() >= end_s):
+                return None
+            await self._fetch()
+            if not self._kept and not self.ended:
+                await asyncio.sleep(POLL_S if end_s is None else min(POLL_S, max(0.0, end_s - clock())))
+        return self.now()
+
+    async def _fetch(self) -> None:
+        """Get the next messages; without any and `to_end` the feed has ended."""
+        connection = self._manager.connection
+        subject = endpoints.DIRECT_GET.subject(self._stream, prefix=connection.target.api_prefix)
+        request = codec.encode(self._request())
+        subscription = await connection.subscribe(connection.new_inbox())
+        subscription.watched = subject
+        if connection.tracer is not None:
+            connection.tracer.request(subject, request)
+        try:
+            await connection.publish(subject, request, reply=subscription.subject)
+            while (message := await subscription.next(connection.timeout_s)) is not None:
+                if message.status == NO_RESPONDERS:
+                    raise NatsctlError(
+                        f"Stream {self._stream} has no direct get", hint="allow it: natsctl str edit --allow-direct"
+                    )
+                if message.status in (_END_OF_BATCH, *_NOT_FOUND):
+                    self._last_seq = max(self._last_seq, int(message.headers.get("Nats-UpTo-Sequence", "0")))
+                    self.ended = self._to_end and not int(message.headers.get("Nats-Num-Pending", "0"))
+                    return
+                if message.status:
+                    raise NatsctlError(f"direct get of {self._stream}: {message.status} {message.description}")
+                self._keep(message)
+        finally:
+            await subscription.stop()
+
+    def _request(self) -> dict[str, Any]:
+        if not self._last_seq and "multi_last" in self._start:
+            return self._start
+        where = {"seq": self._last_seq + 1} if self._last_seq else self._start
+        # Several subjects can be asked for only as one pattern over all of them; others are left out here.
+        one = self._subjects[0] if len(self._subjects) == 1 else ">"
+        return {**where, "next_by_subj": one, "batch": DIRECT_BATCH}
+
+    def _keep(self, message: Message) -> None:
+        self._last_seq = int(message.headers.get("Nats-Sequence", self._last_seq))
+        message.subject = message.headers.get("Nats-Subject", message.subject)
+        if any(matches(pattern, message.subject) for pattern in self._subjects):
+            self._kept.append(message)
+
+
+async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
+    """The stream that stores these subjects. Raises UsageError where it is none, or not one."""
+    found = {name for subject in subjects for name in await manager.stream_names(subject=subject)}
+    if len(found) == 1:
+        return found.pop()
+    asked = ", ".join(subjects) or "nothing"
+    if not found:
+        raise UsageError(f"no Stream stores {asked}", hint="natsctl str ls shows the Streams and their subjects")
+    raise UsageError(f"several Streams store {asked}: {', '.join(sorted(found))}", hint="name one with --stream")
+
+
+async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of the durable consumer that `config` names, which is made if there is none.
+
+    Raises UsageError for one that pushes.
+    """
+    name = config["durable_name"]
+    try:
+        answer: Any = await manager.consumer_info(stream, name)
+    except ApiFailure as failure:
+        if failure.err_code != CONSUMER_NOT_FOUND:
+            raise
+        answer = await manager.consumer_create(stream, config, action="create")
+    known = dict(answer.raw["config"])
+    if known.get("deliver_subject"):
+        raise UsageError(f"Consumer {stream} > {name} is push-based", hint=f"natsctl con sub {stream} {name} reads it")
+    return known
