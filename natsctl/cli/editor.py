@@ -26,15 +26,20 @@ if TYPE_CHECKING:
 
 EDITORS = ("vi", "nano")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
+STDERR = 2
+"""Where an editor draws: stdout may be somebody's pipe."""
 
 
-def edit_config(session: Session, config: Config, model: type[Model], what: str) -> Config:
+def edit_config(
+    session: Session, config: Config, model: type[Model], what: str, meanings: Mapping[str, str] | None = None
+) -> Config:
     """The configuration as the person left it; a document with a fault may be edited again at a terminal.
 
+    `meanings` says what fields are, in comments beside them.
     Raises UsageError for a fault where nobody can be asked, and for an empty document.
     """
     original = _document(config)
-    text = _text(original, model, what)
+    text = _text(original, model, what, meanings or {})
     while True:
         text = edit_text(text, ".yaml")
         try:
@@ -60,7 +65,7 @@ def edit_text(text: str, suffix: str) -> str:
         with os.fdopen(handle, "w") as file:
             file.write(text)
         # The answer is not the editor's to write.
-        status = subprocess.run([*command, name], stdout=sys.stderr.fileno(), check=False).returncode
+        status = subprocess.run([*command, name], stdout=STDERR, check=False).returncode
         if status:
             raise UsageError(f"the editor {command[0]} ended with {status}: nothing is changed")
         return path.read_text()
@@ -109,21 +114,25 @@ def _size(number: int) -> str | int:
     return number
 
 
-def _text(document: Config, model: type[Model], what: str) -> str:
+def _text(document: Config, model: type[Model], what: str, meanings: Mapping[str, str]) -> str:
     import yaml
 
-    absent = [f"# {name}:" for name in model.__struct_fields__ if name not in document]
+    def comment(name: str) -> list[str]:
+        return [f"# {meanings[name]}"] if name in meanings else []
+
     lines = [
         f"# {what}",
         "# Durations are 30s, 5m, 1h30m, 7d or 1y, sizes 10KB, 5MB or 1GiB. A line that is taken away takes its",
         "# field away; an empty file leaves everything as it is.",
         "",
-        yaml.safe_dump(document, sort_keys=False, allow_unicode=True),
-        "# Not set:",
-        *absent,
-        "",
     ]
-    return "\n".join(lines)
+    for name, value in document.items():
+        lines += [*comment(name), yaml.safe_dump({name: value}, allow_unicode=True).rstrip("\n")]
+    lines += ["", "# Not set:", ""]
+    for name in model.__struct_fields__:
+        if name not in document:
+            lines += [*comment(name), f"# {name}:"]
+    return "\n".join([*lines, ""])
 
 
 def _read(text: str, original: Config, config: Config, model: type[Model]) -> Config:

@@ -17,7 +17,7 @@ from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
 from natsctl.cli.stream.config import check_config, show_info
-from natsctl.cli.stream.flags import STREAM_EDIT
+from natsctl.cli.stream.flags import MEANINGS, STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.stream_defaults import settled
 
@@ -65,7 +65,7 @@ def edit_in_editor(session: Session, config: Config, name: str) -> Config:
     """The configuration as the person left it in the editor."""
     from natsctl.cli.editor import edit_config
 
-    return {**edit_config(session, config, StreamConfig, f"Stream {name}"), "name": name}
+    return {**edit_config(session, config, StreamConfig, f"Stream {name}", MEANINGS), "name": name}
 
 
 def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:

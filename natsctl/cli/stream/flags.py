@@ -168,3 +168,24 @@ STREAM_FLAGS: tuple[Flag, ...] = (
 STREAM_ADD = tuple(flag for flag in STREAM_FLAGS if flag.add)
 STREAM_COPY = without_defaults(STREAM_ADD)
 STREAM_EDIT = without_defaults([flag for flag in STREAM_FLAGS if flag.edit])
+
+_PLACED = {
+    "mirror": "--mirror",
+    "sources": "--source",
+    "duplicate_window": "--dupe-window",
+    "metadata": "--metadata",
+    "discard_new_per_subject": "--discard-per-subject",
+}
+"""Fields whose flag places its value by a function of its own."""
+_HELP = {flag.name: flag.help for flag in STREAM_FLAGS}
+MEANINGS: dict[str, str] = {
+    "no_ack": "do not acknowledge publishes",
+    "placement": "in which cluster, and on servers with which tags",
+    "subject_transform": "subjects to rename while storing (src), and what they become (dest)",
+    "republish": "subjects to publish again after storing (src), and where (dest)",
+    "consumer_limits": "what consumers may ask for at most",
+    "sealed": "nothing can be changed any more, for ever",
+    **{flag.to: flag.help for flag in STREAM_FLAGS if isinstance(flag.to, str)},
+    **{field: _HELP[name] for field, name in _PLACED.items()},
+}
+"""What the fields of a stream are, in words."""
