@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from natsctl.client import messages
-from natsctl.client.backup import backup, restore
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.restore import restore_stream
+from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
@@ -58,10 +60,10 @@ async def test_a_stream_moves_between_servers(tmp_path: Path, kinds: tuple[Kind,
             async with await connect(target, name="test") as connection:
                 manager = Manager(connection)
                 if held:
-                    await restore(manager, tmp_path / "s.tgz")
+                    await restore_stream(Lifeline(manager), tmp_path / "s.tgz")
                 else:
                     await fill(manager)
-                    await backup(manager, "S", tmp_path / "s.tgz")
+                    await save_stream(Lifeline(manager), "S", tmp_path / "s.tgz", SaveOptions(force=True))
                 held.append(await seen(manager))
     before, after = held
     assert after[1:] == before[1:]

@@ -42,21 +42,27 @@ def cat(
 
 
 def _show(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
-    from natsctl.api import headers
-    from natsctl.api.times import format_time
-    from natsctl.cli.messaging.bodies import show_body
-    from natsctl.cli.render.stream import render_item
-
     subject = message.subject.decode("utf-8", "backslashreplace")
     if json:
         output.emit_json_line(_document(message, subject))
     elif raw:
         output.emit_bytes(message.payload)
     else:
-        moment = format_time(message.ts_ns)
-        output.emit(render_item(stream, message.seq, subject, moment, time.time_ns()))
-        pairs = headers.parse(message.header)
-        show_body([(_text(key), _text(value)) for key, value in pairs], message.payload)
+        output.emit(_text_of(stream, message, subject))
+
+
+def _text_of(stream: str, message: ArchivedMessage, subject: str) -> str:
+    """The message for a person: what it is, its headers, its body, an empty line."""
+    from natsctl.api import headers
+    from natsctl.api.times import format_time
+    from natsctl.cli.render.message import render_headers
+    from natsctl.cli.render.stream import render_item
+    from natsctl.cli.render.values import body_text
+
+    item = render_item(stream, message.seq, subject, format_time(message.ts_ns), time.time_ns())
+    pairs = render_headers([(_text(key), _text(value)) for key, value in headers.parse(message.header)])
+    body = body_text(message.payload).removesuffix("\n")
+    return "\n".join([item, *pairs, *([""] if pairs else []), body, ""])
 
 
 def _document(message: ArchivedMessage, subject: str) -> dict[str, object]:

@@ -27,9 +27,9 @@ from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import PART_PREFIX
 from natsctl.client.backup.progress import OnProgress, silent
 from natsctl.client.backup.restore import StreamExists
+from natsctl.client.backup.rewrite import is_since
 from natsctl.client.backup.save import save_stream
 from natsctl.client.preview import Planned, Previewed
-from natsctl.client.requests import JetStreamAbsent
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -38,6 +38,9 @@ Log = Callable[[str], None]
 Transfer = Callable[[], AbstractContextManager[OnProgress]]
 """Opens what shows how far one stream's data is."""
 
+NO_TEMPLATES_SINCE = (2, 14)
+OUR_RUNTIME = "natsctl"
+"""What natsctl's server says in INFO where nats-server has the version of Go; it has templates in every version."""
 _SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
 
 
@@ -116,16 +119,19 @@ async def _save_stream(
 
 
 async def _save_templates(manager: Manager, part: Path, folder: Path, saved: AccountBackup, log: Log) -> None:
-    """Save the stream templates of a server that has any; nats-server has none since 2.14."""
-    try:
-        names = list(await manager.template_names())
-    except JetStreamAbsent:
+    """Save the stream templates of a server that may have any."""
+    if not _may_have_templates(manager.connection.info):
         return
-    for template in names:
+    for template in await manager.template_names():
         name = f"stream_template_{template}.json"
         log(f"Stream Template {template} to {folder / name}")
         _write(part / name, "stream_template", (await manager.template_info(template)).raw.get("config") or {})
         saved.templates.append(template)
+
+
+def _may_have_templates(info: dict[str, Any]) -> bool:
+    """Whether a server answers requests about templates: nats-server from 2.14 on leaves them without an answer."""
+    return info.get("go") == OUR_RUNTIME or not is_since(str(info.get("version") or ""), NO_TEMPLATES_SINCE)
 
 
 def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ restore there is no stream of that name.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -33,6 +34,8 @@ from natsctl.client.preview import Planned, Previewed
 
 STREAM_NOT_FOUND = 10059
 NAME_IN_USE = 10058
+MAX_SUBJECTS_ASKED = 64
+"""Subjects whose owners are asked for before a restore; the server itself judges all of them."""
 _LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
 """Fields above 0 of which a restored stream may rightly have less than its backup."""
 
@@ -47,6 +50,12 @@ class OnExisting(StrEnum):
 
 class StreamExists(NatsctlError):
     """A stream of the backup exists and is neither to be replaced nor to be left alone."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class SubjectsTaken(NatsctlError):
+    """Another stream listens on subjects of the one that is to be restored."""
 
     exit_code = ExitCode.CONFLICT
 
@@ -125,6 +134,7 @@ async def restore_stream(
         version = version_for(backup, config, str(connection.info.get("version") or ""))
         if connection.dry_run:
             raise _preview(lifeline.manager, backup, config, there)
+        await _check_subjects(lifeline.manager, config)
         with fitted(backup, config, version, on_read) as done:
             sending = Sending(backup, config, options.idle_s, on_progress)
             if there is None:
@@ -154,6 +164,18 @@ async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
         if failure.err_code != STREAM_NOT_FOUND:
             raise
         return None
+
+
+async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
+    """Raise SubjectsTaken before anything is sent, where the server would refuse it at the end."""
+    subjects = list(config.get("subjects") or ())[:MAX_SUBJECTS_ASKED]
+    listings = await asyncio.gather(*(manager.stream_names(subject=subject) for subject in subjects))
+    for subject, names in zip(subjects, listings, strict=True):
+        if others := [name for name in names if name != config["name"]]:
+            raise SubjectsTaken(
+                f"stream {others[0]} listens on {subject}",
+                hint="give --subjects, or --config with other subjects; or remove that stream",
+            )
 
 
 async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:

@@ -34,15 +34,15 @@ V2_SINCE = (2, 15)
 Keep = Callable[[ArchivedMessage], bool]
 
 
-def takes_version_2(server_version: str) -> bool:
-    """Whether a server of that version reads version 2; one of an unknown version is taken for a new one."""
+def is_since(server_version: str, since: tuple[int, int]) -> bool:
+    """Whether a server's version is that or later; one of an unknown version is taken for a new one."""
     parts = server_version.split("-")[0].split(".")[:2]
-    return not all(part.isdecimal() for part in parts) or tuple(map(int, parts)) >= V2_SINCE
+    return not all(part.isdecimal() for part in parts) or tuple(map(int, parts)) >= since
 
 
 def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str) -> int:
     """The format in which that server restores the stream. Raises UsageError where it restores it in none."""
-    new_server = takes_version_2(server_version)
+    new_server = is_since(server_version, V2_SINCE)
     if config.get("storage") == "memory":
         if not new_server:
             raise UsageError(

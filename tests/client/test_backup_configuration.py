@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.client.account_backup import StreamExists, restore_account, save_account
+from natsctl.client.backup.configuration import restore_account, save_account
+from natsctl.client.backup.restore import StreamExists
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager

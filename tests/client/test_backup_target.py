@@ -1,4 +1,4 @@
-"""Stream backups on disk."""
+"""Stream backups on disk: written whole or not at all, and read in every form."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.client.archive import ArchiveWriter, open_archive
+from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
+from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.target import BackupWriter
 
 CONFIG = {"name": "ORDERS", "future_field": {"kept": True}}
 STATE = {"messages": 3}
 
 
-def _write(target: Path, data: bytes = b"s2 data") -> None:
-    writer = ArchiveWriter(target)
+def _manifest() -> Manifest:
+    return Manifest(format=FORMAT, tool="test", created="2026-01-01T00:00:00Z", stream="ORDERS", server=MadeOn())
+
+
+def _write(target: Path, data: bytes = b"s2 data", *, replace: bool = False) -> None:
+    writer = BackupWriter(target, replace=replace)
     writer.write(data[:3])
     writer.write(data[3:])
-    writer.finish(CONFIG, STATE)
+    writer.finish(CONFIG, STATE, _manifest())
     writer.discard()
 
 
@@ -29,15 +35,16 @@ def _write(target: Path, data: bytes = b"s2 data") -> None:
 def test_every_form_reads_back_as_written(tmp_path: Path, name: str) -> None:
     target = tmp_path / "made" / name
     _write(target)
-    with open_archive(target) as archive:
+    with open_backup(target) as archive:
         assert (archive.config, archive.state, archive.stream) == (CONFIG, STATE, "ORDERS")
         assert (archive.data.read(), archive.size) == (b"s2 data", 7)
     assert [entry.name for entry in target.parent.iterdir()] == [name]
 
 
-def test_a_directory_has_the_two_files_of_the_nats_tool(tmp_path: Path) -> None:
+def test_a_directory_has_the_two_files_of_the_nats_tool_and_a_manifest(tmp_path: Path) -> None:
     _write(tmp_path / "b")
-    assert sorted(entry.name for entry in (tmp_path / "b").iterdir()) == ["backup.json", "stream.tar.s2"]
+    names = ["backup.json", "manifest.json", "stream.tar.s2"]
+    assert sorted(entry.name for entry in (tmp_path / "b").iterdir()) == names
     assert json.loads((tmp_path / "b" / "backup.json").read_text()) == {"config": CONFIG, "state": STATE}
     assert stat.S_IMODE((tmp_path / "b" / "backup.json").stat().st_mode) == 0o600
 
@@ -45,7 +52,7 @@ def test_a_directory_has_the_two_files_of_the_nats_tool(tmp_path: Path) -> None:
 def test_a_tgz_is_a_gzipped_tar_of_the_same_files(tmp_path: Path) -> None:
     _write(tmp_path / "b.tgz")
     with tarfile.open(tmp_path / "b.tgz", "r:gz") as tar:
-        assert tar.getnames() == ["backup.json", "stream.tar.s2"]
+        assert tar.getnames() == ["backup.json", "manifest.json", "stream.tar.s2"]
     assert stat.S_IMODE((tmp_path / "b.tgz").stat().st_mode) == 0o600
 
 
@@ -54,22 +61,25 @@ def test_a_discarded_backup_leaves_nothing_and_keeps_the_older_one(tmp_path: Pat
     folder = tmp_path / "out"
     folder.mkdir()
     _write(folder / name, b"older data")
-    writer = ArchiveWriter(folder / name)
+    writer = BackupWriter(folder / name, replace=True)
     writer.write(b"newer")
     writer.discard()
     assert [entry.name for entry in folder.iterdir()] == [name]
-    with open_archive(folder / name) as archive:
+    with open_backup(folder / name) as archive:
         assert archive.data.read() == b"older data"
 
 
 @pytest.mark.parametrize("name", ["b", "b.tgz"])
-def test_a_whole_backup_replaces_an_older_one(tmp_path: Path, name: str) -> None:
+def test_a_whole_backup_replaces_an_older_one_only_when_told_to(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     _write(folder / name, b"older data")
-    _write(folder / name, b"newer data")
+    with pytest.raises(UsageError, match="exists") as raised:
+        _write(folder / name, b"newer data")
+    assert "--force" in raised.value.hint
+    _write(folder / name, b"newer data", replace=True)
     assert [entry.name for entry in folder.iterdir()] == [name]
-    with open_archive(folder / name) as archive:
+    with open_backup(folder / name) as archive:
         assert archive.data.read() == b"newer data"
 
 
@@ -77,48 +87,72 @@ def test_a_directory_with_other_things_in_it_is_not_replaced(tmp_path: Path) -> 
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").touch()
     with pytest.raises(UsageError, match=r"not a backup: it holds cat\.jpg"):
-        ArchiveWriter(tmp_path / "photos")
+        BackupWriter(tmp_path / "photos")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="Permission denied"):
-        ArchiveWriter(tmp_path / "b")
+        BackupWriter(tmp_path / "b")
 
 
 def test_a_target_below_a_file_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write a backup"):
-        ArchiveWriter(tmp_path / "file" / "b")
+        BackupWriter(tmp_path / "file" / "b")
 
 
 def test_what_does_not_exist_is_no_backup(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"), open_archive(tmp_path / "none"):
+    with pytest.raises(UsageError, match="does not exist"), open_backup(tmp_path / "none"):
         pass
 
 
 def test_a_directory_without_its_data_is_no_backup(tmp_path: Path) -> None:
     _write(tmp_path / "b")
     (tmp_path / "b" / "stream.tar.s2").unlink()
-    with pytest.raises(UsageError, match=r"stream\.tar\.s2 does not exist"), open_archive(tmp_path / "b"):
+    with pytest.raises(UsageError, match=r"stream\.tar\.s2 does not exist"), open_backup(tmp_path / "b"):
         pass
 
 
-def test_an_archive_of_a_servers_data_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "meta.inf").write_text("{}")
+def test_a_tar_that_is_no_backup_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "cat.jpg").write_text("{}")
     with tarfile.open(tmp_path / "old.tgz", "w:gz") as tar:
-        tar.add(tmp_path / "meta.inf", "meta.inf")
-    with pytest.raises(UsageError, match=r"lacks backup\.json") as raised, open_archive(tmp_path / "old.tgz"):
+        tar.add(tmp_path / "cat.jpg", "cat.jpg")
+    with pytest.raises(UsageError, match=r"lacks backup\.json"), open_backup(tmp_path / "old.tgz"):
         pass
-    assert "2020" in raised.value.hint
+
+
+def test_what_another_command_restores_is_told_with_that_command(tmp_path: Path) -> None:
+    (tmp_path / "stream_S.json").write_text("{}")
+    with pytest.raises(UsageError) as raised, open_backup(tmp_path):
+        pass
+    assert "natsctl restore" in raised.value.hint
+    _write(tmp_path / "account" / "S")
+    with pytest.raises(UsageError) as raised, open_backup(tmp_path / "account"):
+        pass
+    assert "natsctl account restore" in raised.value.hint
+
+
+def test_a_stream_of_the_longest_name_has_a_backup(tmp_path: Path) -> None:
+    name = "N" * 255
+    _write(tmp_path / "out" / name)
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == [name]
+
+
+def test_a_manifest_of_a_later_kind_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "b")
+    said = tmp_path / "b" / "manifest.json"
+    said.write_text(said.read_text().replace(FORMAT, "somebody.else/3"))
+    with pytest.raises(StorageError, match="unknown format"), open_backup(tmp_path / "b"):
+        pass
 
 
 def test_a_cut_archive_is_damaged(tmp_path: Path) -> None:
     _write(tmp_path / "b.tgz", os.urandom(100_000))
     whole = (tmp_path / "b.tgz").read_bytes()
     (tmp_path / "b.tgz").write_bytes(whole[:200])
-    with pytest.raises(StorageError, match="cannot read the backup"), open_archive(tmp_path / "b.tgz"):
+    with pytest.raises(StorageError, match="cannot read the backup"), open_backup(tmp_path / "b.tgz"):
         pass
 
 
@@ -126,5 +160,5 @@ def test_a_cut_archive_is_damaged(tmp_path: Path) -> None:
 def test_a_bad_description_is_told(tmp_path: Path, meta: str) -> None:
     _write(tmp_path / "b")
     (tmp_path / "b" / "backup.json").write_text(meta)
-    with pytest.raises((UsageError, StorageError), match=r"backup\.json"), open_archive(tmp_path / "b"):
+    with pytest.raises((UsageError, StorageError), match=r"backup\.json"), open_backup(tmp_path / "b"):
         pass
