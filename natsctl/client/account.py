@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import NatsctlError
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.settings import without_login
+from natsctl.client.system import EVERYBODY, PAGES, gather, in_system_account
+from natsctl.client.system_answers import Answers, ServerAnswer
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer
@@ -28,10 +30,24 @@ async def user_info(manager: Manager) -> dict[str, Any]:
 
 
 async def server_info(manager: Manager) -> dict[str, Any]:
-    """The server's INFO, with `rtt_ns`, the `url` of the connection without its login, and `tls`."""
+    """The server's INFO, with `rtt_ns`, `url` and `address` of the connection without its login, and `tls`.
+
+    Over TLS also `tls_version`, `tls_cipher`, `tls_server_name` and `tls_verified`.
+    """
     connection = manager.connection
-    rtt_s = await connection.rtt_s()
+    rtt_s, system = await asyncio.gather(connection.rtt_s(), in_system_account(connection))
     found = {**connection.info, "rtt_ns": int(rtt_s * 1e9), "url": without_login(connection.url), "tls": connection.tls}
+    peer = connection.transport_fact("peername")
+    if peer:
+        found["address"] = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+    if wrapped := connection.transport_fact("ssl_object"):
+        found |= {
+            "tls_version": wrapped.version(),
+            "tls_cipher": (wrapped.cipher() or ("",))[0],
+            "tls_server_name": wrapped.server_hostname or "",
+            "tls_verified": bool(wrapped.getpeercert()),
+        }
+    found.setdefault("acc_is_sys", system)
     found.pop("nonce", None)
     return found
 
@@ -49,3 +65,29 @@ async def overview(
 
     found, server, user = await asyncio.gather(account(), server_info(manager), user_info(manager))
     return found, server, user
+
+
+async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
+    """What every server tells of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
+
+    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet.
+    """
+    subject = f"$SYS.REQ.ACCOUNT.{EVERYBODY}.{what}"
+    found = await gather(manager.connection, subject, body)
+    answers = Answers(found, len(found))
+    key = PAGES.get(what, "")
+    offset = max((_page(one, key) for one in answers), default=0)
+    while key and any(_page(one, key) < int(one.data.get("total") or 0) for one in answers) and offset:
+        more = await gather(manager.connection, subject, {**(body or {}), "offset": offset})
+        if not any(one.data.get(key) for one in more):
+            break
+        for one in more:
+            for first in answers:
+                if first.id == one.id:
+                    first.data[key] += one.data.get(key) or []
+        offset += max(len(one.data.get(key) or ()) for one in more)
+    return answers
+
+
+def _page(answer: ServerAnswer, key: str) -> int:
+    return len(answer.data.get(key) or ())

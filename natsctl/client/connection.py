@@ -161,6 +161,11 @@ class Connection:
         """Whether the connection is encrypted."""
         return bool(self.info.get("tls_required")) or self.url.startswith("wss://")
 
+    def transport_fact(self, name: str) -> Any:
+        """What the transport knows by asyncio's `name`, such as `peername` or `ssl_object`; None over WebSocket."""
+        writer = getattr(self._client._transport, "_io_writer", None)
+        return None if writer is None else writer.get_extra_info(name)
+
     async def rtt_s(self) -> float:
         """Seconds for a PING to be answered; raises Unreachable."""
         before = asyncio.get_running_loop().time()

@@ -151,6 +151,15 @@ class ServerNotFound(NatsctlError):
         self.known = known
 
 
+async def in_system_account(connection: Connection) -> bool:
+    """Whether the user who is logged in belongs to the system account: only there somebody answers."""
+    try:
+        answer = await connection.request(_subject(str(connection.info.get("server_id")), "STATSZ"))
+    except NatsctlError:
+        return False
+    return answer.status != NO_RESPONDERS
+
+
 async def exchange(connection: Connection, subject: str, body: dict[str, Any] | None = None) -> ServerAnswer:
     """The one answer to a request, traced; raises SystemAccountNeeded when nobody is there, Unreachable."""
     payload = json.dumps(body).encode() if body else b""

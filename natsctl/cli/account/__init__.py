@@ -3,7 +3,14 @@
 from natsctl.cli.verbs import Verb
 
 VERBS = (
-    Verb("info, nfo, i", "account.info:info", answer="AccountInfoAnswer"),
+    Verb("info, nfo, i", "account.info:info", answer="cli.account.shapes:AccountOverview"),
+    Verb("report, rep", "account.report", "Show the account's connections and what they move"),
+    Verb(
+        "tls",
+        "account.tls:tls",
+        answer="cli.account.shapes:Certificate[]",
+        examples=("natsctl account tls --no-pem --expire-warn 30d",),
+    ),
     Verb(
         "backup, snapshot",
         "backup.account:backup",

@@ -1,4 +1,4 @@
-"""`natsctl account`: what the account holds and may hold."""
+"""`natsctl account info`: who is connected where, and what JetStream holds and allows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from natsctl.cli.options import Json, session_of
 
 
 def info(ctx: typer.Context, json: Json = False) -> None:
-    """Show who is connected where, and what JetStream holds and allows for the account."""
-    session = session_of(ctx)
-    if json:
-        output.emit_json(session.run(lambda manager: manager.account_info()).raw)
-        return
-    from natsctl.cli.render.account import render_account
-    from natsctl.cli.screen import show_page
+    """Show who is connected where, and what JetStream holds and allows for the account.
+
+    With -j the server's answer to $JS.API.INFO, with `user` and `server` beside its own fields.
+    """
     from natsctl.client.account import overview
 
-    found, server, user = session.run(overview)
-    if isinstance(found, NatsctlError):
-        show_page(render_account(None, server, user))
-        raise found
-    show_page(render_account(found.value, server, user))
+    found, server, user = session_of(ctx).run(overview)
+    failure = found if isinstance(found, NatsctlError) else None
+    answer = None if isinstance(found, NatsctlError) else found
+    if json:
+        raw = answer.raw if answer else {}
+        beside = {key: value for key, value in (("user", user), ("server", server)) if key not in raw}
+        output.emit_json({**raw, **beside})
+    else:
+        from natsctl.cli.render.account import render_account
+        from natsctl.cli.screen import show_page
+
+        show_page(render_account(answer.value if answer else None, server, user))
+    if failure:
+        raise failure

@@ -24,16 +24,19 @@ def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Ma
     if info is not None:
         domain = f" for domain {safe(info.domain)}" if info.domain else ""
         _tier(page, f"JetStream Account Information{domain}", info)
+        _api(page.section("JetStream API"), info)
         for name, tier in sorted(info.tiers.items()):
             _tier(page, f"Tier {safe(name)}", tier)
     return page
 
 
 def _connection(section: Section, server: Mapping[str, Any], user: Mapping[str, Any]) -> None:
-    section.maybe("User", safe(str(user.get("user") or "")))
-    section.maybe("Account", safe(str(user.get("account") or "")))
-    if expires := user.get("expires"):
-        section.row("Expires", duration(int(expires)))
+    section.maybe("User", _known(user, "user", "user_name"))
+    section.maybe("Account", _known(user, "account", "account_name"))
+    if "acc_is_sys" in server or user:
+        section.row("System Account", yes(bool(server.get("acc_is_sys"))))
+    if user:
+        section.row("Expires", duration(int(user["expires"])) if user.get("expires") else "never")
     section.row("Client ID", str(server.get("client_id", "")))
     section.maybe("Client IP", safe(str(server.get("client_ip") or "")))
     section.row("RTT", duration(int(server.get("rtt_ns", 0))))
@@ -41,10 +44,29 @@ def _connection(section: Section, server: Mapping[str, Any], user: Mapping[str, 
     section.row("Maximum Payload", format_size(int(server.get("max_payload", 0))))
     section.maybe("Connected Cluster", safe(str(server.get("cluster") or "")))
     section.row("Connected URL", safe(str(server.get("url", ""))))
+    section.maybe("Connected Address", safe(str(server.get("address") or "")))
     section.row("Connected Server ID", safe(str(server.get("server_id", ""))))
     section.row("Connected Server Version", safe(str(server.get("version", ""))))
     section.maybe("Connected Server Name", _name(server))
+    _tls(section, server)
+
+
+def _known(user: Mapping[str, Any], key: str, name: str) -> str:
+    """An id with the name that it is known by: `orders (ADA…)`."""
+    told, shown = str(user.get(key) or ""), str(user.get(name) or "")
+    return safe(f"{shown} ({told})" if shown and shown != told else told)
+
+
+def _tls(section: Section, server: Mapping[str, Any]) -> None:
     section.row("TLS Connection", yes(bool(server.get("tls"))))
+    for label, key in (
+        ("TLS Version", "tls_version"),
+        ("TLS Cipher", "tls_cipher"),
+        ("TLS Server Name", "tls_server_name"),
+    ):
+        section.maybe(label, safe(str(server.get(key) or "")))
+    if "tls_verified" in server:
+        section.row("TLS Verified", yes(bool(server["tls_verified"])))
 
 
 def _name(server: Mapping[str, Any]) -> str:
@@ -72,11 +94,16 @@ def _tier(page: Page, title: str, tier: Tier) -> None:
     _requirements(section, limits)
 
 
+def _api(section: Section, info: AccountInfo) -> None:
+    section.row("API Level", count(info.api.level))
+    section.row("API Requests", count(info.api.total))
+    section.row("API Errors", count(info.api.errors))
+
+
 def _requirements(section: Section, limits: AccountLimits) -> None:
-    if limits.max_bytes_required:
-        section.row("Stream Requires Max Bytes Set", "true")
-    if limits.max_ack_pending > 0:
-        section.row("Consumer Maximum Ack Pending", count(limits.max_ack_pending))
+    section.row("Stream Requires Max Bytes Set", yes(limits.max_bytes_required))
+    most = limits.max_ack_pending
+    section.row("Consumer Maximum Ack Pending", count(most) if most > 0 else UNLIMITED)
 
 
 def _used(used: int, most: int, reserved: int) -> str:

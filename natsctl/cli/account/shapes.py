@@ -1,0 +1,53 @@
+"""What `account … -j` prints beside the server's own answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from natsctl.api.account import AccountInfo
+from natsctl.cli.server.shapes import Moved, ToldBy
+
+
+class AccountOverview(AccountInfo):
+    """The server's answer to `$JS.API.INFO`, and beside it who is logged in (`user`) and where (`server`).
+
+    Where JetStream does not answer, only those two are there.
+    """
+
+    type: str = ""
+    user: dict[str, Any] = msgspec.field(default_factory=dict)
+    server: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class AccountStatistics(msgspec.Struct):
+    """What one server counts for the account."""
+
+    acc: str
+    conns: int
+    leafnodes: int
+    num_subscriptions: int
+    sent: Moved
+    received: Moved
+    slow_consumers: int
+    server: ToldBy
+
+
+class Certificate(msgspec.Struct):
+    """A certificate of the chain that the server showed; `expires_in_ns` is negative once it has expired."""
+
+    subject: str
+    issuer: str
+    serial: str
+    not_before: str
+    not_after: str
+    expires_in_ns: int
+    names: list[str]
+    is_ca: bool
+    key: str
+    signature: str
+    sha256: str
+    ocsp: list[str]
+    must_staple: bool
+    pem: str = ""

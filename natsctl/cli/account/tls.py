@@ -1,0 +1,49 @@
+"""`natsctl account tls`: the certificates of the server that is connected to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.values import duration, safe
+
+
+def tls(
+    ctx: typer.Context,
+    expire_warn: Annotated[
+        str, typer.Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
+    ] = "1w",
+    ocsp: Annotated[bool, typer.Option("--ocsp", help="also what the certificates say about OCSP")] = False,
+    pem: Annotated[bool, typer.Option("--pem/--no-pem", help="also the certificates themselves")] = True,
+    json: Json = False,
+) -> None:
+    """Show the certificates that the server showed, its own first, and warn of those that expire soon."""
+    from natsctl.api.units import parse_duration
+    from natsctl.client.certificates import chain
+
+    try:
+        least_ns = parse_duration(expire_warn)
+    except ValueError as failure:
+        raise UsageError(f"--expire-warn: {failure}") from failure
+    found = session_of(ctx).run(chain)
+    if json:
+        documents = [one.document() for one in found]
+        output.emit_json(documents if pem else [{**one, "pem": ""} for one in documents])
+    else:
+        from natsctl.cli.render.account_tls import render_chain
+        from natsctl.cli.screen import show_page
+
+        show_page(render_chain(found, ocsp))
+        if pem:
+            output.emit("\n" + "\n".join(one.pem.rstrip() for one in found))
+        if ocsp:
+            output.note("stapled OCSP answers are not looked at: Python's TLS does not hand them out")
+    for one in found:
+        if least_ns > 0 and one.expires_in_ns < least_ns:
+            left = one.expires_in_ns
+            when = f"expires in {duration(left)}" if left > 0 else f"expired {duration(-left)} ago"
+            output.note(f"warning: the certificate of {safe(one.subject)} {when}")
