@@ -70,23 +70,28 @@ async def overview(
 async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
     """What every server tells of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
 
-    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet.
+    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet after the answer
+    of the server that is connected to.
     """
-    subject = f"$SYS.REQ.ACCOUNT.{EVERYBODY}.{what}"
-    found = await gather(manager.connection, subject, body)
-    answers = Answers(found, len(found))
+    connection = manager.connection
+    name = EVERYBODY
+    if await in_system_account(connection):  # there PING means every account
+        name = str((await user_info(manager)).get("account") or EVERYBODY)
+    subject, own = f"$SYS.REQ.ACCOUNT.{name}.{what}", str(connection.info.get("server_id") or "")
+    found = await gather(connection, subject, body, certain=own)
     key = PAGES.get(what, "")
-    offset = max((_page(one, key) for one in answers), default=0)
-    while key and any(_page(one, key) < int(one.data.get("total") or 0) for one in answers) and offset:
-        more = await gather(manager.connection, subject, {**(body or {}), "offset": offset})
-        if not any(one.data.get(key) for one in more):
-            break
+    by_id = {one.id: one for one in found}
+    offset = max(_page(one, key) for one in found)
+    while key and offset and any(offset < int(one.data.get("total") or 0) for one in found):
+        more = await gather(connection, subject, {**(body or {}), "offset": offset}, certain=own)
         for one in more:
-            for first in answers:
-                if first.id == one.id:
-                    first.data[key] += one.data.get(key) or []
-        offset += max(len(one.data.get(key) or ()) for one in more)
-    return answers
+            if one.id in by_id:
+                by_id[one.id].data[key] += one.data.get(key) or []
+        grown = max(_page(one, key) for one in more)
+        if not grown:
+            break
+        offset += grown
+    return Answers(found, len(found))
 
 
 def _page(answer: ServerAnswer, key: str) -> int:
