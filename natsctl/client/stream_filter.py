@@ -94,7 +94,7 @@ CRITERIA: dict[str, Callable[[Any], Test]] = {
     "sourced": lambda wanted: lambda one: bool(one.info.config.sources) is wanted,
     "mirrored": lambda wanted: lambda one: (one.info.config.mirror is not None) is wanted,
     "leader": lambda name: lambda one: one.info.cluster is not None and one.info.cluster.leader == name,
-    "api_level": lambda least: lambda one: level_of(one.info) >= least,
+    "api_level": lambda least: lambda one: required_level(one.info) >= least,
     "expression": _by_expression,
 }
 """A test for each criterion, made of its wanted value. `--subject` is not here: the server selects by it."""

@@ -25,7 +25,9 @@ def render_subjects(stream: str, rows: Sequence[tuple[str, int]], width: int | N
     pairs = _pairs(rows, width)
     box, colour = table_look()
     title = Text(safe(f"{count(len(rows))} Subjects in stream {stream}"), style="bold")
-    table = Table(title=title, box=box, border_style=colour, header_style="", pad_edge=True)
+    # A title is wrapped at the width of its table, which a few short subjects do not fill.
+    room = len(title) if width is None else min(len(title), width)
+    table = Table(title=title, min_width=room, box=box, border_style=colour, header_style="", pad_edge=True)
     for _ in range(pairs):
         table.add_column("Subject", overflow="fold")
         table.add_column("Count", justify="right")

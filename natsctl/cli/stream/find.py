@@ -30,7 +30,7 @@ FIND: tuple[Flag, ...] = (
     Flag("--sourced", SWITCH, "sourced", "that take from other streams"),
     Flag("--mirrored", SWITCH, "mirrored", "that mirror another stream"),
     Flag("--leader", TEXT, "leader", "led by this server"),
-    Flag("--api-level", WHOLE, "api_level", "on servers of at least this API level"),
+    Flag("--api-level", WHOLE, "api_level", "that need at least this API level"),
     Flag("--expression", TEXT, "expression", "for which this is true, such as 'state.messages > 10'"),
     Flag("--invert", SWITCH, "invert", "the opposite of every criterion but --subject"),
 )

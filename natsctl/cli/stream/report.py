@@ -73,10 +73,10 @@ def report(
         return found._replace(answers=kept)
 
     if watch is not None:
-        from natsctl.api.units import parse_duration
         from natsctl.cli.live import watch as show_again
+        from natsctl.cli.waiting import wait_seconds
 
-        every_s = parse_duration(watch) / 1e9
+        every_s = wait_seconds(watch, "--watch") or 1.0
         show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s)
         return
     streams = look()

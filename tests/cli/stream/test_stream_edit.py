@@ -29,7 +29,16 @@ RICH = (
         "7",
         "--no-allow-direct",
     ),
-    *("--metadata", "a=b", "--metadata", "team.name=x", "--republish-source", "s.*", "--republish-destination", "r.{{wildcard(1)}}"),
+    *(
+        "--metadata",
+        "a=b",
+        "--metadata",
+        "team.name=x",
+        "--republish-source",
+        "s.*",
+        "--republish-destination",
+        "r.{{wildcard(1)}}",
+    ),
     *("--description", "d", "--allow-rollup", "--max-bytes", "5000000000"),
 )
 

@@ -1,0 +1,218 @@
+"""Lists, reports and searches of streams, and the subjects that they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from natsctl.cli.render.stream_table import dot_graph, flows, leaders, replicas
+from natsctl.cli.stream.shapes import StreamReport
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def filled(natsctl: Run) -> Run:
+    natsctl("str", "add", "BIG", "--subjects", "b.*", "--storage", "memory")
+    natsctl("str", "add", "EMPTY", "--subjects", "e", "--description", "nothing [red]here")
+    natsctl("str", "add", "COPY", "--mirror", "EMPTY")
+    natsctl("str", "add", "ALL", "--source", '{"name": "EMPTY", "filter_subject": "e"}')
+    natsctl("str", "add", "KV_b", "--subjects", "$KV.b.>")
+    natsctl("pub", "b.one", "x" * 100, "--count", "5", "-q")
+    natsctl("pub", "b.two", "x" * 100, "--count", "2", "-q")
+    natsctl("con", "add", "BIG", "C", "--pull")
+    return natsctl
+
+
+def names(done: Any) -> list[str]:
+    return [one["config"]["name"] for one in done.json]
+
+
+def test_lists_are_sorted_chosen_and_turned_round(filled: Run) -> None:
+    assert names(filled("str", "ls", "-j"))[-1] == "BIG"
+    assert names(filled("str", "ls", "--sort", "messages", "-r", "-j"))[0] == "BIG"
+    assert names(filled("str", "ls", "--sort", "name", "-j", "-a")) == ["ALL", "BIG", "COPY", "EMPTY", "KV_b"]
+    assert filled("str", "ls", "-n", "-r").out == "EMPTY\nCOPY\nBIG\nALL\n"
+    lines = filled("str", "ls", "--columns", "name,storage,subjects").out.splitlines()
+    assert [cell.strip() for cell in lines[2].strip("│").split("│")] == ["Name", "Storage", "Subjects"]
+    assert "Retention" in filled("str", "ls", "--wide").out
+    wrong = filled("str", "ls", "--columns", "nmae")
+    assert (wrong.code, "name" in wrong.err) == (2, True)
+
+
+def test_lists_are_narrowed_by_patterns_of_names(filled: Run) -> None:
+    assert filled("str", "ls", "*B*", "-n").out == "BIG\nKV_b\n".replace("KV_b\n", "")
+    assert names(filled("str", "ls", "KV_*", "-j")) == ["KV_b"]
+    assert filled("str", "ls", "Z*").out == "No Streams match Z*\n"
+
+
+def test_an_empty_list_says_what_it_left_out(natsctl: Run) -> None:
+    natsctl("str", "add", "KV_b", "--subjects", "$KV.b.>")
+    assert natsctl("str", "ls").out == "No Streams defined, pass -a to include system streams\n"
+    assert natsctl("str", "report").out == "No Streams defined, pass -a to include system streams\n"
+
+
+def test_a_report_has_totals_and_what_is_copied(filled: Run) -> None:
+    out = filled("str", "report").out
+    total = next(line for line in out.splitlines() if "Total" in line)
+    assert [cell.strip() for cell in total.strip("│").split("│")][3:5] == ["1", "7"]
+    assert "Replication Report" in out
+    assert out.index("COPY") < out.index("Mirror")
+    document = filled("str", "report", "-j").json
+    assert (document["totals"]["messages"], document["totals"]["streams"]) == (7, 4)
+    assert [one["config"]["name"] for one in document["streams"]][-1] == "BIG"
+    msgspec.convert(document, StreamReport)
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (("-n",), "ALL"),
+        (("-m", "-R"), "BIG"),
+        (("-o", "-R"), "BIG"),
+        (("-t", "-R"), "BIG"),
+        (("--sort", "bytes"), "ALL"),
+    ],
+)
+def test_a_report_is_sorted_by_its_flags(filled: Run, words: tuple[str, ...], first: str) -> None:
+    streams = filled("str", "report", *words, "-j").json["streams"]
+    assert streams[0]["config"]["name"] == first
+
+
+def test_raw_rows_have_as_many_cells_as_the_head(filled: Run) -> None:
+    lines = filled("str", "report", "--raw", "-l").out.splitlines()
+    rows = [line for line in lines if line.startswith("│") and "Mirror" not in line and "Source" not in line]
+    assert len({line.count("│") for line in rows}) == 1
+    big = next(line for line in rows if " BIG " in line)
+    size = filled("str", "info", "BIG", "-j").json["state"]["bytes"]
+    assert f" {size} " in big
+
+
+def test_a_graph_of_what_is_copied_is_written(filled: Run, tmp_path: Path) -> None:
+    path = tmp_path / "streams.dot"
+    assert filled("str", "report", "--dot", str(path)).code == 0
+    text = path.read_text()
+    assert text.startswith("digraph")
+    assert text.count(" -> ") == 2
+    assert 'label="Source, e"' in text
+    assert filled("str", "report", "--dot", "-").out == text
+    assert filled("str", "report", "--dot", str(tmp_path)).code == 2
+
+
+def test_a_report_that_is_watched_is_shown_again(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[float] = []
+
+    def again(view: Callable[[], object], every_s: float) -> None:
+        view()
+        shown.append(every_s)
+
+    monkeypatch.setattr("natsctl.cli.live.watch", again)
+    assert filled("str", "report", "--watch", "250ms").code == 0
+    assert shown == [0.25]
+    assert filled("str", "report", "--watch", "1s", "-j").code == 2
+    assert filled("str", "report", "--watch", "soon").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--empty",), {"EMPTY", "COPY", "ALL"}),
+        (("--empty", "--invert"), {"BIG"}),
+        (("--mirrored",), {"COPY"}),
+        (("--sourced",), {"ALL"}),
+        (("--consumers", "1"), {"EMPTY", "COPY", "ALL"}),
+        (("--subject", "b.one"), {"BIG"}),
+        (("--replicas", "1", "--created", "0s"), {"BIG", "EMPTY", "COPY", "ALL"}),
+        (("--created", "1h"), set()),
+        (("--idle", "1h", "--invert"), {"BIG", "EMPTY", "COPY", "ALL"}),
+        (("--leader", "nobody"), set()),
+        (("--cluster", "."), set()),
+        (("--expression", "state.messages > 5"), {"BIG"}),
+        (("--expression", 'config.name matches "^.O" or Info.Config.Storage == "memory"'), {"BIG", "COPY"}),
+        (("--expression", '"e" in config.subjects && len(config.subjects) == 1'), {"EMPTY"}),
+        (("--api-level", "0"), {"BIG", "EMPTY", "COPY", "ALL"}),
+        (("--api-level", "1"), set()),
+    ],
+)
+def test_streams_are_found_by_what_they_are(filled: Run, words: tuple[str, ...], found: set[str]) -> None:
+    assert set(filled("str", "find", *words, "-n", "-j").json) == found
+
+
+def test_a_search_shows_tables_names_and_whole_objects(filled: Run) -> None:
+    assert filled("str", "find", "--mirrored", "-n").out == "COPY\n"
+    assert "╭" in filled("str", "find", "--mirrored").out
+    assert filled("str", "find", "--created", "1h").out == "No Streams meet the criteria\n"
+    assert filled("str", "find", "--mirrored", "-j").json[0]["config"]["mirror"] == {"name": "EMPTY"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--expression", "state.messages >"), "--expression"),
+        (("--expression", "stat.messages > 1"), "unknown name stat"),
+        (("--expression", "exit(1)"), "there is no exit()"),
+        (("--server-name", "("), "--server-name"),
+        (("--created", "soon"), "--created"),
+    ],
+)
+def test_a_criterion_with_a_fault_is_told(filled: Run, words: tuple[str, ...], told: str) -> None:
+    done = filled("str", "find", *words)
+    assert (done.code, told in done.err) == (2, True)
+
+
+def test_subjects_are_counted_sorted_and_named(filled: Run) -> None:
+    assert filled("str", "subjects", "BIG", "-j").json == {"b.two": 2, "b.one": 5}
+    assert list(filled("str", "subjects", "BIG", "--sort", "name", "-j").json) == ["b.one", "b.two"]
+    assert filled("str", "subj", "BIG", "-R", "--names").out == "b.one\nb.two\n"
+    assert filled("str", "subj", "BIG", "*.two", "-j").json == {"b.two": 2}
+    assert "2 Subjects in stream BIG" in filled("str", "subj", "BIG").out
+    assert filled("str", "subj", "EMPTY").out == "No subjects match > in Stream EMPTY\n"
+    assert filled("str", "subj", "EMPTY", "-j").json == {}
+    assert filled("str", "subj", "BIGG").code == 3
+    assert filled("str", "subj", "BIG", "--sort", "size").code == 2
+
+
+def test_streams_that_do_not_answer_are_rows_with_a_reason(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from natsctl.client.answer import Listing
+    from natsctl.client.manager import Manager
+
+    async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
+        return Listing([], {"streams": [], "missing": ["LOST"], "offline": {"OLD": "needs level 9"}})
+
+    monkeypatch.setattr(Manager, "stream_list", stream_list)
+    for command in ("ls", "report"):
+        done = natsctl("str", command)
+        assert "no answer" in done.out
+        assert "offline: needs level 9" in done.out
+        assert "inaccessible streams: LOST, OLD" in done.err
+    assert natsctl("str", "report", "-j").json["unavailable"] == {"LOST": "no answer", "OLD": "offline: needs level 9"}
+
+
+def clustered(name: str, leader: str, *others: str, **more: Any) -> Any:
+    from natsctl.api.stream import StreamInfo
+
+    peers = [{"name": other, "current": other != "behind", "active": 1} for other in others]
+    return msgspec.convert(
+        {"config": {"name": name, **more}, "cluster": {"name": "C", "leader": leader, "replicas": peers}}, StreamInfo
+    )
+
+
+def test_replicas_show_the_leader_and_who_lags() -> None:
+    assert replicas(clustered("S", "n2", "n1", "behind").cluster) == "behind!, n1, n2*"
+
+
+def test_leaders_are_counted_by_server() -> None:
+    infos = [clustered("A", "n1", "n2"), clustered("B", "n1", "n2")]
+    assert leaders(infos) == [("n1", "C", 2), ("n2", "C", 0)]
+
+
+def test_names_in_a_graph_are_quoted() -> None:
+    info = clustered('a"b', "n1", sources=[{"name": "c\\d"}])
+    text = dot_graph(flows([info]), [info.config.name])
+    assert json.dumps('a"b') in text
+    assert json.dumps("c\\d") in text
