@@ -183,6 +183,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
 
     async def attempt(manager: Manager) -> Answer[Any]:
         # The attempt before may have come to its end unheard, or have left a part behind.
+        await sending.abandon(manager)
         if sending.begun and (there := await _existing(manager, name)) is not None:
             if not _missing(sending.backup, there):
                 return there
@@ -195,14 +196,16 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         # A stream that somebody else has made meanwhile is theirs.
         taken = isinstance(failure, ApiFailure) and failure.err_code == NAME_IN_USE
         if sending.begun and not taken:
-            await _clear(lifeline, name)
+            await _clear(lifeline, sending)
         raise
 
 
-async def _clear(lifeline: Lifeline, name: str) -> None:
+async def _clear(lifeline: Lifeline, sending: Sending) -> None:
     """Remove what a broken restore may have left; an error here would only hide the first one."""
+    name = sending.progress.stream
     with contextlib.suppress(NatsctlError):
         manager = await lifeline.renew()
+        await sending.abandon(manager)
         if await _existing(manager, name) is not None:
             await manager.stream_delete(name)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
-from natsctl.api.errors import ApiFailure, ProtocolError
+from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.backup.attempts import BrokenOff
 from natsctl.client.backup.progress import OnProgress, Progress
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 64 * 1024
 """What the `nats` tool sends at once; every server takes it."""
 WINDOW = 8
+ABANDON_WAIT_S = 10.0
 END_WAIT_S = 3600.0
 """What a server may take to make the stream of what it was sent, as in the `nats` tool."""
 
@@ -37,6 +39,7 @@ class Sending:
         self._on_progress = on_progress
         self.progress = Progress(str(config["name"]), backup.size)
         self.begun = False
+        self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
         """The server's answer once the stream is there. Raises ApiFailure, BrokenOff or Unreachable."""
@@ -49,12 +52,25 @@ class Sending:
         deliver = str(answer.raw.get("deliver_subject") or "")
         if not deliver:
             raise ProtocolError(f"the answer on {answer.subject} names no deliver_subject")
+        self._deliver = deliver
         self.backup.data.seek(0)
         self._on_progress(self.progress)
         raw = await self._pieces(manager, deliver)
         if raw is None:
             raw = self._checked(await manager.connection.request(deliver, b"", timeout_s=END_WAIT_S), deliver)
+        self._deliver = ""
         return Answer(StreamCreateAnswer, deliver, raw=raw)
+
+    async def abandon(self, manager: Manager) -> None:
+        """End what was begun and not ended, from whatever connection, so that its name is free at once.
+
+        A server waits some seconds for the next piece otherwise. Told that there is no more, it throws away what it
+        has, or makes the stream where only the end was missing.
+        """
+        deliver, self._deliver = self._deliver, ""
+        if deliver:
+            with contextlib.suppress(NatsctlError):
+                await manager.connection.request(deliver, b"", timeout_s=ABANDON_WAIT_S)
 
     async def _pieces(self, manager: Manager, deliver: str) -> dict[str, Any] | None:
         """Send the data, `WINDOW` pieces ahead of their answers; raises what the server refuses them with."""

@@ -1,0 +1,166 @@
+"""Transfers whose connection breaks: begun again on another one, and nothing left behind when that does not help."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.client import messages
+from natsctl.client.backup import attempts
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.restore import RestoreOptions, restore_stream
+from natsctl.client.backup.save import SaveOptions, save_stream
+from natsctl.client.connection import Connection
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+
+BODIES = [os.urandom(4000) for _ in range(150)]
+CUT_AT_BYTES = 200_000
+
+
+class Cutter:
+    """A way to a server that ends after some bytes in one direction, `cuts` times."""
+
+    def __init__(self, url: str, *, down: bool, cuts: int) -> None:
+        self.host, self.port = urlsplit(url).hostname, urlsplit(url).port
+        self.down = down
+        self.cuts = cuts
+        self.url = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Cutter]:
+        """Listen on a free port of this host."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, to = await asyncio.open_connection(self.host, self.port)
+        ways = [
+            asyncio.ensure_future(self._pass(reader, to, not self.down)),
+            asyncio.ensure_future(self._pass(there, writer, self.down)),
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        for end in (to, writer):
+            end.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut: bool) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := await reader.read(16384):
+                passed += len(data)
+                if cut and self.cuts and passed > CUT_AT_BYTES:
+                    self.cuts -= 1
+                    return
+                writer.write(data)
+                await writer.drain()
+
+
+async def _connect(url: str) -> Connection:
+    return await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test")
+
+
+async def _fill(manager: Manager) -> None:
+    await manager.stream_create({"name": "S", "subjects": ["S.*"]})
+    await asyncio.gather(*(messages.publish(manager, "S.a", body) for body in BODIES))
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.01)
+
+
+@pytest.mark.both
+async def test_a_backup_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
+    said: list[str] = []
+    async with await _connect(server.url) as direct, Cutter(server.url, down=True, cuts=2).running() as way:
+        await _fill(Manager(direct))
+        async with Lifeline(Manager(await _connect(way.url)), say=said.append) as lifeline:
+            saved = await save_stream(lifeline, "S", tmp_path / "b", SaveOptions(chunk_size=32 * 1024))
+        assert (saved.messages, saved.attempts) == (len(BODIES), 3)
+        assert ["was lost" in text and "beginning the backup of S again" in text for text in said] == [True, True]
+        await Manager(direct).stream_delete("S")
+        await restore_stream(Lifeline(Manager(direct)), tmp_path / "b")
+        assert (await Manager(direct).message_get("S", seq=150)).value.message.data == BODIES[149]
+
+
+@pytest.mark.both
+async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as direct, Cutter(server.url, down=True, cuts=99).running() as way:
+        await _fill(Manager(direct))
+        async with Lifeline(Manager(await _connect(way.url)), retries=1) as lifeline:
+            with pytest.raises(Unreachable, match="was lost"):
+                await save_stream(lifeline, "S", tmp_path / "out" / "b", SaveOptions(chunk_size=32 * 1024))
+        assert way.cuts == 97
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.both
+async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
+    said: list[str] = []
+    async with await _connect(server.url) as direct, Cutter(server.url, down=False, cuts=2).running() as way:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await manager.stream_delete("S")
+        async with Lifeline(Manager(await _connect(way.url)), say=said.append) as lifeline:
+            done = await restore_stream(lifeline, tmp_path / "b")
+        assert (done.progress.attempt, len(said)) == (3, 2)
+        assert (await manager.stream_info("S")).value.state.messages == len(BODIES)
+
+
+@pytest.mark.both
+async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as direct, Cutter(server.url, down=False, cuts=99).running() as way:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await manager.stream_delete("S")
+        async with Lifeline(Manager(await _connect(way.url)), retries=1) as lifeline:
+            with pytest.raises(NatsctlError):
+                await restore_stream(lifeline, tmp_path / "b")
+        assert list(await manager.stream_names()) == []
+
+
+@pytest.mark.both
+async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as direct:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await manager.stream_delete("S")
+
+        def interrupt(progress: Any) -> None:
+            if progress.chunks >= 8:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            await restore_stream(Lifeline(manager), tmp_path / "b", RestoreOptions(), interrupt)
+        assert list(await manager.stream_names()) == []
+        done = await restore_stream(Lifeline(manager), tmp_path / "b")
+        assert done.answer.value.state.messages == len(BODIES)
+
+
+async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_path: Path) -> None:
+    fake.fatal.add("$JS.API.STREAM.SNAPSHOT.S")
+    async with fake.running(), Lifeline(Manager(await _connect(fake.url)), retries=2) as lifeline:
+        with pytest.raises(Unreachable):
+            await save_stream(lifeline, "S", tmp_path / "out" / "b")
+    assert len(fake.connects) == 3
+    assert list((tmp_path / "out").iterdir()) == []
