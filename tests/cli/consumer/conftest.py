@@ -1,0 +1,24 @@
+"""Consumers of the stream ORDERS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def orders(natsctl: Run) -> Run:
+    """A server with the stream ORDERS."""
+    assert natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*", "--storage", "memory").code == 0
+    return natsctl
+
+
+@pytest.fixture
+def fed(orders: Run) -> Run:
+    """A server whose stream ORDERS holds `1` to `5`."""
+    assert orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q", "-J").code == 0
+    return orders

@@ -1,0 +1,191 @@
+"""How consumers are made, copied and changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def config_of(run: Run, name: str) -> dict[str, Any]:
+    config: dict[str, Any] = run("con", "info", "ORDERS", name, "-j").json["config"]
+    return config
+
+
+@pytest.mark.parametrize(
+    ("flag", "policy"),
+    [("--pinned-groups", "pinned_client"), ("--overflow-groups", "overflow"), ("--prioritized-groups", "prioritized")],
+)
+def test_each_kind_of_group_stores_its_own_groups(orders: Run, flag: str, policy: str) -> None:
+    done = orders("con", "add", "ORDERS", "C", flag, "jobs", "-j")
+    assert (done.code, done.json["config"]["priority_groups"]) == (0, ["jobs"])
+    assert done.json["config"]["priority_policy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--overflow-groups", "a", "--pinned-groups", "b"), "--pinned-groups and --overflow-groups"),
+        (("--pinned-ttl", "5s"), "--pinned-groups"),
+        (("--target", "x", "--overflow-groups", "a"), "--overflow-groups"),
+        (("--target", "x", "--max-waiting", "5"), "--max-waiting"),
+        (("--backoff-steps", "5"), "--backoff linear"),
+        (("--backoff", "1s,soon"), "--backoff"),
+        (("--target", "x.*"), "wildcards"),
+        (("--pause", "yesterday"), "--pause"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_named(orders: Run, words: tuple[str, ...], named: str) -> None:
+    done = orders("con", "add", "ORDERS", "C", *words)
+    assert (done.code, named in done.err) == (2, True), done.err
+    assert orders("con", "ls", "ORDERS", "-n").out == ""
+
+
+def test_a_backoff_is_linear_or_what_was_listed(orders: Run) -> None:
+    words = ("--backoff-steps", "4", "--backoff-min", "1s", "--backoff-max", "5s")
+    orders("con", "add", "ORDERS", "LINEAR", "--backoff", "linear", *words)
+    orders("con", "add", "ORDERS", "LISTED", "--backoff", "1s,1m", "--max-deliver", "9")
+    linear, listed = config_of(orders, "LINEAR"), config_of(orders, "LISTED")
+    assert (linear["backoff"], linear["max_deliver"]) == ([10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9], 5)
+    assert (listed["backoff"], listed["max_deliver"]) == ([10**9, 60 * 10**9], 9)
+    orders("con", "edit", "ORDERS", "LISTED", "--backoff", "none", "-f")
+    assert "backoff" not in config_of(orders, "LISTED")
+
+
+def test_an_existing_consumer_is_a_conflict_or_left_alone(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5")
+    done = orders("con", "add", "ORDERS", "C", "--max-deliver", "6")
+    assert (done.code, "--if-not-exists" in done.err) == (4, True)
+    left = orders("con", "add", "ORDERS", "C", "--max-deliver", "6", "--if-not-exists", "-j")
+    assert (left.code, left.json["config"]["max_deliver"]) == (0, 5)
+    made = orders("con", "add", "ORDERS", "D", "--if-not-exists", "-j")
+    assert (made.code, made.json["name"]) == (0, "D")
+    missing = orders("con", "add", "NOPE", "D", "--if-not-exists")
+    assert missing.code == 3
+
+
+@pytest.mark.parametrize("key", ["stream", "stream_name"])
+def test_a_file_may_say_which_stream(orders: Run, tmp_path: Path, key: str) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({key: "ORDERS", "durable_name": "C", "ack_policy": "explicit", "ack_wait": "10s"}))
+    done = orders("con", "add", "--config", str(file), "-j")
+    assert (done.code, done.json["stream_name"], done.json["config"]["ack_wait"]) == (0, "ORDERS", 10 * 10**9)
+    nested = tmp_path / "d.yaml"
+    nested.write_text(f"{key}: ORDERS\nconfig:\n  durable_name: D\n  ack_policy: explicit\n")
+    assert orders("con", "add", "--config", str(nested)).code == 0
+    file.write_text(json.dumps({"stream": "A", "stream_name": "B", "durable_name": "C"}))
+    assert orders("con", "add", "--config", str(file)).code == 2
+
+
+def test_validating_and_writing_need_neither_stream_nor_server(
+    natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    file = tmp_path / "c.json"
+    assert natsctl("con", "add", "ORDERS", "C", "--output", str(file)).code == 0
+    assert json.loads(file.read_text())["durable_name"] == "C"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert natsctl("con", "add", "--config", str(file), "--validate").json["durable_name"] == "C"
+
+
+def test_unset_takes_a_field_away_and_nothing_else(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--metadata", "team=a,b", "--metadata", "tier=1")
+    before = config_of(orders, "C")
+    done = orders("con", "edit", "ORDERS", "C", "--unset", "max-deliver,metadata.tier", "-f")
+    assert (done.code, "max_deliver: 5 → (none)" in done.err) == (0, True)
+    after = config_of(orders, "C")
+    assert (after["max_deliver"], "tier" in after["metadata"], after["metadata"]["team"]) == (-1, False, "a,b")
+    assert {**after, "metadata": 0, "max_deliver": 0} == {**before, "metadata": 0, "max_deliver": 0}
+    wrong = orders("con", "edit", "ORDERS", "C", "--unset", "max_delivery")
+    assert (wrong.code, 'did you mean "max_deliver"' in wrong.err) == (2, True)
+    assert orders("con", "edit", "ORDERS", "C", "--unset", "durable_name").code == 2
+
+
+def test_a_dry_run_of_an_edit_shows_the_difference_and_the_request(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5")
+    done = orders("con", "edit", "ORDERS", "C", "--max-deliver", "6", "--dry-run", "-j")
+    request = done.json["requests"][0]
+    assert (done.code, request["subject"]) == (10, "$JS.API.CONSUMER.CREATE.ORDERS.C")
+    assert (request["body"]["action"], request["body"]["config"]["max_deliver"]) == ("update", 6)
+    assert done.json["effect"]["differences"] == [{"path": "max_deliver", "old": 5, "new": 6}]
+    text = orders("con", "edit", "ORDERS", "C", "--max-deliver", "6", "--dry-run")
+    assert text.out.startswith("  max_deliver: 5 → 6\n$JS.API.CONSUMER.CREATE.ORDERS.C\n")
+    same = orders("con", "edit", "ORDERS", "C", "--max-deliver", "5", "--dry-run", "-j")
+    assert (same.code, same.json["requests"]) == (0, [])
+    assert config_of(orders, "C")["max_deliver"] == 5
+
+
+def test_an_editor_changes_what_the_person_changed(
+    orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--wait", "90s", "--description", "d")
+    before = config_of(orders, "C")
+    copy = tmp_path / "seen"
+    script = tmp_path / "editor"
+    script.write_text(f'#!/bin/sh\ncp "$1" {copy}\nsed -i \'s/^ack_wait:.*/ack_wait: 2m/; /^description:/d\' "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    done = orders("con", "edit", "ORDERS", "C", "-i", "-f")
+    assert done.code == 0, done.err
+    assert "ack_wait: 1m30s" in copy.read_text()
+    assert "# max_batch:" in copy.read_text(), "what is not set is offered"
+    after = config_of(orders, "C")
+    assert (after["ack_wait"], "description" in after) == (120 * 10**9, False)
+    del before["description"]
+    assert {**after, "ack_wait": 0} == {**before, "ack_wait": 0}
+
+
+@pytest.mark.parametrize(("edit", "code"), [("s/^max_deliver.*/max_delivery: 7/", 2), ("s/.*//", 2), ("", 0)])
+def test_a_faulty_empty_or_untouched_document_changes_nothing(
+    orders: Run, monkeypatch: pytest.MonkeyPatch, edit: str, code: int
+) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5")
+    before = config_of(orders, "C")
+    monkeypatch.setenv("VISUAL", f"sed -i '{edit}'" if edit else "true")
+    assert orders("con", "edit", "ORDERS", "C", "-i").code == code
+    assert config_of(orders, "C") == before
+
+
+def test_without_an_editor_and_a_terminal_the_variable_is_named(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders("con", "add", "ORDERS", "C")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    done = orders("con", "edit", "ORDERS", "C", "-i")
+    assert (done.code, "EDITOR" in done.err) == (2, True)
+
+
+def test_a_file_is_merged_or_replaces(orders: Run, tmp_path: Path) -> None:
+    orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--description", "d", "--filter", "ORDERS.a")
+    file = tmp_path / "c.yaml"
+    file.write_text("ack_policy: explicit\nack_wait: 1m\n")
+    assert orders("con", "edit", "ORDERS", "C", "--config", str(file), "-f").code == 0
+    config = config_of(orders, "C")
+    assert (config["ack_wait"], config["max_deliver"], config["description"]) == (60 * 10**9, 5, "d")
+    assert orders("con", "edit", "ORDERS", "C", "--config", str(file), "--replace", "-f").code == 0
+    config = config_of(orders, "C")
+    assert (config["ack_wait"], config["max_deliver"]) == (60 * 10**9, -1)
+    assert "description" not in config
+    assert orders("con", "edit", "ORDERS", "C", "--replace").code == 2
+
+
+def test_a_copy_leaves_out_what_the_server_noted(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "A", "--metadata", "a=b", "--overflow-groups", "g")
+    done = orders("con", "cp", "ORDERS", "A", "B", "--description", "copied", "--dry-run", "-j")
+    config = done.json["requests"][0]["body"]["config"]
+    assert (config["metadata"], config["name"], config["description"]) == ({"a": "b"}, "B", "copied")
+    assert "pause_until" not in config
+
+
+def test_a_pause_is_shown_with_its_offset(orders: Run) -> None:
+    done = orders("con", "add", "ORDERS", "C", "--pause", "2100-01-01T00:00:00+02:00")
+    assert done.code == 0
+    assert config_of(orders, "C")["pause_until"] == "2099-12-31T22:00:00Z"
+    line = next(line for line in done.out.splitlines() if "Paused Until Deadline" in line)
+    assert "+00:00" in line or ":00 -" in line or ":00 +" in line
+    assert "remaining" in line

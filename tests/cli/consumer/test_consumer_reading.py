@@ -1,0 +1,149 @@
+"""Messages read from consumers: next, fetch and sub."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+
+
+def texts(done: Any) -> list[str]:
+    return [one["text"] for one in done.lines]
+
+
+def test_fetch_takes_one_batch_and_what_is_there(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    assert texts(fed("con", "fetch", "ORDERS", "C", "--batch", "2", "-j")) == ["1", "2"]
+    assert texts(fed("con", "fetch", "ORDERS", "C", "--no-wait", "-j")) == ["3", "4", "5"]
+    empty = fed("con", "fetch", "ORDERS", "C", "--no-wait")
+    assert (empty.code, empty.out) == (7, "")
+    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "--no-fail-empty").code == 0
+
+
+def test_bytes_end_a_batch_and_a_message_that_is_too_large_says_so(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    done = fed("con", "fetch", "ORDERS", "C", "--max-bytes", "150", "-j")
+    assert (done.code, texts(done)) == (0, ["1", "2"])
+    small = fed("con", "next", "ORDERS", "C", "--max-bytes", "10")
+    assert (small.code, "--max-bytes" in small.err) == (1, True)
+    assert fed("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 0
+
+
+def test_next_keeps_to_the_limits_of_the_consumer(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull", "--max-pull-batch", "2", "--max-pull-expire", "1s")
+    assert texts(fed("con", "next", "ORDERS", "C", "--count", "5", "--wait", "3s", "-j")) == ["1", "2", "3", "4", "5"]
+    begin_s = time.monotonic()
+    assert fed("con", "next", "ORDERS", "C", "--wait", "1200ms").code == 7
+    assert time.monotonic() - begin_s > 1.1, "two requests of the longest that the consumer allows"
+
+
+def test_a_refusal_may_wait_and_an_end_may_have_a_reason(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull", "--filter", "ORDERS.a")
+    assert fed("con", "next", "ORDERS", "C", "--nak", "--delay", "1h").code == 0
+    again = fed("con", "next", "ORDERS", "C", "--count", "5", "--no-wait", "--term", "--reason", "bad order", "-j")
+    assert texts(again) == ["2", "3", "4", "5"], "the refused one rests"
+    assert fed("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
+    for words in (("--delay", "1s"), ("--reason", "x"), ("--nak", "--term"), ("--wait", "1s", "--no-wait")):
+        assert fed("con", "next", "ORDERS", "C", *words).code == 2
+
+
+def test_groups_are_known_or_asked_for(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "ONE", "--overflow-groups", "g")
+    fed("con", "add", "ORDERS", "TWO", "--pinned-groups", "g,h")
+    assert texts(fed("con", "next", "ORDERS", "ONE", "-j")) == ["1"]
+    assert fed("con", "fetch", "ORDERS", "ONE", "--no-wait", "--min-pending", "100").code == 7
+    missing = fed("con", "next", "ORDERS", "TWO")
+    assert (missing.code, "--group" in missing.err, "g, h" in missing.err) == (2, True, True)
+    assert texts(fed("con", "next", "ORDERS", "TWO", "--group", "g", "--count", "3", "--batch", "1", "-j")) == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert fed("con", "next", "ORDERS", "TWO", "--group", "x").code == 2
+    fed("con", "add", "ORDERS", "NONE", "--pull")
+    assert fed("con", "next", "ORDERS", "NONE", "--group", "g").code == 2
+
+
+def test_a_dry_run_reads_nothing(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    for verb in ("next", "fetch", "sub"):
+        done = fed("con", verb, "ORDERS", "C", "--dry-run", "-j")
+        assert done.json["requests"][0]["subject"] == "$JS.API.CONSUMER.MSG.NEXT.ORDERS.C"
+        assert done.json["effect"] == {"each_message": "+ACK"}
+    assert fed("con", "info", "ORDERS", "C", "-j").json["delivered"]["stream_seq"] == 0
+
+
+def test_sub_reads_a_queue_group_with_heartbeats_and_flow_control(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "P", "--target", "out", "--deliver-group", "g", "--ack", "explicit")
+    done = fed("con", "sub", "ORDERS", "P", "--count", "5", "--deliver-group", "g", "-j")
+    assert texts(done) == ["1", "2", "3", "4", "5"]
+    assert fed("con", "info", "ORDERS", "P", "-j").json["num_ack_pending"] == 0
+    assert fed("con", "sub", "ORDERS", "P", "--deliver-group", "other").code == 2
+    fed("con", "add", "ORDERS", "F", "--target", "flow", "--heartbeat", "100ms", "--flow-control")
+    idle = fed("con", "sub", "ORDERS", "F", "--wait", "500ms", "-j")
+    assert (idle.code, texts(idle)) == (0, ["1", "2", "3", "4", "5"]), "heartbeats are no messages and end no wait"
+
+
+def test_sub_ends_when_a_pull_consumer_rests_and_gives_back_what_is_not_wanted(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
+    done = fed("con", "sub", "ORDERS", "C", "--wait", "300ms", "-j")
+    assert (done.code, texts(done)) == (0, ["1", "2", "3", "4", "5"])
+    assert fed("con", "sub", "ORDERS", "C", "--wait", "100ms").code == 7
+    info = fed("con", "info", "ORDERS", "C", "-j").json
+    assert (info["num_waiting"], info["num_ack_pending"]) == (0, 0)
+
+
+@pytest.mark.parametrize("verb", ["next", "sub"])
+def test_ctrl_c_leaves_no_request_behind(fed: Run, shared_server: ServerProcess, verb: str) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull", "--deliver", "new")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "natsctl", "con", verb, "ORDERS", "C", "--wait", "20s"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NATS_URL": shared_server.url},
+    )
+    until_s = time.monotonic() + 10
+    while fed("con", "info", "ORDERS", "C", "-j").json["num_waiting"] == 0:
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, "Traceback" in err) == (130, "", False)
+    assert fed("con", "info", "ORDERS", "C", "-j").json["num_waiting"] == 0
+
+
+def test_an_ack_of_a_reader_that_stops_is_not_waited_for_by_others(fed: Run, shared_server: ServerProcess) -> None:
+    from natsctl.cli.session import GlobalOptions, Session
+    from natsctl.client.manager import Manager
+    from natsctl.client.pull import pull
+
+    fed("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
+
+    async def work(manager: Manager) -> int:
+        import asyncio
+
+        messages = pull(manager, "ORDERS", "C", {"batch": 5, "expires": 5 * 10**9})
+        await anext(messages)
+        await asyncio.sleep(0.1)
+        await messages.aclose()
+        return 1
+
+    session = Session(GlobalOptions(server=shared_server.url))
+    try:
+        session.run(work)
+    finally:
+        session.close()
+    again = fed("con", "fetch", "ORDERS", "C", "--no-wait", "-j")
+    assert sorted(texts(again)) == ["2", "3", "4", "5"]
+    assert {one["deliveries"] for one in again.lines} == {2}

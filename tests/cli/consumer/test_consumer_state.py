@@ -1,0 +1,147 @@
+"""Pauses, resets, pins, removal, events and plots of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def info_of(run: Run, name: str) -> dict[str, Any]:
+    info: dict[str, Any] = run("con", "info", "ORDERS", name, "-j").json
+    return info
+
+
+def test_a_pause_holds_until_a_moment_and_resume_ends_it(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    done = fed("con", "pause", "ORDERS", "C", "1h", "-f")
+    assert done.code == 0
+    assert "remaining" in done.out
+    assert info_of(fed, "C")["paused"] is True
+    assert fed("con", "fetch", "ORDERS", "C", "--wait", "100ms").code == 7
+    resumed = fed("con", "resume", "ORDERS", "C", "-f")
+    assert (resumed.code, "it was paused until" in resumed.out) == (0, True)
+    assert "it was not paused" in fed("con", "resume", "ORDERS", "C").out
+    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "12345"
+
+
+def test_a_moment_is_absolute_local_or_a_duration(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    orders("con", "add", "ORDERS", "C", "--pull")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        for word, wanted in (
+            ("2100-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+            ("2100-01-01 09:00:00", "2100-01-01T00:00:00Z"),
+            ("2100-01-01 09:00", "2100-01-01T00:00:00Z"),
+            ("2100-01-01", "2099-12-31T15:00:00Z"),
+        ):
+            done = orders("con", "pause", "ORDERS", "C", word, "-j")
+            assert (done.code, done.json["pause_until"]) == (0, wanted)
+        assert "2100-01-01 09:00:00 +09:00" in orders("con", "pause", "ORDERS", "C", "2100-01-01 09:00", "-f").out
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("word", ["", "2001-01-01", "tomorrow", "2100-13-01"])
+def test_a_moment_that_is_none_or_past_is_a_usage_error(orders: Run, word: str) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull")
+    done = orders("con", "pause", "ORDERS", "C", *([word] if word else []))
+    assert (done.code, "UNTIL" in done.err) == (2, True)
+    assert not info_of(orders, "C")["paused"]
+
+
+def test_a_reset_delivers_again(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    fed("con", "next", "ORDERS", "C", "--count", "4", "-r")
+    refused = fed("con", "reset", "ORDERS", "C", "--sequence", "2")
+    assert (refused.code, "--force" in refused.err) == (2, True)
+    preview = fed("con", "reset", "ORDERS", "C", "--sequence", "2", "--dry-run", "-j").json
+    assert preview["requests"] == [{"subject": "$JS.API.CONSUMER.RESET.ORDERS.C", "body": {"seq": 2}}]
+    assert preview["effect"]["delivered_stream_seq"] == 4
+    done = fed("con", "reset", "ORDERS", "C", "--sequence", "2", "-f", "-j")
+    assert (done.code, done.json["reset_seq"]) == (0, 2)
+    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "2345"
+
+
+def test_unpin_lets_another_client_be_pinned(fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pinned-groups", "g", "--pinned-ttl", "1h")
+    fed("con", "next", "ORDERS", "C", "-r")
+    client = info_of(fed, "C")["priority_groups"][0]["pinned_client_id"]
+    assert f"g: pinned to {client} since" in fed("con", "state", "ORDERS", "C").out
+    assert fed("con", "find", "ORDERS", "--pinned", "-n").out == "C\n"
+    done = fed("con", "unpin", "ORDERS", "C", "-f")
+    assert done.out == f"Unpinned client {client} from Priority Group ORDERS > C > g\n"
+    assert not info_of(fed, "C")["priority_groups"][0].get("pinned_client_id")
+    assert "No client was pinned" in fed("con", "unpin", "ORDERS", "C", "g", "-f").out
+    fed("con", "add", "ORDERS", "SEVERAL", "--pinned-groups", "g,h")
+    assert "g, h" in fed("con", "unpin", "ORDERS", "SEVERAL").err
+    fed("con", "add", "ORDERS", "PLAIN", "--pull")
+    for words in (("C", "x"), ("PLAIN",)):
+        assert fed("con", "unpin", "ORDERS", *words, "-f").code == 2
+
+
+def test_several_consumers_are_removed_by_name_and_pattern(orders: Run) -> None:
+    for name in ("A", "TMP_1", "TMP_2", "what?"):
+        orders("con", "add", "ORDERS", name, "--pull")
+    planned = orders("con", "rm", "ORDERS", "TMP_*", "A", "--dry-run", "-j").json
+    assert [one["subject"].rpartition(".")[2] for one in planned["requests"]] == ["TMP_1", "TMP_2", "A"]
+    assert planned["effect"]["consumers"][0] == {
+        "name": "TMP_1",
+        "outstanding_acks": 0,
+        "unprocessed": 0,
+        "ack_floor_stream_seq": 0,
+    }
+    assert orders("con", "rm", "ORDERS", "TMP_*").code == 2, "nobody to ask"
+    done = orders("con", "rm", "ORDERS", "TMP_*", "what?", "-f", "-j")
+    assert done.json == {"success": True, "removed": ["TMP_1", "TMP_2", "what?"], "missing": []}
+    assert orders("con", "ls", "ORDERS", "-n").out == "A\n"
+
+
+def test_what_is_absent_counts_as_removed_where_that_is_fine(orders: Run) -> None:
+    assert orders("con", "rm", "ORDERS", "C", "-f").code == 3
+    done = orders("con", "rm", "ORDERS", "C", "-f", "--missing-ok", "-j")
+    assert (done.code, done.json) == (0, {"success": True, "removed": [], "missing": ["C"]})
+    assert orders("con", "rm", "NOPE", "C", "-f", "--missing-ok").code == 0
+    assert orders("con", "rm", "ORDERS", "A", "B", "-f").code == 3
+    assert orders("con", "rm", "ORDERS", "X*", "-f").code == 0
+
+
+def test_removing_needs_no_listing_when_forced(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull")
+    done = orders("con", "rm", "ORDERS", "C", "-f", "--trace")
+    asked = [line.split()[1] for line in done.err.splitlines() if line.startswith(">>>")]
+    assert [one.rpartition("API.")[2].rstrip(":") for one in asked] == ["CONSUMER.DELETE.ORDERS.C"]
+
+
+def test_what_needs_a_cluster_says_so(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull")
+    for words in (("step-down", "ORDERS", "C"), ("balance", "ORDERS")):
+        done = orders("con", "cluster", *words, "-f")
+        assert (done.code, "not clustered" in done.err) == (1, True)
+    assert orders("con", "cluster", "step-down", "ORDERS", "NOPE", "-f").code == 3
+
+
+def test_a_graph_plots_what_is_outstanding_and_how_fast_it_goes(fed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "40")
+    fed("con", "add", "ORDERS", "C", "--pull")
+    done = fed("con", "graph", "ORDERS", "C", "--count", "1")
+    assert done.code == 0, done.err
+    for title in ("Unprocessed Messages: 5", "Outstanding Acks: 0", "Delivered: 0/s", "Acknowledged: 0/s"):
+        assert title in done.out
+    assert fed("con", "graph", "ORDERS", "NOPE", "--count", "1").code == 3
+
+
+def test_the_page_tells_what_the_server_says_of_groups_and_levels(orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pinned-groups", "g", "--pinned-ttl", "30s", "--metadata", "a=b")
+    lines = [line.strip() for line in orders("con", "info", "ORDERS", "C").out.splitlines()]
+    for wanted in ("Priority Policy: Pinned Client", "Pinned TTL: 30.00s", "Priority Groups: g: no client", "a: b"):
+        assert wanted in lines
+    assert any(line.startswith("Required API Level: 1") for line in lines)
