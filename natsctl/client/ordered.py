@@ -26,6 +26,8 @@ HEARTBEAT_S = 2.0
 MISSED_S = 3 * HEARTBEAT_S
 """Seconds without a sign of life after which the consumer counts as lost."""
 INACTIVE_S = 300
+REPLACED = 1000
+"""Messages that may come on top of twice those that there were."""
 _CONTROL = 100
 
 
@@ -77,14 +79,19 @@ class OrderedReader:
         await self._end()
 
     async def stored(self) -> AsyncIterator[Delivered]:
-        """What there was when reading began, and then no more."""
-        left = self.pending
-        while left > 0:
+        """What there was when reading began, and what replaced it meanwhile.
+
+        A message that is replaced before it is sent comes as its successor, behind the others: so reading goes on until
+        nothing is left, or until twice as much has come, where writers are quicker than this reader.
+        """
+        most = 2 * self.pending + REPLACED if self.pending else 0
+        for _ in range(most):
             delivered = await self._next(None, ends_idle=True)
             if delivered is None:
                 return
             yield delivered
-            left = min(left - 1, delivered.at.pending)
+            if not delivered.at.pending:
+                return
 
     async def next(self, timeout_s: float | None = None) -> Delivered | None:
         """The next message, or None when none came in time. Raises what ends the reading, such as a removed stream."""

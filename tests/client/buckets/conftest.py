@@ -1,0 +1,46 @@
+"""Our client and nats-py side by side on one server of each kind, whose streams go after every test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import nats
+import pytest
+
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.testing.process import ServerProcess, reference_binary
+
+Clients = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
+ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+
+
+@pytest.fixture(scope="module", params=["natsctl", pytest.param("reference", marks=ABSENT)])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server listens."""
+    with ServerProcess(tmp_path_factory.mktemp("server"), request.param) as process:
+        yield process.url
+
+
+@pytest.fixture
+def clients(url: str) -> Clients:
+    """Opens our manager and nats-py's JetStream; settings are those of our connection."""
+
+    @asynccontextmanager
+    async def opened(**settings: str) -> AsyncIterator[tuple[Manager, Any]]:
+        theirs = await nats.connect(url)
+        target = resolve(Settings(url=url, **settings), {"HOME": "/nowhere"})
+        js = theirs.jetstream()
+        try:
+            async with await connect(target, name="test") as ours:
+                yield Manager(ours), js
+        finally:
+            for stream in await js.streams_info():
+                await js.delete_stream(stream.config.name)
+            await theirs.close()
+
+    return opened

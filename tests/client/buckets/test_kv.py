@@ -1,0 +1,174 @@
+"""Key-value buckets beside nats-py: what one writes the other reads, and what readers are promised."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from nats.js.api import KeyValueConfig
+from nats.js.errors import KeyNotFoundError
+
+from natsctl.api.errors import ApiFailure
+from natsctl.client import ordered
+from natsctl.client.buckets import KV, BucketNotFound, bucket_infos
+from natsctl.client.kv import Bucket, KeyChanged, KeyNotFound, kv_buckets, kv_keys
+from natsctl.client.kv_compact import compact, removals
+from natsctl.client.kv_config import new_bucket, set_history
+from natsctl.client.kv_watch import Watching, entries, watch
+from natsctl.client.manager import Manager
+
+LATER_NS = 2**62
+
+
+async def make(manager: Manager, name: str, history: int = 5) -> Bucket:
+    config = new_bucket(name)
+    set_history(config, history)
+    await manager.stream_create(config)
+    return await Bucket.open(manager, name)
+
+
+async def test_nats_py_reads_what_is_written_here(clients: Any) -> None:
+    async with clients() as (manager, js):
+        bucket = await make(manager, "B")
+        await bucket.put("a", b"\x00\xff")
+        revision = (await bucket.update("a", b"two", 1)).value.seq
+        await bucket.put("gone", b"x")
+        await bucket.delete("gone")
+        await bucket.put("purged", b"x")
+        await bucket.purge("purged")
+        kv = await js.key_value("B")
+        entry = await kv.get("a")
+        assert (entry.value, entry.revision) == (b"two", revision)
+        assert (await kv.get("a", 1)).value == b"\x00\xff"
+        for key in ("gone", "purged"):
+            with pytest.raises(KeyNotFoundError):
+                await kv.get(key)
+        assert await kv.keys() == ["a"]
+        assert [one.operation for one in await kv.history("gone")] == [None, "DEL"]
+        assert [one.operation for one in await kv.history("purged")] == ["PURGE"]
+        status = await kv.status()
+        assert (status.history, status.ttl) == (5, 0)
+
+
+async def test_what_nats_py_writes_is_read_here(clients: Any) -> None:
+    async with clients() as (manager, js):
+        kv = await js.create_key_value(KeyValueConfig(bucket="B", history=5))
+        await kv.put("a", b"one")
+        await kv.put("a", b"two")
+        await kv.put("gone", b"x")
+        await kv.delete("gone")
+        await kv.put("purged", b"x")
+        await kv.purge("purged")
+        bucket = await Bucket.open(manager, "B")
+        assert (await bucket.get("a")).value == b"two"
+        assert (await bucket.get("a", 1)).value == b"one"
+        assert [one.key for one in await entries(bucket)] == ["a"]
+        found = await entries(bucket, history=True, deletes=True)
+        assert [(one.key, one.operation) for one in found] == [
+            ("a", "PUT"),
+            ("a", "PUT"),
+            ("gone", "PUT"),
+            ("gone", "DEL"),
+            ("purged", "PURGE"),
+        ]
+        assert (await bucket.create("gone", b"back")).value.seq == 7
+        assert (await kv.get("gone")).value == b"back"
+
+
+async def test_a_bucket_made_here_is_the_one_that_nats_py_makes(clients: Any) -> None:
+    async with clients() as (manager, js):
+        await js.create_key_value(KeyValueConfig(bucket="THEIRS", history=3))
+        theirs = (await manager.stream_info("KV_THEIRS")).raw["config"]
+        ours = (await make(manager, "OURS", 3)).info.raw["config"]
+        # nats-py asks for no direct gets; newer ones let keys have a time to live without markers.
+        apart = ("name", "subjects", "allow_direct", "allow_msg_ttl", "metadata")
+        assert {key for key in ours if ours[key] != theirs.get(key) and key not in apart} == set()
+        assert ours["subjects"] == ["$KV.OURS.>"]
+
+
+async def test_failures_say_what_is_and_carry_the_servers_error(clients: Any) -> None:
+    async with clients() as (manager, _):
+        bucket = await make(manager, "B")
+        await bucket.put("k", b"one")
+        with pytest.raises(KeyChanged) as changed:
+            await bucket.update("k", b"two", 7)
+        assert (changed.value.err_code, changed.value.exit_code) == (10071, 4)
+        assert changed.value.current is not None
+        assert changed.value.current.revision == 1
+        with pytest.raises(KeyChanged):
+            await bucket.create("k", b"two")
+        with pytest.raises(KeyNotFound) as missing:
+            await bucket.get("other")
+        assert (missing.value.exit_code, missing.value.subject) == (3, "$KV.B.other")
+        with pytest.raises(BucketNotFound) as absent:
+            await Bucket.open(manager, "NONE")
+        assert (absent.value.err_code, absent.value.exit_code) == (10059, 3)
+        with pytest.raises(ApiFailure) as refused:
+            await bucket.create("t", b"x", ttl_ns=10**9)
+        assert refused.value.err_code == 10166
+
+
+async def test_many_keys_are_read_whole_whatever_happens_meanwhile(clients: Any) -> None:
+    async with clients() as (manager, _):
+        bucket = await make(manager, "B", 1)
+        keys = [f"k.{number:04}" for number in range(1000)]
+        await asyncio.gather(*(bucket.put(key, b"x" * 300) for key in keys))
+
+        async def churn() -> None:
+            for key in keys[:100]:
+                await bucket.put(key, b"y" * 300)
+
+        found, _ = await asyncio.gather(entries(bucket), churn())
+        assert sorted(one.key for one in found) == keys
+        assert {one.length for one in await entries(bucket, values=False)} == {300}
+        assert await kv_keys(manager, "B") == keys
+        assert list(await manager.consumer_names("KV_B")) == []
+
+
+async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(ordered, "MISSED_S", 0.3)
+    async with clients() as (manager, _):
+        bucket = await make(manager, "B")
+        await bucket.put("k", b"1")
+        seen: list[bytes | None] = []
+        async for entry in watch(bucket, Watching(count=3)):
+            seen.append(entry.value)
+            if len(seen) == 1:
+                for name in await manager.consumer_names("KV_B"):
+                    await manager.consumer_delete("KV_B", name)
+                await bucket.put("k", b"2")
+                await bucket.put("k", b"3")
+        assert seen == [b"1", b"2", b"3"]
+
+
+async def test_compact_spares_a_key_that_is_set_meanwhile(clients: Any) -> None:
+    async with clients() as (manager, _):
+        bucket = await make(manager, "B")
+        await bucket.put("k", b"old")
+        await bucket.delete("k")
+        found = await removals(bucket, 0, LATER_NS)
+        await bucket.put("k", b"new")
+        assert await compact(bucket, found, lambda done: None) == 2
+        assert (await bucket.get("k")).value == b"new"
+
+
+async def test_buckets_are_all_found_mirrors_too(clients: Any) -> None:
+    async with clients() as (manager, _):
+        await make(manager, "A")
+        await manager.stream_create({"name": "KV_M", "mirror": {"name": "KV_A"}, "mirror_direct": True})
+        await manager.stream_create({"name": "KV_no.bucket".replace(".", "$"), "subjects": ["other"]})
+        await manager.stream_create({"name": "ORDERS", "subjects": ["$KV.ORDERS.>"]})
+        assert await kv_buckets(manager) == ["A", "M"]
+        infos, absent = await bucket_infos(manager, KV)
+        assert [one.raw["config"]["name"] for one in infos] == ["KV_A", "KV_M"]
+        assert absent == []
+
+
+async def test_behind_an_api_prefix_writes_have_it_too(clients: Any) -> None:
+    async with clients() as (manager, _):
+        info = (await make(manager, "B")).info
+        async with clients(jetstream_domain="D") as (elsewhere, _):
+            bucket = Bucket(elsewhere, "B", info)
+            assert (bucket.reads, bucket.writes) == ("$KV.B.", "$JS.D.API.$KV.B.")
