@@ -228,7 +228,7 @@ def test_events_tell_what_happens(natsctl: Run, background: Callable[..., Backgr
     natsctl("str", "add", "EV", "--subjects", "ev")
     code, out = listener.end()
     assert code == 0
-    assert "Stream Action" in out
+    assert "Stream Create Action" in out
     assert "Stream: EV" in out
 
 

@@ -42,6 +42,7 @@ class Shower:
         self._ack = ack
         self._dump = dump
         self._matcher = matcher
+        self._bodies: list[bytes] = []
         self._began_ns = time.time_ns()
         self._plain = look.raw and not look.json and not look.subjects_only and not look.translate and dump is None
         self._terminal = sys.stdout.isatty()
@@ -56,7 +57,7 @@ class Shower:
         if self._matcher is not None and (told := self._matched(number, message)) is not None:
             return told
         if self._plain:
-            sys.stdout.buffer.write(message.body + b"\n")
+            self._bodies.append(message.body)
         else:
             if self.look.translate:
                 from natsctl.cli.messaging.translate import translated
@@ -71,6 +72,10 @@ class Shower:
 
     def flush(self) -> None:
         """Let what was shown be seen."""
+        if self._bodies:
+            self._bodies.append(b"")
+            sys.stdout.buffer.write(b"\n".join(self._bodies))
+            self._bodies.clear()
         sys.stdout.flush()
         sys.stdout.buffer.flush()
 

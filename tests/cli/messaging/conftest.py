@@ -1,0 +1,116 @@
+"""Commands about messages: a stream to publish to, and somebody who listens or answers meanwhile, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from natsctl.client.connection import Connection
+from natsctl.client.dial import connect
+from natsctl.client.message import Message
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+WITHIN_S = 20.0
+
+
+@pytest.fixture
+def stored(natsctl: Run) -> Run:
+    """A server with a stream S that stores `s.*`."""
+    assert natsctl("str", "add", "S", "--subjects", "s.*").code == 0
+    return natsctl
+
+
+class Other:
+    """Another client, on a loop in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.heard: list[Message] = []
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._tasks: list[asyncio.Task[None]] = []
+        target = resolve(Settings(url=url), {}, None, no_context=True)
+        self.connection: Connection = self.do(connect(target, name="other"))
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The result of some work on its loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN_S)
+
+    def listens(self, subject: str, answers: Callable[[Message], list[dict[str, Any]]] = lambda _: []) -> None:
+        """Hear what comes on a subject, and answer it; returns when the server knows."""
+
+        async def begin() -> None:
+            subscription = await self.connection.subscribe(subject)
+            await self.connection.flush()
+
+            async def serve() -> None:
+                async for message in subscription:
+                    self.heard.append(message)
+                    for answer in answers(message):
+                        await self.connection.publish(message.reply, **answer)
+
+            self._tasks.append(self.loop.create_task(serve()))
+
+        self.do(begin())
+
+    def publishes(self, subject: str, body: bytes = b"", **more: Any) -> None:
+        """Publish, and return when the server has it."""
+
+        async def work() -> None:
+            await self.connection.publish(subject, body, **more)
+            await self.connection.flush()
+
+        self.do(work())
+
+    def sends_once_heard(self, subject: str, *bodies: bytes, headers: Any = None, then: str = "") -> None:
+        """Publish bodies as soon as somebody subscribes there, the first of them as a request; returns at once.
+
+        `then` is the subject of the others.
+        """
+
+        async def work() -> None:
+            first, *others = bodies
+            while (await self.connection.request(subject, first, headers=headers)).status == 503:
+                await asyncio.sleep(0.005)
+            for body in others:
+                await self.connection.publish(then or subject, body, headers=headers)
+
+        self._later(work())
+
+    def does(self, work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
+        """Start some work on its connection, and return at once."""
+        self._later(work(self.connection))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        async def begin() -> None:
+            self._tasks.append(self.loop.create_task(work))
+
+        self.do(begin())
+
+    def close(self) -> None:
+        """End it."""
+
+        async def end() -> None:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.connection.close()
+
+        self.do(end())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(WITHIN_S)
+        self.loop.close()
+
+
+@pytest.fixture
+def other(shared_server: ServerProcess) -> Iterator[Other]:
+    one = Other(shared_server.url)
+    yield one
+    one.close()

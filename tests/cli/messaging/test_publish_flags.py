@@ -1,0 +1,204 @@
+"""`natsctl publish`: what is asked of a stream, batches, lines of stdin, schedules, placeholders, dry runs."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.messaging.template import Moment, fill
+from natsctl.client.outgoing import stream_headers
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+NOW_NS = 1_767_225_600_500_000_000  # 2026-01-01T00:00:00.5Z
+
+
+def _headers(natsctl: Run, seq: int = 1) -> str:
+    return base64.b64decode(natsctl("str", "get", "S", str(seq), "-j").json["hdrs"]).decode()
+
+
+def test_headers_of_one_name_are_all_kept(stored: Run) -> None:
+    stored("pub", "s.a", "x", "-H", "K:1", "-H", "K: 2", "-H", "k:3", "-q")
+    assert _headers(stored) == "NATS/1.0\r\nK: 1\r\nK: 2\r\nk: 3\r\n\r\n"
+    stored("con", "add", "S", "C", "--pull")
+    assert stored("con", "next", "S", "C", "-j").json["headers"] == {"K": ["1", "2"], "k": ["3"]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "header"),
+    [
+        (("--msg-id", "a1"), "Nats-Msg-Id: a1"),
+        (("--expect-stream", "S"), "Nats-Expected-Stream: S"),
+        (("--expect-last-seq", "0"), "Nats-Expected-Last-Sequence: 0"),
+        (("--expect-last-subject-seq", "0"), "Nats-Expected-Last-Subject-Sequence: 0"),
+    ],
+)
+def test_what_is_asked_of_a_stream_goes_with_the_message_and_waits_for_the_ack(
+    stored: Run, flags: tuple[str, ...], header: str
+) -> None:
+    done = stored("pub", "s.a", "x", *flags, "-j")
+    assert done.json["seq"] == 1
+    assert header in _headers(stored)
+
+
+def test_expectations_that_fail_are_conflicts(stored: Run) -> None:
+    stored("pub", "s.a", "x", "--msg-id", "1", "-q")
+    assert stored("pub", "s.a", "x", "--expect-last-seq", "7").code == 4
+    assert stored("pub", "s.a", "x", "--expect-last-subject-seq", "7").code == 4
+    assert stored("pub", "s.a", "x", "--expect-last-msg-id", "7").code == 4
+    assert stored("pub", "s.a", "x", "--expect-last-msg-id", "1").code == 0
+    assert stored("pub", "s.a", "x", "--msg-id", "1", "-j").json["duplicate"] is True
+
+
+def test_rollups_replace_what_was_there_and_ttls_expire(natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s.*", "--allow-rollup", "--allow-msg-ttl")
+    natsctl("pub", "s.a", "x", "--count", "3", "-q")
+    natsctl("pub", "s.b", "x", "-q")
+    assert natsctl("pub", "s.a", "y", "--rollup", "subject", "-j").code == 0
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
+    assert natsctl("pub", "s.a", "y", "--rollup", "all", "--ttl", "1h", "-j").code == 0
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 1
+    assert "Nats-TTL: 3600s" in _headers(natsctl, 6)
+
+
+def test_lines_of_stdin_are_messages(stored: Run) -> None:
+    done = stored("pub", "s.{{Count}}", "--templates", "--send-on", "newline", stdin=b"one\ntwo\r\n\nfour")
+    assert (done.code, done.out) == (0, "")
+    assert 'Published 4 messages to "s.{{Count}}"' in done.err
+    got = [stored("str", "get", "S", str(seq), "-j").json for seq in (1, 2, 3, 4)]
+    assert [one["subject"] for one in got] == ["s.1", "s.2", "s.3", "s.4"]
+    assert [base64.b64decode(one.get("data", "")) for one in got] == [b"one", b"two", b"", b"four"]
+
+
+def test_a_batch_is_stored_as_a_whole_with_one_ack(natsctl: Run) -> None:
+    assert natsctl("str", "add", "S", "--subjects", "s.*", "--allow-batch").code == 0
+    done = natsctl("pub", "s.a", "--atomic", "--send-on", "newline", "-j", stdin=b"one\ntwo\nthree\n")
+    assert (done.json["seq"], done.json["count"]) == (3, 3)
+    assert natsctl("pub", "s.a", "x", "--atomic", "--count", "2").out.endswith("Sequence: 5 Batch: 2 messages\n")
+    refused = natsctl("pub", "s.a", "--atomic", "--send-on", "newline", "--expect-last-seq", "1", stdin=b"a\nb\n")
+    assert refused.code != 0
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 5
+
+
+def test_a_batch_where_none_are_taken_stores_nothing(stored: Run) -> None:
+    done = stored("pub", "s.a", "x", "--atomic", "--count", "3", "-j")
+    assert (done.code, done.out) == (1, "")
+    assert done.error["err_code"] == 10174
+    assert stored("str", "info", "S", "-j").json["state"]["messages"] == 0
+
+
+def test_a_scheduled_message_comes_when_it_is_time(natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s.*", "--allow-schedules", "--allow-msg-ttl")
+    asked = natsctl("pub", "s.plan", "later", "--schedule-after", "1s", "--schedule-dest", "s.out", "-j")
+    assert asked.json["seq"] == 1
+    headers = _headers(natsctl)
+    assert "Nats-Schedule: @at 20" in headers
+    assert "Nats-Schedule-Target: s.out" in headers
+    assert natsctl("sub", "s.out", "--all", "--count", "1", "--raw", "--wait", "10s").out == "later\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "pairs"),
+    [
+        ({"schedule_after": "90s"}, "@at 2026-01-01T00:01:31Z"),
+        ({"schedule_at": "2026-02-01T12:00:00+02:00"}, "@at 2026-02-01T10:00:00Z"),
+        ({"schedule_every": "5m"}, "@every 300s"),
+        ({"schedule_cron": "0 30 14 * * *"}, "0 30 14 * * *"),
+    ],
+)
+def test_schedules_are_written_as_servers_read_them(asked: dict[str, str], pairs: str) -> None:
+    more = {"schedule_dest": "d", "schedule_source": "f", "schedule_ttl": "1m"}
+    assert stream_headers({**asked, **more}, NOW_NS) == (
+        ("Nats-Schedule", pairs),
+        ("Nats-Schedule-Target", "d"),
+        ("Nats-Schedule-Source", "f"),
+        ("Nats-Schedule-TTL", "60s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--schedule-after", "5s"), "--schedule-dest"),
+        (("--schedule-after", "5s", "--schedule-every", "5s", "--schedule-dest", "d"), "exclude"),
+        (("--schedule-after", "10ms", "--schedule-dest", "d"), "--schedule-after"),
+        (("--schedule-at", "tomorrow", "--schedule-dest", "d"), "--schedule-at"),
+        (("--schedule-ttl", "5s"), "--schedule-ttl"),
+        (("--schedule-source", "f"), "--schedule-source"),
+        (("--ttl", "100ms"), "--ttl"),
+        (("--rollup", "some"), "--rollup"),
+        (("--send-on", "never"), "--send-on"),
+        (("--send-on", "newline"), "BODY"),
+        (("--msg-id", "1", "--reply", "r"), "--reply"),
+        (("--sleep", "fast"), "--sleep"),
+        (("-H", "bad key:v"), "bad key"),
+    ],
+)
+def test_what_excludes_each_other_is_a_usage_error(natsctl: Run, words: tuple[str, ...], named: str) -> None:
+    done = natsctl("pub", "s.a", "x", *words)
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
+
+
+def test_a_dry_run_shows_subject_headers_and_body_and_sends_nothing(stored: Run) -> None:
+    done = stored("--dry-run", "pub", "s.a", "hello", "-H", "K:1", "-H", "K:2", "--ttl", "1m")
+    assert done.out == "s.a\nK: 1\nK: 2\nNats-TTL: 60s\nhello\nmessages: 1\nacknowledged: true\n"
+    planned = stored("--dry-run", "pub", "s.{{Count}}", "x", "--templates", "--count", "200", "-j").json
+    assert [one["subject"] for one in planned["requests"][:2]] == ["s.1", "s.2"]
+    assert planned["effect"]["messages"] == 200
+    assert stored("--dry-run", "pub", "s.a", "x", "--atomic", "--count", "2").out.count("Nats-Batch-Id") == 2
+    assert stored("str", "info", "S", "-j").json["state"]["messages"] == 0
+
+
+def test_json_says_what_went_out_where_no_stream_answers(natsctl: Run) -> None:
+    assert natsctl("pub", "a.b", "hello", "--count", "3", "-j").json == {"subject": "a.b", "published": 3, "bytes": 15}
+
+
+def test_bodies_with_braces_are_left_alone_unless_templates_are_asked_for(stored: Run) -> None:
+    body = '{"a": "{{Count}}", "b": {"c": {}}}'
+    stored("pub", "s.a", body, "-q")
+    assert stored("str", "get", "S", "1", "--raw").out == body
+    stored("pub", "s.a", body, "-q", "--templates", "-H", "N:{{Count}}")
+    assert stored("str", "get", "S", "2", "--raw").out == '{"a": "1", "b": {"c": {}}}'
+    assert "N: 1" in _headers(stored, 2)
+
+
+def test_placeholders_mean_what_the_documentation_says() -> None:
+    from datetime import UTC, datetime
+
+    moment = Moment(7, datetime(2026, 1, 2, 15, 4, 5, 250, tzinfo=UTC), "asked")
+    said = fill("{{Count}} {{.Cnt}} {{ Time }} {{TimeStamp}} {{Unix}} {{UnixNano}} {{Request}}", moment)
+    assert said == "7 7 3:04PM 2026-01-02T15:04:05+00:00 1767366245 1767366245000250000 asked"
+    assert len(fill("{{ID}}", moment)) == 22
+    assert 3 <= len(fill("{{Random(3, 5)}}", moment)) <= 5
+    assert len(fill("{{Random 4 4}}", moment)) == 4
+
+
+@pytest.mark.parametrize("stdin", ["null", "closed", "socket"])
+def test_a_stdin_that_nobody_feeds_is_not_read(stored: Run, shared_server: ServerProcess, stdin: str) -> None:
+    import socket
+
+    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-J", "-j"]
+    near, far = socket.socketpair()
+    with near, far:
+        source = {"null": subprocess.DEVNULL, "closed": None, "socket": near}[stdin]
+        if stdin == "closed":
+            command = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
+        done = subprocess.run(command, stdin=source, capture_output=True, timeout=20, check=True)
+    assert b'"seq": 1' in done.stdout
+    assert stored("str", "get", "S", "1", "--raw").out == ""
+
+
+def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(b"\x00file\n")
+    with (tmp_path / "body").open("rb") as file:
+        command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q"]
+        subprocess.run(command, stdin=file, env=os.environ, timeout=20, check=True)
+    assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"\x00file\n"
