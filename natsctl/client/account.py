@@ -13,10 +13,13 @@ from natsctl.client.system_answers import Answers, ServerAnswer
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer
+    from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
 
 USER_INFO_SUBJECT = "$SYS.REQ.USER.INFO"
 USER_INFO_WAIT_S = 1.0
+MAX_ROUNDS = 8
+"""How often servers are asked again that did not get their answer through."""
 
 
 async def user_info(manager: Manager) -> dict[str, Any]:
@@ -68,30 +71,41 @@ async def overview(
 
 
 async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
-    """What every server tells of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
+    """What servers tell of this account on `$SYS.REQ.ACCOUNT.PING.<what>`, all pages of it.
 
-    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet after the answer
-    of the server that is connected to.
+    Nobody outside the system account knows how many servers there are, so it ends when it gets quiet. Of a cluster of
+    the reference's servers only the quickest gets its answer through to an account: it is asked until that was the
+    one that is connected to, and what the others said meanwhile counts too.
     """
     connection = manager.connection
     name = EVERYBODY
     if await in_system_account(connection):  # there PING means every account
         name = str((await user_info(manager)).get("account") or EVERYBODY)
-    subject, own = f"$SYS.REQ.ACCOUNT.{name}.{what}", str(connection.info.get("server_id") or "")
-    found = await gather(connection, subject, body, certain=own)
-    key = PAGES.get(what, "")
-    by_id = {one.id: one for one in found}
-    offset = max(_page(one, key) for one in found)
-    while key and offset and any(offset < int(one.data.get("total") or 0) for one in found):
-        more = await gather(connection, subject, {**(body or {}), "offset": offset}, certain=own)
-        for one in more:
-            if one.id in by_id:
-                by_id[one.id].data[key] += one.data.get(key) or []
-        grown = max(_page(one, key) for one in more)
-        if not grown:
+    subject, own = f"$SYS.REQ.ACCOUNT.{name}.{what}", connection.info.get("server_id")
+    found: dict[str, ServerAnswer] = {}
+    for _ in range(MAX_ROUNDS):
+        found |= {one.id: one for one in await gather(connection, subject, body)}
+        if own in found:
             break
+    if key := PAGES.get(what, ""):
+        await _add_pages(connection, subject, body or {}, found, key)
+    return Answers(found.values(), len(found))
+
+
+async def _add_pages(
+    connection: Connection, subject: str, body: dict[str, Any], found: dict[str, ServerAnswer], key: str
+) -> None:
+    """Ask for what lies behind the first page until every server has told all, or nobody tells more."""
+    offset = max(_page(one, key) for one in found.values())
+    silent = 0
+    while offset and silent < MAX_ROUNDS and any(offset < int(one.data.get("total") or 0) for one in found.values()):
+        more = await gather(connection, subject, {**body, "offset": offset})
+        grown = max((_page(one, key) for one in more if one.id in found), default=0)
+        silent = 0 if grown else silent + 1
+        for one in more:
+            if one.id in found and _page(one, key):
+                found[one.id].data[key] += one.data[key]
         offset += grown
-    return Answers(found, len(found))
 
 
 def _page(answer: ServerAnswer, key: str) -> int:

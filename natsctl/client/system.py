@@ -179,13 +179,11 @@ async def gather(
     *,
     expected: Callable[[list[ServerAnswer]], int] = lambda answers: 0,
     patient: bool = False,
-    certain: str = "",
 ) -> list[ServerAnswer]:
     """The answers of all servers to one broadcast.
 
     Ends when as many have come as `expected` makes of those that have, else when it gets quiet; if `patient`, only the
-    connection's timeout ends the wait for the expected ones. `certain` is the id of a server that will answer, before
-    which quiet means nothing. Raises SystemAccountNeeded, Unreachable when none comes.
+    connection's timeout ends the wait for the expected ones. Raises SystemAccountNeeded, Unreachable when none comes.
     """
     payload = json.dumps(body).encode() if body else b""
     if connection.tracer is not None:
@@ -205,9 +203,7 @@ async def gather(
             count = expected(found)
             if count and len(found) >= count:
                 break
-            lacking = bool(certain) and all(one.id != certain for one in found)
-            quiet_s = KNOWN_QUIET_S if count else QUIET_S
-            wait_s = connection.timeout_s if lacking or (patient and count) else quiet_s
+            wait_s = connection.timeout_s if patient and count else KNOWN_QUIET_S if count else QUIET_S
     finally:
         await subscription.stop()
     if not found:
