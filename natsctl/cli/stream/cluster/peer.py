@@ -18,9 +18,12 @@ from natsctl.cli.waiting import wait_seconds
 from natsctl.client.leaders import LOOK_EVERY_S, WAIT_S, check_clustered, peers_of
 
 if TYPE_CHECKING:
+    from natsctl.api.answers import StreamRemovePeerAnswer
     from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
 
+NOBODY_ELSE = 10075
 Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server that leaves", show_default=False)]
 Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait until it has left [10s]")]
 
@@ -43,9 +46,20 @@ def peer_remove(
     session.effect["replicas_left"] = len(peers_of(live)) - 1
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, needs_force=True, typed=leaving):
         return
-    answer = session.run(lambda manager: manager.stream_peer_remove(name, leaving))
+    answer = _remove(session, name, leaving)
     session.run(lambda manager: _await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
     output.emit_json(answer.raw) if json else output.note(f"{safe(leaving)} was removed from Stream {safe(name)}")
+
+
+def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePeerAnswer]:
+    try:
+        return session.run(lambda manager: manager.stream_peer_remove(name, leaving))
+    except ApiFailure as failure:
+        if failure.err_code == NOBODY_ELSE:
+            failure.hint = (
+                f"no other server can take its place: natsctl stream edit {name} --replicas makes do with fewer"
+            )
+        raise
 
 
 def _picked(session: Session, name: str, given: str | None, peers: list[str]) -> str:

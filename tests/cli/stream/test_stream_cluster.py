@@ -1,0 +1,152 @@
+"""Leaders and peers of streams, on a cluster of three reference servers: bounded waits, and plans before moves."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.cli.main import run as run_main
+from natsctl.testing.process import reference_binary
+
+READY_WITHIN_S = 20.0
+NAMES = ("n1", "n2", "n3")
+
+Run = Callable[..., Any]
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The document on stdout."""
+        return json.loads(self.out)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URLs of three servers that are one cluster."""
+    binary = reference_binary()
+    if binary is None:
+        pytest.skip("nats-server is not on PATH")
+    ports = free_ports(6)
+    routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports[3:])
+    processes = []
+    for name, port, route in zip(NAMES, ports[:3], ports[3:], strict=True):
+        folder = tmp_path_factory.mktemp(name)
+        words = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder), "-n", name, "-l", str(folder / "log")]
+        words += ["--cluster_name", "C", "--cluster", f"nats://127.0.0.1:{route}", "--routes", routes]
+        processes.append(subprocess.Popen([binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    yield ",".join(f"nats://127.0.0.1:{port}" for port in ports[:3])
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def natsctl(cluster: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line on the cluster."""
+    monkeypatch.setenv("NATS_URL", cluster)
+
+    def run(*words: str) -> Done:
+        capsys.readouterr()
+        code = run_main(list(words))
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+def made(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
+    """A stream of so many replicas, once all of them are there."""
+    until_s = time.monotonic() + READY_WITHIN_S
+    while natsctl("str", "add", name, "--subjects", name, "--replicas", str(copies)).code:
+        assert time.monotonic() < until_s, "the cluster is not ready"
+        time.sleep(0.1)
+    return settled(natsctl, name, copies)
+
+
+def settled(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
+    """The stream's information once it has a leader and current replicas."""
+    until_s = time.monotonic() + READY_WITHIN_S
+    while True:
+        done = natsctl("str", "info", name, "-j")
+        found: dict[str, Any] = json.loads(done.out) if done.code == 0 else {}
+        peers = (found.get("cluster") or {}).get("replicas") or []
+        if (
+            found.get("cluster", {}).get("leader")
+            and len(peers) == copies - 1
+            and all(peer["current"] for peer in peers)
+        ):
+            return found
+        assert time.monotonic() < until_s, found
+        time.sleep(0.1)
+
+
+def leader(found: dict[str, Any]) -> str:
+    return str(found["cluster"]["leader"])
+
+
+@pytest.mark.reference
+def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
+    first = made(natsctl, "A")
+    other = next(name for name in NAMES if name != leader(first))
+    planned = natsctl("str", "cluster", "step-down", "A", "--preferred", other, "--dry-run", "-j").json
+    assert planned["requests"] == [
+        {"subject": "$JS.API.STREAM.LEADER.STEPDOWN.A", "body": {"placement": {"preferred": other}}}
+    ]
+    begun_s = time.monotonic()
+    moved = natsctl("str", "cluster", "step-down", "A", "--preferred", other, "-f", "-j")
+    assert (moved.code, leader(moved.json)) == (0, other)
+    assert time.monotonic() - begun_s < 10
+
+    page = natsctl("str", "info", "A").out
+    assert "Cluster Information:" in page
+    assert f"Leader: {other} (" in page
+    report = natsctl("str", "report", "-l").out
+    assert f"{other}*" in report
+    assert "RAFT Leader Report" in report
+    assert natsctl("str", "find", "--leader", other, "-n").out == "A\n"
+    assert natsctl("str", "find", "--cluster", "^C$", "--server-name", "n[123]", "-n").out == "A\n"
+
+    for name in ("B", "D"):
+        made(natsctl, name)
+        if leader(settled(natsctl, name)) != other:
+            natsctl("str", "cluster", "step-down", name, "--preferred", other, "-f")
+            settled(natsctl, name)
+    moves = natsctl("str", "cluster", "balance", "--dry-run", "-j").json
+    assert moves["effect"] == {"leaders_moved": 2}
+    spread = natsctl("str", "cluster", "balance", "-f", "-j").json
+    assert (spread["streams"], len(spread["moved"])) == (3, 2)
+    assert {leader(settled(natsctl, name)) for name in ("A", "B", "D")} == set(NAMES)
+    assert natsctl("str", "cluster", "balance", "-f").out == "Balanced 3 Streams, 0 leaders moved\n"
+
+    assert natsctl("str", "cluster", "peer-remove", "A", "n9", "-f").code == 2
+    assert natsctl("str", "cluster", "peer-remove", "A", "n1").code == 2
+    follower = next(peer["name"] for peer in settled(natsctl, "B")["cluster"]["replicas"])
+    refused = natsctl("str", "cluster", "peer-remove", "B", follower, "-f")
+    assert (refused.code, "--replicas" in refused.err) == (1, True)
+    leaving = made(natsctl, "E", 2)["cluster"]["replicas"][0]["name"]
+    gone = natsctl("str", "cluster", "peer-remove", "E", leaving, "-f", "-j")
+    assert (gone.code, gone.json["success"]) == (0, True)
+    assert leaving not in natsctl("str", "report", "--columns", "stream,replicas", "-n").out.splitlines()[-2]
