@@ -28,8 +28,8 @@ def sub(
 ) -> None:
     """Receive messages, each client all of them.
 
-    The clock runs from the first message to the last. One client takes about a million small messages a second; beyond
-    that it is this client that is measured, and the server drops it as a slow consumer.
+    The clock runs from the first message to the last. One client takes some hundred thousand messages a second; beyond
+    that it is the client that is measured, and the server may cut it off as a slow consumer.
     """
     bench(ctx, "sub", given, subject=subject, csv=csv, progress=progress, json=json)
 

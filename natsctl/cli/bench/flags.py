@@ -30,9 +30,7 @@ PACED = (
     Flag("--duration", DURATION, "duration_ns", "with --throughput, how long instead of how many messages"),
 )
 PAUSE = PACED[:1]
-PATIENCE = (
-    Flag("--wait", DURATION, "wait_ns", "fail when no message comes for so long", default="the --timeout"),
-)
+PATIENCE = (Flag("--wait", DURATION, "wait_ns", "fail when no message comes for so long", default="the --timeout"),)
 CORE_PATIENCE = (
     Flag("--wait", DURATION, "wait_ns", "fail when no message comes for so long", default="10s after the first one"),
 )
@@ -45,7 +43,9 @@ MANY_READ = (Flag("--multisubject", ON, "multisubject", "subscribe to SUBJECT.*"
 STREAM = (Flag("--stream", TEXT.named("NAME"), "stream", "the stream", default=DEFAULT_STREAM),)
 PURGE = (Flag("--purge", ON, "purge", "purge the stream first"),)
 STORED = (
-    Flag("--storage", choice("file", "memory"), "storage", "where a stream that is made keeps messages", default="file"),
+    Flag(
+        "--storage", choice("file", "memory"), "storage", "where a stream that is made keeps messages", default="file"
+    ),
     Flag("--replicas", WHOLE, "replicas", "replicas of a stream that is made", default="1"),
     Flag("--maxbytes", SIZE, "maxbytes", "how large a stream that is made may become", default="1GB"),
 )
@@ -63,7 +63,9 @@ FLOW = (
 FILTER = (Flag("--filter", SUBJECTS, "filter", "read these subjects only"),)
 CONSUMER = (
     Flag("--consumer", TEXT.named("NAME"), "consumer", "the durable consumer", default=DEFAULT_CONSUMER),
-    Flag("--acks", choice("explicit", "all", "none"), "acks", "how a consumer that is made is acked", default="explicit"),
+    Flag(
+        "--acks", choice("explicit", "all", "none"), "acks", "how a consumer that is made is acked", default="explicit"
+    ),
     Flag("--doubleack", SWITCH, "doubleack", "count a message once the server has confirmed its ack"),
 )
 BUCKET = (Flag("--bucket", TEXT.named("NAME"), "bucket", "the bucket", default=DEFAULT_BUCKET),)

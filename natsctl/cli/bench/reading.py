@@ -56,16 +56,12 @@ def fetch(
 
 
 @flagged(READING)
-def get_sync(
-    ctx: typer.Context, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def get_sync(ctx: typer.Context, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False) -> None:
     """Read messages with direct gets, each when the one before it has come."""
     bench(ctx, "js get sync", given, csv=csv, progress=progress, json=json)
 
 
 @flagged((*READING, *BATCH, *FILTER))
-def get_batch(
-    ctx: typer.Context, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def get_batch(ctx: typer.Context, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False) -> None:
     """Read messages with direct gets of many at once."""
     bench(ctx, "js get batch", given, csv=csv, progress=progress, json=json)

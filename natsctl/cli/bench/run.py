@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from natsctl.client.bench.load import DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
     from natsctl.cli.flags import Given
+    from natsctl.cli.progress import Tracker
     from natsctl.cli.session import Session
     from natsctl.client.bench.report import Report
     from natsctl.client.manager import Manager
@@ -85,8 +87,17 @@ async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) ->
     async with prepared(manager, load) as told:
         for line in () if json else told:
             output.log(safe(line))
-        with progress(load.about.title, load.total, "messages", quiet=quiet) as tracker:
-            return await measure(manager.connection.target, load, tracker.at)
+        with contextlib.ExitStack() as stack:
+            trackers: list[Tracker] = []
+
+            def watch(done: int) -> None:
+                if not trackers:  # rates and remaining time count from the first message
+                    trackers.append(
+                        stack.enter_context(progress(load.about.title, load.total, "messages", quiet=quiet))
+                    )
+                trackers[0].at(done)
+
+            return await measure(manager.connection.target, load, watch)
 
 
 def _write(path: str, report: Report) -> None:

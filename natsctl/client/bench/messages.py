@@ -50,7 +50,9 @@ class Maker:
         if not load.multisubject:
             return self._subject
         most = load.multisubjectmax
-        place = random.randrange(most or load.total) if load.multisubjectrandomize else number % most if most else number
+        place = (
+            random.randrange(most or load.total) if load.multisubjectrandomize else number % most if most else number
+        )
         return b"%b.%d" % (self._subject, place)
 
     def pairs(self, number: int) -> list[tuple[bytes, bytes]]:

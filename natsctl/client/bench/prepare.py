@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
-from natsctl.client.bench.load import Load
+from natsctl.client.bench.load import DEFAULT_STREAM, Load
 from natsctl.client.bench.messages import body_of
 from natsctl.client.preview import Planned, Previewed
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 OWN = "natsctl.bench"
-"""The metadata key of streams that benchmarks made: only those are ever changed by a later one."""
+"""The metadata key of streams that benchmarks made: only those, and the one that benchmarks of the nats tool make, too,
+are ever changed by a later one."""
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 
@@ -92,7 +93,7 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
     merged["metadata"] = {**(found["config"].get("metadata") or {}), OWN: "true"}
     if merged == found["config"]:
         return []
-    if OWN not in (found["config"].get("metadata") or {}):
+    if name != DEFAULT_STREAM and OWN not in (found["config"].get("metadata") or {}):
         raise UsageError(
             f"Stream {name} exists, and no benchmark made it: --create would change its configuration",
             hint="leave --create away to use it as it is, or name another with --stream",

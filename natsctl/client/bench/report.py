@@ -84,14 +84,10 @@ class Done:
     @property
     def part(self) -> Part:
         """Its line of the report."""
-        return _part(
-            self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies, self.number + 1
-        )
+        return _part(self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies, self.number + 1)
 
 
-def _part(
-    msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies, client: int | None = None
-) -> Part:
+def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies, client: int | None = None) -> Part:
     lasted_ns = max(end_ns - begin_ns, 1)
     per_s = 1e9 / lasted_ns
     return Part(msgs, size, lasted_ns, round(msgs * per_s, 3), round(size * per_s, 3), latencies.spread(), client)

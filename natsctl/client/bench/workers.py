@@ -1,4 +1,4 @@
-"""Clients in processes of their own, dealt out evenly: the same to its user as a Crew in this process."""
+"""Clients in processes of their own, dealt out evenly."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Worker:
                 raise decode_failure(said["failed"])
             if name in said:
                 return said[name]
-        raise NatsctlError("a process of the benchmark ended too early", hint="run it again with --clients 1")
+        raise NatsctlError("a process of the benchmark ended too early", hint="what it wrote to stderr says why")
 
     async def end(self) -> None:
         """Let it end, and make it end where it does not."""
@@ -58,7 +58,7 @@ class Workers:
     """Processes that run the clients of a benchmark together."""
 
     def __init__(self, target: Target, load: Load, processes: int) -> None:
-        self._target, self._load, self._processes = target, load, processes
+        self._target, self._load, self.processes = target, load, processes
         self._workers: list[_Worker] = []
 
     @property
@@ -68,7 +68,7 @@ class Workers:
 
     async def prepare(self) -> None:
         """Start the processes and wait until all their clients wait for the start."""
-        for place in range(self._processes):
+        for place in range(self.processes):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -78,7 +78,7 @@ class Workers:
                 limit=MAX_LINE_BYTES,
             )
             self._workers.append(_Worker(process))
-            numbers = range(place, self._load.clients, self._processes)
+            numbers = range(place, self._load.clients, self.processes)
             self._workers[-1].say(encode_task((self._target, self._load, numbers)))
         await self._all("ready")
 
