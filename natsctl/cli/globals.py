@@ -48,7 +48,7 @@ GLOBAL_FLAGS = (
     GlobalFlag(
         "server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)", kin="Server"
     ),
-    GlobalFlag("context", ("--context",), "NAME", "configuration context of the nats tool (NATS_CONTEXT)"),
+    GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
     GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
     GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),

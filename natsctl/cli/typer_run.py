@@ -28,7 +28,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """The exit code of a noun's command; raises UsageError and whatever the command raises."""
-    typer_main = _import_typer()
+    typer_main = import_typer()
     group, app = _app(noun, words)
     command = typer_main.get_group(app) if group else typer_main.get_command(app)
     chain = _named(command, words)
@@ -64,7 +64,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     sys.exit(_TERMINATED)
 
 
-def _import_typer() -> Any:
+def import_typer() -> Any:
     """`typer.main`, told not to bring rich along: help and errors are plain text."""
     before = os.environ.get(_USE_RICH)
     os.environ[_USE_RICH] = "0"

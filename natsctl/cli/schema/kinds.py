@@ -96,7 +96,7 @@ def kinds() -> dict[str, Any]:
         module = importlib.import_module(f"natsctl.api.{part}")
         own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
         for kind in own:
-            if hasattr(kind, "__struct_config__") and (
+            if isinstance(kind, msgspec.StructMeta) and (
                 _tag(kind) or kind.__name__ in _NAMES or kind.__name__.endswith("Request")
             ):
                 found[_id(kind.__name__)] = kind

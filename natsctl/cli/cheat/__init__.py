@@ -1,0 +1,1 @@
+"""`natsctl cheat`: lines to start from."""

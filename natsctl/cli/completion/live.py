@@ -1,0 +1,125 @@
+"""Names that a server has now, for completion: one glance, a few requests, nothing where there is no server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from natsctl.client.glance import Glance, glance
+
+if TYPE_CHECKING:
+    from natsctl.cli.completion.place import Place
+
+MAX_PAGES = 16
+"""Of names; beyond that, type a few letters of your own."""
+MAX_STREAMS_ASKED = 4
+"""Streams whose subjects are looked up for one word."""
+MAX_WORDS = 500
+
+
+def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[str]:
+    """The names of that kind, as many as a person can look at; raises Unreachable when time or server go away."""
+    from natsctl.cli.session import GlobalOptions
+    from natsctl.client.servers import resolve
+
+    known = {name: value for name, value in place.options.items() if name in GlobalOptions.__dataclass_fields__}
+    options = GlobalOptions(**known)
+    target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
+    server = glance(target, deadline_s)
+    if server is None:
+        return []
+    try:
+        found = (name for name in _READERS[kind](server, place, current) if name.startswith(current))
+        return [name for _, name in zip(range(MAX_WORDS), dict.fromkeys(found), strict=False)]
+    finally:
+        server.close()
+
+
+def _pages(server: Glance, verb: str, key: str, body: dict[str, Any] | None = None) -> Iterator[str]:
+    offset = 0
+    for _ in range(MAX_PAGES):
+        page = server.ask(verb, {**(body or {}), "offset": offset})
+        yield from page.get(key) or ()
+        offset += int(page.get("limit") or 0)
+        if not page.get("limit") or offset >= int(page.get("total") or 0):
+            return
+
+
+def _streams(server: Glance, place: Place, current: str) -> Iterator[str]:
+    hidden = ("KV_", "OBJ_", "$MQTT_")
+    for name in _pages(server, "STREAM.NAMES", "streams"):
+        if current.startswith(hidden) or not name.startswith(hidden):
+            yield name
+
+
+def _consumers(server: Glance, place: Place, current: str) -> Iterator[str]:
+    stream = place.value("STREAM")
+    return _pages(server, f"CONSUMER.NAMES.{stream}", "consumers") if stream else iter(())
+
+
+def _templates(server: Glance, place: Place, current: str) -> Iterator[str]:
+    return _pages(server, "STREAM.TEMPLATE.NAMES", "streams")
+
+
+def _buckets(server: Glance, place: Place, current: str) -> Iterator[str]:
+    names = _pages(server, "STREAM.NAMES", "streams", {"subject": "$KV.>"})
+    return (name.removeprefix("KV_") for name in names if name.startswith("KV_"))
+
+
+def _stores(server: Glance, place: Place, current: str) -> Iterator[str]:
+    names = _pages(server, "STREAM.NAMES", "streams", {"subject": "$O.>"})
+    return (name.removeprefix("OBJ_") for name in names if name.startswith("OBJ_"))
+
+
+def _keys(server: Glance, place: Place, current: str) -> Iterator[str]:
+    bucket = place.value("BUCKET")
+    prefix = f"$KV.{bucket}."
+    return (one.removeprefix(prefix) for one in _subjects_in(server, f"KV_{bucket}", _filter(prefix + current)))
+
+
+def _objects(server: Glance, place: Place, current: str) -> Iterator[str]:
+    bucket = place.value("BUCKET")
+    prefix = f"$O.{bucket}.M."
+    for subject in _subjects_in(server, f"OBJ_{bucket}", prefix + ">"):
+        try:
+            yield base64.urlsafe_b64decode(subject.removeprefix(prefix)).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+
+
+def _subjects(server: Glance, place: Place, current: str) -> Iterator[str]:
+    """Subjects that streams are made for, and those that messages are stored under."""
+    wanted = _filter(current)
+    stream = place.value("STREAM")
+    names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))
+    for name in names[:MAX_STREAMS_ASKED]:
+        if name.startswith(("KV_", "OBJ_", "$MQTT_")) and not current.startswith("$"):
+            continue
+        answer = server.ask(f"STREAM.INFO.{name}", {"subjects_filter": wanted})
+        yield from answer["config"].get("subjects") or ()
+        yield from sorted(answer["state"].get("subjects") or {})
+
+
+def _subjects_in(server: Glance, stream: str, wanted: str) -> list[str]:
+    return sorted(server.ask(f"STREAM.INFO.{stream}", {"subjects_filter": wanted})["state"].get("subjects") or {})
+
+
+def _filter(current: str) -> str:
+    """The filter of all subjects that begin with the whole tokens of what was typed."""
+    whole = current.rpartition(".")[0]
+    return f"{whole}.>" if whole else ">"
+
+
+_READERS = {
+    "stream": _streams,
+    "consumer": _consumers,
+    "template": _templates,
+    "bucket": _buckets,
+    "store": _stores,
+    "key": _keys,
+    "object": _objects,
+    "subject": _subjects,
+}

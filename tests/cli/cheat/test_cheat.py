@@ -1,0 +1,75 @@
+"""Every line of every cheat runs as it stands, in its order, on a server that was empty before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.cheat.show import text
+from natsctl.cli.cheat.topics import TOPICS, Topic
+from natsctl.cli.main import run as run_main
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+def test_every_line_runs(natsctl: Run, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+    for name in ("prod.creds", "notes.txt"):
+        (tmp_path / name).write_text("x")
+    beside = []
+    for _, line in topic.lines:
+        first, *words = shlex.split(line.removesuffix("&"))
+        assert first == "natsctl"
+        if line.endswith("&"):
+            beside.append(_started(words))
+            continue
+        done = natsctl(*words, stdin=b"from stdin")
+        assert done.code == 0, f"{line}\n{done.out}{done.err}"
+    for process in beside:
+        assert process.wait(timeout=20) == 0
+        process.communicate()
+    natsctl("str", "rm", "KV_CFG", "-f", "--missing-ok")
+
+
+def _started(words: list[str]) -> subprocess.Popen[bytes]:
+    """A command that runs beside those that follow; it listens when this returns."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "natsctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    )
+    assert process.stderr is not None
+    process.stderr.readline()
+    return process
+
+
+def test_lines_fit_and_commands_are_told_as_such() -> None:
+    for topic in TOPICS:
+        assert max(map(len, text(topic).splitlines())) <= 100
+        assert len({line for _, line in topic.lines}) == len(topic.lines)
+
+
+def test_topics_are_listed_shown_and_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def cheat(*words: str) -> tuple[int, str, str]:
+        return (run_main(["cheat", *words]), *capsys.readouterr())
+
+    assert all(topic.name in cheat()[1] for topic in TOPICS)
+    assert cheat("--list")[1].split() == [topic.name for topic in TOPICS]
+    assert "natsctl kv put CFG" in cheat("kv")[1]
+    assert json.loads(cheat("KV", "-j")[1])[0]["lines"][0]["command"] == "natsctl kv add CFG --history 5"
+    assert len(json.loads(cheat("-j")[1])) == len(TOPICS)
+    assert cheat("--save", str(tmp_path / "cheats"), "--dry-run")[0] == 0
+    assert not (tmp_path / "cheats").exists()
+    assert cheat("--save", str(tmp_path / "cheats"))[0] == 0
+    assert (tmp_path / "cheats" / "natsctl-kv").read_text() == cheat("kv")[1]
+    code, _, err = cheat("strem")
+    assert (code, 'did you mean "stream"' in err) == (3, True)
