@@ -97,7 +97,7 @@ def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row
 
 def leaders(answers: Answers) -> list[Row]:
     """Of how many streams and consumers each server is the leader."""
-    found = {
+    found: dict[str, Row] = {
         one.name: {"server": told_by(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")
     }
     for one, _, stream in details(answers):

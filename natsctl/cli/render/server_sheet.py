@@ -25,12 +25,12 @@ def render_sheet(
     totals: Mapping[str, str] | None = None,
     *,
     words: str | None = None,
-    wide: bool = False,
+    wide: bool | None = None,
     none: str = "",
 ) -> Table | Text:
     """The table, or without rows what `none` says.
 
-    Without `words` or `wide` the columns marked wide are left out, last first, until it fits `width`."""
+    `wide` is None where there is no such flag. Without `words` or `wide` the columns marked wide are left out, last first, until it fits `width`."""
     if none and not rows:
         from rich.text import Text
 
@@ -45,7 +45,7 @@ def render_sheet(
 
         sheet.add_section()
         sheet.add_row(*(Text(safe(totals.get(column.title, ""))) for column in columns))
-    if len(columns) < len(table) and words is None:
+    if len(columns) < len(table) and words is None and wide is not None:
         sheet.caption = "more with --wide"
     return sheet
 

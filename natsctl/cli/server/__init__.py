@@ -27,4 +27,6 @@ VERBS = (
         examples=("natsctl server mappings 'orders.*' 'orders.{{wildcard(1)}}.new' orders.7",),
     ),
     Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
+    Verb("watch", "server.watch", "Watch servers, accounts and JetStream until Ctrl-C"),
+    Verb("graph", "server.graph:graph", examples=("natsctl server graph n1 --jetstream",)),
 )

@@ -185,3 +185,9 @@ class Hashed(msgspec.Struct):
 
     hash: str
     password: str = ""
+
+
+class Activity(msgspec.Struct):
+    """One look: a row for each server, account or subject, with what it does a second."""
+
+    rows: list[dict[str, Any]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.cli import output
 from natsctl.cli.server.scope import require_all
+from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +47,7 @@ def show_report(build: Callable[[], Report], view: View) -> None:
             _print(report)
         require_all(report.answers, expect)
         return
-    every_s = _seconds(view.watch)
+    every_s = wait_seconds(_with_unit(view.watch), "--watch") or 1.0
     if json:
         _lines(build, every_s)
     else:
@@ -78,18 +79,6 @@ def _lines(build: Callable[[], Report], every_s: float) -> None:
         time.sleep(every_s)
 
 
-def _seconds(watch: str) -> float:
-    """A duration in seconds; a bare number counts seconds."""
-    from natsctl.api.errors import UsageError
-    from natsctl.api.units import parse_duration
-
-    try:
-        seconds = float(watch)
-    except ValueError:
-        try:
-            seconds = parse_duration(watch) / 1e9
-        except ValueError as failure:
-            raise UsageError(f"--watch: {failure}") from failure
-    if not 0 < seconds < 1e9:
-        raise UsageError(f"--watch: expected a duration above zero such as 5s, not {watch!r}")
-    return seconds
+def _with_unit(duration: str) -> str:
+    """The duration, in seconds when it is a bare number: the nats tool takes those."""
+    return f"{duration}s" if duration.replace(".", "", 1).isdecimal() else duration

@@ -1,0 +1,97 @@
+"""`natsctl server graph`: how busy a server is, as plots that are redrawn."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import session_of
+from natsctl.cli.render.values import safe
+from natsctl.cli.server.info import suggesting_server
+from natsctl.cli.server.scope import ServerName
+from natsctl.cli.server.watch.show import Rounds
+from natsctl.cli.waiting import wait_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from natsctl.cli.render.plot import Series
+
+
+def graph(
+    ctx: typer.Context,
+    server: ServerName = "",
+    jetstream: Annotated[
+        bool, typer.Option("--jetstream", "-j", help="what JetStream does instead", show_default=False)
+    ] = False,
+    every: Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two looks")] = "1s",
+    rounds: Rounds = 0,
+) -> None:
+    """Plot a server's load and what it moves, until Ctrl-C."""
+    from natsctl.cli.live import watch
+    from natsctl.cli.render.plot import SMALLEST, render_plots
+    from natsctl.cli.screen import console
+    from natsctl.client.system import System
+
+    if not rounds and not sys.stdout.isatty():
+        raise UsageError("there is no terminal to draw on: give --count N to end after N looks")
+    screen = console()
+    columns, lines = min(screen.width, output.width()), screen.height
+    if columns < SMALLEST[0] or lines < SMALLEST[1]:
+        raise UsageError(f"the terminal is too small to plot: {SMALLEST[0]} columns and {SMALLEST[1]} lines are needed")
+    session = session_of(ctx)
+    with suggesting_server():
+        found = session.run(lambda manager: System(manager).find(server))
+    plots = _Plots(jetstream)
+
+    def view() -> RenderableType:
+        answer = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ"))
+        plots.add(answer.data, time.monotonic())
+        return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines - 1)
+
+    watch(view, wait_seconds(every, "--watch") or 1.0, rounds=rounds)
+
+
+class _Plots:
+    """The plotted figures, of the server or of its JetStream."""
+
+    def __init__(self, jetstream: bool) -> None:
+        from natsctl.cli.render.plot import Rate, Series, sized
+
+        self._jetstream = jetstream
+        self.series: tuple[Series, ...]
+        if jetstream:
+            self.series = (
+                Series("Memory", sized),
+                Series("File Storage", sized),
+                Rate("API Requests"),
+                Series("Pending API Requests"),
+            )
+        else:
+            self.series = (Series("CPU %"), Series("Memory", sized), Series("Connections"), Rate("Messages"))
+
+    def add(self, varz: dict[str, object], at_s: float) -> None:
+        """Add what a VARZ answer says."""
+        from natsctl.cli.render.plot import Rate
+
+        for one, value in zip(self.series, _figures(varz, self._jetstream), strict=True):
+            one.count(value, at_s) if isinstance(one, Rate) else one.add(value)
+
+
+def _figures(varz: dict[str, object], jetstream: bool) -> tuple[float, ...]:
+    def number(*path: str) -> float:
+        value: object = varz
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    if jetstream:
+        api = ("jetstream", "stats", "api")
+        held = (number("jetstream", "stats", "memory"), number("jetstream", "stats", "storage"))
+        return (*held, number(*api, "total"), number(*api, "inflight"))
+    return number("cpu"), number("mem"), number("connections"), number("in_msgs") + number("out_msgs")

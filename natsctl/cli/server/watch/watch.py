@@ -1,0 +1,105 @@
+"""`natsctl server watch servers`, `jetstream` and `accounts`.
+
+Servers are asked at each look; what they publish by themselves comes every 30 seconds only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from natsctl.cli.flags import Given, flagged
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.columns import Reverse, Sort
+from natsctl.cli.server.scope import SCOPE, scope_of
+from natsctl.cli.server.watch.show import Every, Number, Rounds, show_rows
+
+if TYPE_CHECKING:
+    from natsctl.client.system_reports import Row
+
+
+@flagged(SCOPE)
+def servers(
+    ctx: typer.Context,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    number: Number = 0,
+    every: Every = "2s",
+    rounds: Rounds = 0,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Watch servers: connections, load, and what they move a second."""
+    from natsctl.cli.render.server_watch import SERVERS
+
+    show_rows("Servers", SERVERS, _servers(ctx, given), (sort, reverse, "conns"), number, every, rounds, json)
+
+
+@flagged(SCOPE)
+def jetstream(
+    ctx: typer.Context,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    number: Number = 0,
+    every: Every = "2s",
+    rounds: Rounds = 0,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Watch JetStream on each server: what it holds, and how often its API is asked."""
+    from natsctl.cli.render.server_watch import JETSTREAM
+
+    asked = {"assets": "ha-assets", "mem": "memory"}.get(sort or "", sort)
+    look = _servers(ctx, given)
+    show_rows(
+        "JetStream",
+        JETSTREAM,
+        lambda: [row for row in look() if row.get("jetstream")],
+        (asked, reverse, "ha-assets"),
+        number,
+        every,
+        rounds,
+        json,
+    )
+
+
+def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
+    from natsctl.client.system import System
+    from natsctl.client.system_rates import Rates, server_rows
+
+    session, scope, rates = session_of(ctx), scope_of(given), Rates()
+
+    def look() -> list[Row]:
+        census = session.run(lambda manager: System(manager).census(scope))
+        return server_rows(census, rates, time.monotonic())
+
+    return look
+
+
+@flagged(SCOPE)
+def accounts(
+    ctx: typer.Context,
+    sort: Sort = None,
+    reverse: Reverse = False,
+    number: Number = 0,
+    every: Every = "2s",
+    rounds: Rounds = 0,
+    json: Json = False,
+    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
+) -> None:
+    """Watch accounts: connections, and what they move a second."""
+    from natsctl.cli.render.server_watch import ACCOUNTS
+    from natsctl.client.system import System
+    from natsctl.client.system_rates import Rates, account_rows
+    from natsctl.client.system_reports import accounts as rows_of
+
+    session, scope, rates = session_of(ctx), scope_of(given), Rates()
+
+    def look() -> list[Row]:
+        answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
+        return account_rows(rows_of(answers), rates, time.monotonic())
+
+    show_rows("Accounts", ACCOUNTS, look, (sort, reverse, "conns"), number, every, rounds, json)
