@@ -30,7 +30,9 @@ def render_sheet(
 ) -> Table | Text:
     """The table, or without rows what `none` says.
 
-    `wide` is None where there is no such flag. Without `words` or `wide` the columns marked wide are left out, last first, until it fits `width`."""
+    Without `words` or `wide` (None: there is no such flag) the columns marked wide are left out, last first, until the
+    table fits `width`.
+    """
     if none and not rows:
         from rich.text import Text
 
