@@ -32,6 +32,8 @@ class Question:
     read: Callable[[str], Any] = str
     required: bool = False
     choices: tuple[tuple[str, str], ...] = ()
+    at_once: bool = True
+    """Whether an answer is judged while it is typed, or only when enter is pressed."""
 
 
 def prompt(question: Question) -> Any:
@@ -60,7 +62,7 @@ def prompt_typed(text: str, word: str) -> bool:
             raise ValueError(f"{answer} is not {word}: enter alone leaves everything as it is")
         return answer
 
-    return bool(prompt(Question(text, read=read)))
+    return bool(prompt(Question(text, read=read, at_once=False)))
 
 
 def prompt_name(text: str, names: Sequence[str]) -> str:
@@ -74,7 +76,12 @@ def _write(question: Question) -> str:
     hint = f" [{HELP_KEY} for help]" if question.help else ""
     shown = f"{safe(question.text)}{hint}{f' ({question.default})' if question.default else ''}"
     while True:
-        asked = questionary.text(shown, validate=lambda text: _judge(question, text), **_terminal())
+        asked = questionary.text(
+            shown,
+            validate=lambda text: _judge(question, text),
+            validate_while_typing=question.at_once,
+            **_terminal(),
+        )
         answer = str(asked.unsafe_ask()).strip()
         if answer != HELP_KEY or not question.help:
             return answer or question.default

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from natsctl.api.subjects import is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.cli.flags import WHOLE, Config
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
@@ -22,70 +25,137 @@ def read_start_time(text: str) -> str:
     return moment
 
 
+def read_subject(text: str) -> str:
+    """A subject, which may have wildcards; "" for nothing. Raises ValueError."""
+    if text and not is_valid_subject(text):
+        raise ValueError(f"{text!r} is no subject: tokens between dots, none of them empty, > only as the last one")
+    return text
+
+
+def read_name(text: str) -> str:
+    """A name of a stream, consumer or domain. Raises ValueError."""
+    if not is_valid_name(text):
+        raise ValueError("a name has no blanks, and none of . * > \\ /")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialogue:
+    """Questions about one stream: whoever asks for help is told which field of the flag's JSON they stand for."""
+
+    flag: str
+
+    def help(self, meaning: str, field: str) -> str:
+        """What `?` shows."""
+        return f"""{meaning}. Settable using {self.flag} '{{"name": …, "{field}": …}}'"""
+
+    def agrees(self, text: str, meaning: str, field: str) -> bool:
+        """Whether the person says yes; enter is a no."""
+        return prompt_confirm(text, False, self.help(meaning, field))
+
+    def asks(
+        self,
+        text: str,
+        meaning: str,
+        field: str,
+        *,
+        read: Callable[[str], Any] = str,
+        default: str = "",
+        required: bool = False,
+    ) -> Any:
+        """The value of the person's answer."""
+        return prompt(Question(text, self.help(meaning, field), default, read, required))
+
+
 def prompt_mirror(name: str) -> Config:
     """The mirror of that name, with what the person adjusts."""
+    dialogue = _Dialogue("--mirror")
     source: Config = {"name": name}
-    if prompt_confirm("Configure a custom durable consumer"):
-        source["consumer"] = _durable("")
-    elif prompt_confirm("Adjust mirror start") and not _start_sequence(source, "Mirror Start Sequence"):
-        _start_time(source, "Mirror Start Time (YYYY:MM:DD HH:MM:SS)")
-    if prompt_confirm("Adjust mirror filter and transform"):
-        _filters(source, "Filter mirror by subject (enter to finish)")
-    _import(source, "mirror")
+    if dialogue.agrees("Configure a custom durable consumer", "Copy through a consumer that exists", "consumer"):
+        source["consumer"] = _durable(dialogue, "")
+    elif dialogue.agrees(
+        "Adjust mirror start", "Copy from a later message on", "opt_start_seq"
+    ) and not _start_sequence(dialogue, source, "Mirror Start Sequence"):
+        _start_time(dialogue, source, "Mirror Start Time (YYYY:MM:DD HH:MM:SS)")
+    if dialogue.agrees(
+        "Adjust mirror filter and transform", "Copy some subjects only, or rename them", "subject_transforms"
+    ):
+        _filters(dialogue, source, "Filter mirror by subject (enter to finish)")
+    _import(dialogue, source, "mirror")
     return source
 
 
 def prompt_source(name: str) -> Config:
     """The source of that name, with what the person adjusts."""
+    dialogue = _Dialogue("--source")
     source: Config = {"name": name}
-    if prompt_confirm(f"Configure a custom durable consumer for source {name}"):
-        source["consumer"] = _durable(f" for source {name}")
-    elif prompt_confirm(f"Adjust source {name} start"):
-        _start_sequence(source, f"{name} Start Sequence")
-        _start_time(source, f"{name} Start Time (YYYY:MM:DD HH:MM:SS)")
-    if prompt_confirm(f"Adjust source {name} filter and transform"):
-        _filters(source, f"Filter {name} by subject (enter to finish)")
-    _import(source, f"source {name}")
+    durable = f"Configure a custom durable consumer for source {name}"
+    if dialogue.agrees(durable, "Copy through a consumer that exists", "consumer"):
+        source["consumer"] = _durable(dialogue, f" for source {name}")
+    elif dialogue.agrees(f"Adjust source {name} start", "Copy from a later message on", "opt_start_seq"):
+        _start_sequence(dialogue, source, f"{name} Start Sequence")
+        _start_time(dialogue, source, f"{name} Start Time (YYYY:MM:DD HH:MM:SS)")
+    adjust = f"Adjust source {name} filter and transform"
+    if dialogue.agrees(adjust, "Copy some subjects only, or rename them", "subject_transforms"):
+        _filters(dialogue, source, f"Filter {name} by subject (enter to finish)")
+    _import(dialogue, source, f"source {name}")
     return source
 
 
-def _needed(text: str) -> str:
-    return str(prompt(Question(text, required=True)))
+def _durable(dialogue: _Dialogue, of: str) -> dict[str, str]:
+    name = dialogue.asks(
+        f"Durable consumer name{of}", "The consumer to copy through", "consumer", read=read_name, required=True
+    )
+    subject = dialogue.asks(
+        f"Delivery subject{of}", "Where that consumer delivers to", "consumer", read=read_subject, required=True
+    )
+    return {"name": name, "deliver_subject": subject}
 
 
-def _durable(of: str) -> dict[str, str]:
-    return {"name": _needed(f"Durable consumer name{of}"), "deliver_subject": _needed(f"Delivery subject{of}")}
-
-
-def _start_sequence(source: Config, text: str) -> bool:
+def _start_sequence(dialogue: _Dialogue, source: Config, text: str) -> bool:
     """Whether a sequence above 0 was given."""
-    seq = int(prompt(Question(text, default="0", read=WHOLE.read)))
+    meaning = "The first message to copy, 0 for none in particular"
+    seq = int(dialogue.asks(text, meaning, "opt_start_seq", read=WHOLE.read, default="0"))
     if seq > 0:
         source["opt_start_seq"] = seq
     return seq > 0
 
 
-def _start_time(source: Config, text: str) -> None:
-    moment = prompt(Question(text, read=read_start_time))
+def _start_time(dialogue: _Dialogue, source: Config, text: str) -> None:
+    moment = dialogue.asks(text, "Copy what was stored from then on, in UTC", "opt_start_time", read=read_start_time)
     if moment:
         source["opt_start_time"] = moment
 
 
-def _filters(source: Config, text: str) -> None:
+def _filters(dialogue: _Dialogue, source: Config, text: str) -> None:
     """Ask for filters and what they become; a single one without that is a plain filter."""
     transforms: list[dict[str, Any]] = []
-    while subject := prompt(Question(text)):
-        transforms.append({"src": subject, "dest": prompt(Question("Subject transform destination"))})
+    while subject := dialogue.asks(text, "The subjects to copy", "filter_subject", read=read_subject):
+        becomes = dialogue.asks("Subject transform destination", "What these subjects become", "subject_transforms")
+        transforms.append({"src": subject, "dest": becomes})
     if len(transforms) == 1 and not transforms[0]["dest"]:
         source["filter_subject"] = transforms[0]["src"]
     elif transforms:
         source["subject_transforms"] = transforms
 
 
-def _import(source: Config, what: str) -> None:
-    if prompt_confirm(f"Import {what} from a different JetStream domain"):
-        domain = _needed("Foreign JetStream domain name")
-        source["external"] = {"api": f"$JS.{domain}.API", "deliver": prompt(Question("Delivery prefix"))}
-    elif prompt_confirm(f"Import {what} from a different account"):
-        api = _needed("Foreign account API prefix")
-        source["external"] = {"api": api, "deliver": _needed("Foreign account delivery prefix")}
+def _import(dialogue: _Dialogue, source: Config, what: str) -> None:
+    elsewhere = "The stream is not in this account and domain"
+    if dialogue.agrees(f"Import {what} from a different JetStream domain", elsewhere, "external"):
+        domain = dialogue.asks(
+            "Foreign JetStream domain name", "The domain that it is in", "external", read=read_name, required=True
+        )
+        deliver = dialogue.asks("Delivery prefix", "Where its messages come in", "external", read=read_subject)
+        source["external"] = {"api": f"$JS.{domain}.API", "deliver": deliver}
+    elif dialogue.agrees(f"Import {what} from a different account", elsewhere, "external"):
+        api = dialogue.asks(
+            "Foreign account API prefix", "Where its API is imported", "external", read=read_subject, required=True
+        )
+        deliver = dialogue.asks(
+            "Foreign account delivery prefix",
+            "Where its messages come in",
+            "external",
+            read=read_subject,
+            required=True,
+        )
+        source["external"] = {"api": api, "deliver": deliver}

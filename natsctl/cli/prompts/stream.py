@@ -9,10 +9,12 @@ from natsctl.api.subjects import MAX_NAME, is_valid_name
 from natsctl.api.units import format_duration, parse_duration
 from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
+from natsctl.cli.prompts.source import read_subject
 from natsctl.cli.stream.flags import STREAM_FLAGS
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
 DEFAULT_WINDOW_NS = parse_duration("2m")
+LARGEST_MSG_SIZE = 2**31 - 1
 REQUIRED_MAX_BYTES = "256MB"
 """What is offered when the account does not allow streams without a limit of bytes."""
 
@@ -123,6 +125,10 @@ def _question(step: Step, flag: Flag, config: Config, max_bytes_required: bool) 
         value = flag.kind.read(text)
         if step.flag == "--replicas" and value < 1:
             raise ValueError("expected at least 1")
+        if step.flag == "--max-msg-size" and value > LARGEST_MSG_SIZE:
+            raise ValueError(f"expected at most {LARGEST_MSG_SIZE} bytes")
+        if step.flag == "--subjects":
+            return [read_subject(subject) for subject in value]
         if step.flag == "--max-bytes" and max_bytes_required and value <= 0:
             raise ValueError("MaxBytes is required per Account Settings")
         return value
