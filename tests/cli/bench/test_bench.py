@@ -1,0 +1,260 @@
+"""`natsctl bench` as a script runs it, with few messages: that they all come, are counted, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+
+WITHIN_S = 30
+
+
+@pytest.fixture
+def stored(natsctl: Run) -> Run:
+    """A server with a stream of 60 messages of 5 bytes on `load.a`."""
+    assert natsctl("str", "add", "L", "--subjects", "load.*", "--allow-direct").code == 0
+    assert natsctl("pub", "load.a", "12345", "--count", "59", "-q").code == 0
+    assert natsctl("pub", "load.a", "12345", "-J").code == 0
+    return natsctl
+
+
+@contextlib.contextmanager
+def in_background(url: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A benchmark in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "natsctl", *words],
+        env={**os.environ, "NATS_URL": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("way", ["sync", "async", "atomic", "fast"])
+def test_what_is_published_is_stored_and_counted(natsctl: Run, way: str) -> None:
+    words = ("--create", "--stream", "B", "--msgs", "50", "--size", "16", "--storage", "memory")
+    more = () if way == "sync" else ("--batch", "20")
+    done = natsctl("bench", "js", "pub", way, "b.x", *words, *more, "-j")
+    assert done.code == 0, done.err
+    assert done.err == ""
+    total = done.json["total"]
+    assert (total["msgs"], total["bytes"]) == (50, 800)
+    assert total["msgs_per_s"] == pytest.approx(50 * 1e9 / total["duration_ns"], rel=0.01)
+    info = natsctl("str", "info", "B", "-j").json
+    assert info["state"]["messages"] == 50
+    assert info["config"]["storage"] == "memory"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ordered",),
+        ("consume", "--batch", "7"),
+        ("consume", "--acks", "all", "--batch", "8", "--doubleack"),
+        ("fetch", "--batch", "25", "--doubleack"),
+        ("fetch", "--acks", "none", "--filter", "load.a"),
+        ("get", "sync"),
+        ("get", "batch", "--batch", "25"),
+    ],
+    ids=" ".join,
+)
+def test_every_way_to_read_gets_all_messages_and_leaves_no_consumer(stored: Run, words: tuple[str, ...]) -> None:
+    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "60", "-j")
+    assert done.code == 0, done.err
+    assert (done.json["total"]["msgs"], done.json["total"]["bytes"], done.json["size"]) == (60, 300, 5)
+    assert stored("con", "ls", "L", "-n").out == ""
+
+
+def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "run.csv"
+    done = natsctl("bench", "pub", "b.x", "--msgs", "11", "--clients", "2", "--csv", str(lines))
+    assert done.code == 0, done.err
+    assert "Clients: 2 in 2 processes" in done.out or os.cpu_count() == 1
+    rows = [line.split("│") for line in done.out.splitlines() if line.startswith("│")]
+    assert [row[2].strip() for row in rows] == ["Messages", "6", "5"]
+    written = [line.split(",") for line in lines.read_text().splitlines()]
+    assert written[0][:3] == ["#RunID", "ClientID", "MsgCount"]
+    assert [row[1:4] for row in written[1:]] == [["P0", "6", "768"], ["P1", "5", "640"]]
+
+
+def test_what_is_answered_is_timed(natsctl: Run) -> None:
+    done = natsctl("bench", "js", "pub", "sync", "b.x", "--create", "--stream", "B", "--msgs", "20", "-j")
+    spread = done.json["total"]["latency"]
+    assert done.json["timed"] == "message"
+    assert 0 < spread["min_ns"] <= spread["p50_ns"] <= spread["p99_ns"] <= spread["max_ns"]
+    assert spread["min_ns"] <= spread["avg_ns"] <= spread["max_ns"]
+
+
+def test_payload_headers_ids_and_subjects_reach_the_stream(natsctl: Run, tmp_path: Path) -> None:
+    body = tmp_path / "body"
+    body.write_bytes(b"the payload")
+    words = ("--payload", str(body), "-H", "Kind:load", "--dedup", "--multisubject", "--multisubjectmax", "2")
+    assert natsctl("bench", "js", "pub", "async", "b", "--create", "--stream", "B", "--msgs", "3", *words).code == 0
+    stored = [natsctl("str", "get", "B", str(seq), "-j").json for seq in (1, 2, 3)]
+    assert [one["subject"] for one in stored] == ["b.0", "b.1", "b.0"]
+    shown = natsctl("str", "get", "B", "1")
+    assert "the payload" in shown.out
+    assert "Kind: load" in shown.out + shown.err
+    assert "Nats-Msg-Id" in shown.out + shown.err
+
+
+def test_a_rate_is_kept_for_as_long_as_was_asked(natsctl: Run) -> None:
+    done = natsctl("bench", "pub", "b.x", "--throughput", "1000", "--duration", "200ms", "-j")
+    assert done.json["total"]["msgs"] == 200
+    assert done.json["total"]["duration_ns"] > 190_000_000
+
+
+def test_buckets_are_made_filled_and_read(natsctl: Run) -> None:
+    put = natsctl("bench", "kv", "put", "--msgs", "30", "--bucket", "BB", "--size", "10", "-j")
+    assert put.code == 0, put.err
+    assert put.json["stream"] == "KV_BB"
+    got = natsctl("bench", "kv", "get", "--msgs", "30", "--bucket", "BB", "-j")
+    assert got.json["total"]["bytes"] == 300
+    absent = natsctl("bench", "kv", "get", "--msgs", "40", "--bucket", "BB", "-j")
+    assert (absent.code, absent.out) == (7, "")
+    assert "kv put" in absent.error["hint"]
+
+
+def test_subscribers_each_receive_everything(natsctl: Run, shared_server: ServerProcess) -> None:
+    words = ("bench", "sub", "b.sub", "--msgs", "40", "--clients", "2", "-j")
+    with in_background(shared_server.url, *words) as listener:
+        published = 0
+        while listener.poll() is None and published < WITHIN_S * 20:
+            assert natsctl("pub", "b.sub", "x", "-q", "--count", "40").code == 0
+            published += 1
+            time.sleep(0.05)
+        out, err = listener.communicate(timeout=WITHIN_S)
+    assert listener.returncode == 0, err
+    assert out.count('"msgs": 40') == 2
+    assert '"msgs": 80' in out
+
+
+def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, shared_server: ServerProcess) -> None:
+    words = ("bench", "service", "serve", "b.ask", "--msgs", "30", "--clients", "2", "-j")
+    with in_background(shared_server.url, *words) as service:
+        code = 5
+        deadline = time.monotonic() + WITHIN_S
+        while code == 5 and time.monotonic() < deadline:
+            done = natsctl("bench", "service", "request", "b.ask", "--msgs", "30", "-j")
+            code = done.code
+        assert code == 0, done.err
+        assert done.json["total"]["latency"]["min_ns"] > 0
+        out, err = service.communicate(timeout=WITHIN_S)
+    assert service.returncode == 0, err
+    assert '"msgs": 30' in out
+
+
+def test_nobody_who_answers_is_told_at_once(natsctl: Run) -> None:
+    done = natsctl("bench", "service", "request", "b.nobody", "--msgs", "5", "-j")
+    assert (done.code, done.out) == (5, "")
+    assert "service serve" in done.error["hint"]
+
+
+@pytest.mark.parametrize("words", [("consume",), ("get", "sync"), ("get", "batch")], ids=" ".join)
+def test_messages_that_are_not_there_end_the_wait(stored: Run, words: tuple[str, ...]) -> None:
+    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "200ms", "-j")
+    assert (done.code, done.out) == (7, "")
+    assert "60" in done.error["description"]
+    assert stored("con", "ls", "L", "-n").out == ""
+
+
+def test_a_consumer_that_was_there_stays(stored: Run) -> None:
+    assert stored("con", "add", "L", "MINE", "--pull", "--ack", "explicit").code == 0
+    assert stored("bench", "js", "consume", "--stream", "L", "--consumer", "MINE", "--msgs", "60").code == 0
+    assert stored("con", "ls", "L", "-n").out == "MINE\n"
+
+
+def test_a_stream_that_no_benchmark_made_is_left_as_it_is(stored: Run) -> None:
+    before = stored("str", "info", "L", "-j").json["config"]
+    done = stored("bench", "js", "pub", "sync", "load.b", "--create", "--stream", "L", "--msgs", "5", "-j")
+    assert (done.code, done.out) == (2, "")
+    assert stored("str", "info", "L", "-j").json["config"] == before
+    assert stored("bench", "js", "pub", "sync", "load.b", "--stream", "L", "--msgs", "5").code == 0
+
+
+def test_a_stream_of_benchmarks_is_changed_by_the_next_and_purged(natsctl: Run) -> None:
+    assert natsctl("bench", "js", "pub", "async", "b.x", "--create", "--msgs", "5").code == 0
+    done = natsctl("bench", "js", "pub", "async", "b.y", "--create", "--msgs", "5", "--purge")
+    assert done.code == 0, done.err
+    assert "purged 5 messages of Stream benchstream" in done.err
+    info = natsctl("str", "info", "benchstream", "-j").json
+    assert (info["config"]["subjects"], info["state"]["messages"]) == (["b.y"], 5)
+
+
+def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
+    done = natsctl("bench", "js", "pub", "fast", "b.x", "--create", "--stream", "B", "--msgs", "7", "-j", "--dry-run")
+    assert done.code == 0
+    (request,) = done.json["requests"]
+    assert request["subject"] == "$JS.API.STREAM.CREATE.B"
+    assert request["body"]["subjects"] == ["b.x"]
+    assert done.json["effect"]["messages"] == 7
+    assert natsctl("str", "ls", "-n", "-a").out == ""
+    assert natsctl("bench", "pub", "b.x", "--dry-run", "-j").json["effect"]["messages"] == 100_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pub", "b.x", "--clients", "0"),
+        ("pub", "b.x", "--clients", "3", "--msgs", "2"),
+        ("pub", "b.*"),
+        ("pub", "b.x", "--duration", "1s"),
+        ("pub", "b.x", "--csv", "/nowhere/at/all.csv"),
+        ("pub", "b.x", "--payload", "/nowhere/at/all"),
+        ("js", "pub", "atomic", "b.x", "--batch", "1001"),
+        ("js", "consume", "--acks", "perhaps"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_together_is_a_usage_error(natsctl: Run, words: tuple[str, ...]) -> None:
+    assert natsctl("bench", *words).code == 2
+
+
+def test_a_stream_that_is_not_there_is_not_found(natsctl: Run) -> None:
+    done = natsctl("bench", "js", "pub", "sync", "b.x", "--stream", "NOPE", "-j")
+    assert (done.code, done.error["err_code"]) == (3, 10059)
+    assert "--create" in done.error["hint"]
+
+
+def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, shared_server: ServerProcess) -> None:
+    words = ("bench", "js", "consume", "--stream", "L", "--msgs", "1000", "--wait", "60s", "--clients", "2")
+    with in_background(shared_server.url, *words) as process:
+        assert process.stderr is not None
+        assert "created Consumer natsctl-bench" in process.stderr.readline()
+        state = {"num_pending": 60}
+        deadline = time.monotonic() + WITHIN_S
+        while state["num_pending"] and time.monotonic() < deadline:
+            state = stored("con", "info", "L", "natsctl-bench", "-j").json
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert children
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 130
+    assert stored("con", "ls", "L", "-n").out == ""
+    assert not [child for child in children if Path(f"/proc/{child}/cmdline").exists()]
+
+
+def test_a_stream_is_purged_by_a_benchmark_only_with_a_notice(stored: Run) -> None:
+    done = stored("bench", "js", "pub", "sync", "load.a", "--stream", "L", "--purge", "--msgs", "2")
+    assert done.code == 0, done.err
+    assert "60 messages" in done.err
+    assert stored("str", "info", "L", "-j").json["state"]["messages"] == 2
