@@ -1,0 +1,191 @@
+"""`stream backup` and `stream restore`: every form, another name, what is there already, and how they end."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parents[2] / "jetstream" / "data"
+
+
+def _fill(natsctl: Callable[..., Any], *flags: str, stream: str = "S") -> None:
+    assert natsctl("str", "add", stream, "--subjects", f"{stream}.*", "--defaults", *flags).code == 0
+    assert natsctl("con", "add", stream, "C", "--pull", "--defaults").code == 0
+    for body in ("one", "two", "three"):
+        assert natsctl("pub", f"{stream}.a", body, "-H", "K:v", "-J").code == 0
+    assert natsctl("str", "rmm", stream, "2", "-f").code == 0
+
+
+def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    done = natsctl("str", "backup", "S", str(tmp_path / "b"), "-j").json
+    assert {key: done[key] for key in ("stream", "messages", "first_seq", "last_seq", "consumers", "method")} == {
+        "stream": "S",
+        "messages": 2,
+        "first_seq": 1,
+        "last_seq": 3,
+        "consumers": 1,
+        "method": "snapshot",
+    }
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert manifest["archive"] == done["archive"]
+    assert [one["name"] for one in manifest["files"]] == ["backup.json", "stream.tar.s2"]
+    assert manifest["server"]["version"].startswith("2.")
+
+
+def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    for target in (str(tmp_path / "b"), str(tmp_path / "b.tgz")):
+        assert natsctl("str", "backup", "S", target).code == 0
+        refused = natsctl("str", "backup", "S", target, "-j")
+        assert (refused.code, "--force" in refused.error["hint"]) == (2, True)
+        assert natsctl("str", "backup", "S", target, "--force").code == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
+
+
+def test_a_dry_run_of_a_backup_writes_nothing(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    done = natsctl("str", "backup", "S", str(tmp_path / "b"), "--dry-run", "-j")
+    assert (done.code, done.json["effect"]["messages"]) == (0, 2)
+    assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.SNAPSHOT.S"
+    assert not (tmp_path / "b").exists()
+
+
+def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl, stream="ORDERS")
+    done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
+    assert (done.code, "ORDERS" in done.error["hint"]) == (3, True)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_stream_in_memory_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl, "--storage", "memory")
+    assert natsctl("str", "backup", "S", str(tmp_path / "b"), "--replay", "-j").json["method"] == "replay"
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    state = natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]
+    assert (state["messages"], state["last_seq"], state["consumer_count"]) == (2, 3, 1)
+    message = natsctl("str", "get", "S", "3", "-j").json
+    assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nK: v\r\n\r\n"
+
+
+def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    target = str(tmp_path / "b.tgz")
+    assert natsctl("str", "backup", "S", target).code == 0
+    taken = natsctl("str", "restore", "T", target, "-j")
+    assert (taken.code, "--subjects" in taken.error["hint"]) == (4, True)
+    restored = natsctl("str", "restore", "T", target, "--subjects", "T.*", "--replicas", "1", "-j").json
+    assert (restored["config"]["name"], restored["config"]["subjects"]) == ("T", ["T.*"])
+    assert restored["state"]["messages"] == 2
+    assert natsctl("str", "ls", "-n").out.split() == ["S", "T"]
+
+
+def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    target = str(tmp_path / "b")
+    assert natsctl("str", "backup", "S", target).code == 0
+    assert natsctl("str", "purge", "S", "-f").code == 0
+    refused = natsctl("str", "restore", target, "-j")
+    assert (refused.code, "--on-existing" in refused.error["hint"]) == (4, True)
+    skipped = natsctl("str", "restore", target, "--on-existing", "skip")
+    assert (skipped.code, "left alone" in skipped.err) == (0, True)
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 0
+    planned = natsctl("str", "restore", target, "--on-existing", "replace", "--dry-run", "-j").json
+    assert [one["subject"].rpartition(".STREAM.")[2] for one in planned["requests"]] == ["DELETE.S", "RESTORE.S"]
+    replaced = natsctl("str", "restore", target, "--on-existing", "replace")
+    assert (replaced.code, 'Replaced stream "S"' in replaced.err) == (0, True)
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
+    wrong = natsctl("str", "restore", target, "--on-existing", "perhaps")
+    assert (wrong.code, "fail, skip or replace" in wrong.err) == (2, True)
+
+
+def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    data = tmp_path / "b" / "stream.tar.s2"
+    data.write_bytes(data.read_bytes()[:-30])
+    assert natsctl("str", "restore", str(tmp_path / "b")).code == 1
+    assert natsctl("str", "ls", "-n").out == ""
+
+
+@pytest.mark.parametrize("flag", [("--idle-timeout", "soon"), ("--chunk-size", "much"), ("--idle-timeout", "0s")])
+def test_a_value_that_is_none_is_a_usage_error(
+    natsctl: Callable[..., Any], tmp_path: Path, flag: tuple[str, str]
+) -> None:
+    done = natsctl("str", "backup", "S", str(tmp_path / "b"), *flag)
+    assert (done.code, flag[0] in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("archive", ["reference_v1_S.s2", "reference_v1_Z.s2"])
+def test_archives_of_the_reference_are_restored(natsctl: Callable[..., Any], tmp_path: Path, archive: str) -> None:
+    found = natsctl("str", "restore", str(_directory(tmp_path, DATA / archive)), "-j")
+    assert found.code == 0, found.err
+    assert found.json["state"]["messages"] > 0
+
+
+def _directory(tmp_path: Path, archive: Path) -> Path:
+    """A backup directory of the nats tool around an archive that nats-server made."""
+    folder = tmp_path / "made"
+    folder.mkdir()
+    shutil.copy(archive, folder / "stream.tar.s2")
+    meta = json.loads(archive.with_suffix(".json").read_text())
+    (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+def test_the_nats_tool_restores_what_was_written_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    done = subprocess.run(
+        ["nats", "stream", "restore", str(tmp_path / "b"), "--no-progress"], capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
+
+
+@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    done = subprocess.run(
+        ["nats", "stream", "backup", "S", str(tmp_path / "b"), "--no-progress"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = natsctl("backup", "verify", str(tmp_path / "b"), "-j").json
+    assert (verdict["whole"], verdict["backups"][0]["checks"][0]["detail"]) == (
+        True,
+        "none: it was not made by natsctl",
+    )
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    assert natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]["messages"] == 2
+
+
+def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
+    assert re.fullmatch(r'\d\d:\d\d:\d\d Starting backup of Stream "S" with \d+ B', lines[0])
+    assert "compressed data in 1 chunks" in lines[-1]
+
+
+def test_a_person_types_the_name_of_what_is_replaced(
+    natsctl: Callable[..., Any], person: Callable[..., Any], tmp_path: Path
+) -> None:
+    _fill(natsctl)
+    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
+    one = person("str", "restore", str(tmp_path / "b"), "--on-existing", "replace")
+    one.answers("Really replace Stream S (2 messages", "S\r")
+    status, screen = one.end()
+    assert (status, 'Replaced stream "S" in' in screen) == (0, True)
