@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from natsctl.cli.completion.scripts import SCRIPTS
+from natsctl.cli.generate import natscli
 from natsctl.cli.generate.pages import pages
 from natsctl.cli.generate.tree import completion_of
 from natsctl.cli.main import NOUNS
@@ -22,5 +23,6 @@ def made() -> Iterator[tuple[Path, str]]:
     for noun in NOUNS:
         table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
         yield ROOT / "natsctl" / "cli" / "completion" / "commands" / f"{noun.name}.json", table + "\n"
+    yield ROOT / "docs" / "natscli.md", natscli.page(ROOT)
     for name, page in pages():
         yield ROOT / "docs" / "commands" / name, page

@@ -10,7 +10,7 @@ from natsctl.cli.main import NOUNS, Noun
 from natsctl.cli.typer_run import import_typer
 from natsctl.cli.verbs import Verb, build_single, load
 
-REFERENCE_FLAGS = frozenset(("server run",))
+REFERENCE_RUN = frozenset(("server.run:run",))
 """Commands whose flags are the reference server's, and not Typer's."""
 
 
@@ -35,7 +35,7 @@ def _verb(verb: Verb, path: str) -> dict[str, Any]:
         below = [_verb(one, path) for one in load(verb.where) if not one.hidden]
         return {"names": verb.words, "meaning": verb.help, "commands": below}
     meaning = verb.help or _first_sentence(load(verb.where))
-    declared = {} if path in REFERENCE_FLAGS else _declared(verb.where)
+    declared = {} if verb.where in REFERENCE_RUN else _declared(verb.where)
     return {"names": verb.words, "meaning": meaning, **declared}
 
 

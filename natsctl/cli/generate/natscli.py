@@ -1,0 +1,218 @@
+"""docs/natscli.md: every command and flag of the `nats` tool with its counterpart, or why it has none.
+
+`tests/cli/natscli_commands.json` has the facts of the tool (`nats --fisk-introspect`), `natscli_differences.json`
+beside it what is spelled otherwise or left out. Everything else is found: a command answers to the same words, a flag
+has the same name, and a test uses them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from natsctl.cli.generate.tests_found import Tests
+from natsctl.cli.generate.tree import REFERENCE_RUN, parameters
+from natsctl.cli.globals import GLOBAL_FLAGS
+from natsctl.cli.main import NOUNS
+from natsctl.cli.verbs import load
+
+
+@dataclass(slots=True)
+class Node:
+    """A command of ours: its words, its flags by spelling, and those below it."""
+
+    names: tuple[str, ...]
+    where: str
+    alone: str = ""
+    below: dict[str, Node] = field(default_factory=dict)
+    _flags: dict[str, str] | None = None
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The first spelling of every flag by each of its spellings; of a group, of all that is below it."""
+        if self._flags is None:
+            where = self.alone or (self.where if ":" in self.where else "")
+            self._flags = {
+                spelling: one.opts[0] if spelling in one.opts else spelling
+                for one in (parameters(where) if where and self.where not in REFERENCE_RUN else ())
+                if one.param_type_name == "option"
+                for spelling in (*one.opts, *one.secondary_opts)
+            }
+            for node in self.below.values():
+                self._flags |= node.flags
+        return self._flags
+
+
+def our_tree() -> Node:
+    """All commands, below a root that has the flags of every command."""
+    root = Node((), "", _flags={spelling: spelling for flag in GLOBAL_FLAGS for spelling in flag.spellings})
+    for noun in NOUNS:
+        node = Node((noun.name, *noun.aliases), noun.where, noun.alone)
+        root.below |= dict.fromkeys(node.names, node)
+        if ":" not in noun.where:
+            _grow(node)
+    return root
+
+
+def _grow(node: Node) -> None:
+    for verb in load(node.where):
+        below = Node(verb.words, verb.where)
+        node.below |= dict.fromkeys(verb.words, below)
+        if verb.is_group:
+            _grow(below)
+
+
+class Row(NamedTuple):
+    """One row: what the tool has, what we have, and the test of it or the reason against it."""
+
+    theirs: str
+    ours: str
+    test: str
+    reason: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the row lacks a counterpart and a reason, or a test."""
+        return not self.reason and not (self.ours and self.test)
+
+
+class Comparison:
+    """The rows, made from the facts of the tool, our tree and the differences that were written by hand."""
+
+    def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any], tests: Tests) -> None:
+        self._facts = facts
+        self._commands: Mapping[str, Any] = differences["commands"]
+        self._flags: Mapping[str, Any] = differences["flags"]
+        self._fallbacks: Mapping[str, str] = differences["tests"]
+        self._tests = tests
+        self._root = our_tree()
+        self.used: set[str] = set()
+        """The keys of the differences that a row was made with."""
+
+    def rows(self) -> Iterator[tuple[str, list[Row]]]:
+        """The rows by command of the tool, "" for the flags of every command."""
+        for path, fact in self._facts.items():
+            if fact.get("group") and not fact.get("flags"):
+                continue
+            yield path, list(self._of_command(path, fact))
+
+    def _of_command(self, path: str, fact: Mapping[str, Any]) -> Iterator[Row]:
+        said = self._difference(path)
+        words = said.get("ours", path).split()
+        node = self._resolved(words)
+        flags = fact.get("flags", [])
+        if node is None or "reason" in said:
+            yield Row(" ".join([path, *flags]), "", "", said.get("reason", ""))
+            return
+        if path and not fact.get("group"):
+            test = self._test(path, node, ())
+            yield Row(path, self._named(words), test, "")
+        for flag in flags:
+            yield self._of_flag(path, node, flag)
+
+    def _difference(self, path: str) -> Mapping[str, Any]:
+        """What was written about a command or one above it."""
+        for key in (path, *(path.rsplit(" ", cut)[0] for cut in range(1, path.count(" ") + 1))):
+            if key in self._commands and (key == path or "reason" in self._commands[key]):
+                self.used.add(key)
+                return dict(self._commands[key])
+        return {}
+
+    def _resolved(self, words: list[str]) -> Node | None:
+        node: Node | None = self._root
+        for word in words:
+            node = node.below.get(word) if node is not None else None
+        return node
+
+    def _named(self, words: list[str]) -> str:
+        """The words with the first names of our commands."""
+        node, named = self._root, []
+        for word in words:
+            node = node.below[word]
+            named.append(node.names[0])
+        return " ".join(named)
+
+    def _of_flag(self, path: str, node: Node, flag: str) -> Row:
+        long = flag.split()[-1]
+        spellings = [word.replace("--[no-]", "--") for word in flag.split()]
+        said = self._flag_difference(path, spellings[-1])
+        known = {**self._root.flags, **node.flags}
+        if "reason" in said:
+            return Row(f"{path} {flag}".strip(), "", "", said["reason"])
+        ours = said.get("ours", "")
+        missing = [word for word in ours.split() if word.startswith("-") and word not in known]
+        if missing and ours:
+            return Row(f"{path} {flag}".strip(), "", "", "")
+        if not ours:
+            if spellings[-1] not in known:
+                return Row(f"{path} {flag}".strip(), "", "", "")
+            negated = long.startswith("--[no-]") and f"--no-{spellings[-1][2:]}" in known
+            shorts = [word for word in spellings[:-1] if known.get(word) == known.get(spellings[-1]) or word in known]
+            ours = " ".join([*shorts, f"--[no-]{spellings[-1][2:]}" if negated else spellings[-1]])
+        names = [word.replace("--[no-]", "--") for word in (*spellings, *ours.split()) if word.startswith("-")]
+        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "")
+
+    def _flag_difference(self, path: str, flag: str) -> Mapping[str, Any]:
+        """What was written about a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
+        words = path.split()
+        above = [f"{' '.join(words[:count])} * {flag}" for count in range(len(words), 0, -1)]
+        for key in (f"{path} {flag}".strip(), *above, f"* {flag}"):
+            if key in self._flags:
+                self.used.add(key)
+                return dict(self._flags[key])
+        return {}
+
+    def _test(self, path: str, node: Node, flags: Iterator[str] | tuple[str, ...] | list[str]) -> str:
+        noun = self._resolved((self._commands.get(path, {}).get("ours", path)).split()[:1]) if path else None
+        found = self._tests.find(noun.names if noun else (), node.names if path else (), tuple(flags))
+        if found:
+            return found
+        words = path.split()
+        for n in range(len(words), -1, -1):
+            key = " ".join(words[:n])
+            if key in self._fallbacks:
+                self.used.add(key)
+                return self._fallbacks[key]
+        return ""
+
+
+def page(root: Path) -> str:
+    """The text of docs/natscli.md."""
+    comparison = compared(root)
+    lines = [
+        "# From `nats` to `natsctl`",
+        "",
+        "Every command and flag of the `nats` tool, what natsctl calls it and a test that uses it, or why it has none.",
+        "Made by `python -m natsctl.cli.generate` of what the tool says of itself (`tests/cli/natscli_commands.json`),",
+        "of natsctl's commands, and of what is spelled otherwise or left out (`tests/cli/natscli_differences.json`).",
+        "",
+    ]
+    for path, rows in comparison.rows():
+        if not rows:
+            continue
+        lines += [f"## {path or 'flags of every command'}", "", "| `nats` | `natsctl` | |", "|---|---|---|"]
+        lines += [f"| {_code(row.theirs)} | {_code(row.ours)} | {_link(row)} |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def compared(root: Path) -> Comparison:
+    """The comparison of what the repository holds."""
+    folder = root / "tests" / "cli"
+    facts = json.loads((folder / "natscli_commands.json").read_text(encoding="utf-8"))
+    differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))
+    return Comparison(facts, differences, Tests(root))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "–"
+
+
+def _link(row: Row) -> str:
+    if not row.test:
+        return (row.reason or "missing").replace("|", "\\|")
+    file, _, name = row.test.partition("::")
+    return f"[{name or Path(file).stem}](../{file})"
