@@ -157,6 +157,9 @@ class DirectGet:
 
     def _answer_one(self, reply: bytes, request: DirectGetRequest) -> None:
         message = search.find(self._stream.store, request)
+        if message is None and search.is_on_its_way(self._stream.store, request):
+            self._when_durable(lambda: self._answer(reply, request))
+            return
         if message is None:
             self._send(reply, NOT_FOUND)
             return

@@ -31,11 +31,13 @@ def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return PENDING if request.tokens[0] in js.offline.reasons() else error(10059)
-    return request.when_durable(stream.store, lambda: _get(stream, wish))
+    return request.when_durable(stream.store, lambda: _get(stream, request, wish))
 
 
-def _get(stream: Stream, wish: StreamMsgGetRequest) -> Outcome:
+def _get(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
     message = search.find(stream.store, wish)
+    if message is None and search.is_on_its_way(stream.store, wish):
+        return request.when_durable(stream.store, lambda: _get(stream, request, wish))
     if message is None:
         return error(10037)
     shown = StoredMsg(
