@@ -81,16 +81,17 @@ class OrderedReader:
     async def stored(self) -> AsyncIterator[Delivered]:
         """What there was when reading began, and what replaced it meanwhile.
 
-        A message that is replaced before it is sent comes as its successor, behind the others: so reading goes on until
-        nothing is left, or until twice as much has come, where writers are quicker than this reader.
+        A message that is replaced before it is sent comes as its successor, behind the others, maybe a moment later. So
+        reading goes on until as many have come as there were and none is left, or the server says that it has no more,
+        or twice as much has come, where writers are quicker than this reader.
         """
         most = 2 * self.pending + REPLACED if self.pending else 0
-        for _ in range(most):
+        for number in range(1, most + 1):
             delivered = await self._next(None, ends_idle=True)
             if delivered is None:
                 return
             yield delivered
-            if not delivered.at.pending:
+            if not delivered.at.pending and number >= self.pending:
                 return
 
     async def next(self, timeout_s: float | None = None) -> Delivered | None:

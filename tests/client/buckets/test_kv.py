@@ -126,6 +126,25 @@ async def test_many_keys_are_read_whole_whatever_happens_meanwhile(clients: Any)
         assert list(await manager.consumer_names("KV_B")) == []
 
 
+async def test_a_key_that_is_written_all_the_time_is_never_absent(clients: Any) -> None:
+    async with clients() as (writer, _), clients() as (reader, _):
+        bucket = await make(writer, "B", 1)
+        await bucket.put("k", b"0")
+        seen = await Bucket.open(reader, "B")
+        writing = asyncio.create_task(_write_often(bucket, 200))
+        found: list[object] = []
+        while not writing.done():
+            found += await asyncio.gather(seen.last("k"), seen.last("k", fresh=True))
+        await writing
+        assert len(found) > 20
+        assert None not in found
+
+
+async def _write_often(bucket: Bucket, times: int) -> None:
+    for number in range(times):
+        await bucket.put("k", b"%d" % number)
+
+
 async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordered, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(ordered, "MISSED_S", 0.3)
