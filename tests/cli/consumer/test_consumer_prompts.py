@@ -1,0 +1,77 @@
+"""Questions about consumers, at a pseudo-terminal."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pexpect")
+
+Run = Callable[..., Any]
+Person = Any
+
+PULL = (
+    "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
+)
+
+
+def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Callable[..., Person], fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    fed("con", "next", "ORDERS", "C", "--no-ack", "-r")
+    one = person("con", "rm", "ORDERS")
+    one.answers("Select a Consumer")
+    one.sees("Consumer C: 1 outstanding acks, 4 unprocessed messages, ack floor at 0")
+    one.answers("type C to do it", "c\r")
+    one.sees("c is not C")
+    one.child.send("\x7fC\r")
+    status, screen = one.end()
+    assert (status, "was removed" in screen) == (0, True)
+    assert fed("con", "ls", "ORDERS", "-n").out == ""
+
+
+def test_a_pause_is_asked_for_with_its_default_and_confirmed(person: Callable[..., Person], orders: Run) -> None:
+    orders("con", "add", "ORDERS", "C", "--pull")
+    one = person("con", "pause", "ORDERS", "C")
+    one.answers("Pause until (time or duration)", "?\r")
+    one.sees("Settable as the third argument")
+    one.answers("Pause until (time or duration)", "2001-01-01\r")
+    one.sees("that is in the past")
+    one.child.send("\x15\r")
+    one.answers("Really pause Consumer ORDERS > C until", "y\r")
+    assert one.end()[0] == 0
+    info = orders("con", "info", "ORDERS", "C", "-j").json
+    assert 3500 * 10**9 < info["pause_remaining"] < 3601 * 10**9
+
+
+def test_flow_control_asks_for_the_heartbeat_that_it_needs(person: Callable[..., Person], orders: Run) -> None:
+    words = "--target out --deliver-group= --deliver all --ack none --replay instant --filter= --no-headers-only"
+    one = person("con", "add", "ORDERS", "C", *shlex.split(words))
+    one.answers("Idle Heartbeat", "\r")
+    one.answers("Enable Flow Control", "y\r")
+    one.answers("Idle Heartbeat, which Flow Control needs")
+    assert one.end()[0] == 0
+    config = orders("con", "info", "ORDERS", "C", "-j").json["config"]
+    assert (config["flow_control"], config["idle_heartbeat"]) == (True, 5 * 10**9)
+
+
+def test_defaults_ask_nothing_at_all(person: Callable[..., Person], orders: Run) -> None:
+    for words in (("C", "--defaults"), ("D", "--target", "out", "--defaults"), ("E", "--no-input")):
+        status, screen = person("con", "add", "ORDERS", *words).end()
+        assert (status, "? " in screen) == (0, False)
+    status, screen = person("con", "add", "ORDERS", "--defaults").end()
+    assert (status, "CONSUMER" in screen) == (2, True)
+
+
+def test_wrong_answers_are_told_before_they_are_taken(person: Callable[..., Person], orders: Run) -> None:
+    one = person("con", "add", "ORDERS", *shlex.split(PULL.replace("--deliver all", "")))
+    one.answers("Consumer name", "a.b\r")
+    one.sees("none of them blank")
+    one.child.send("\x15C\r")
+    one.answers("Start policy", "sometimes\r")
+    one.sees("expected all, new, last, subject")
+    one.child.sendintr()
+    assert one.end()[0] == 130
+    assert orders("con", "ls", "ORDERS", "-n").out == ""
