@@ -17,8 +17,9 @@ SUBJECTS = 20
 def inspect(
     path: Source,
     subjects: Annotated[
-        int, typer.Option("--subjects", metavar="N", help="subjects to list, 0 for all", min=0)
-    ] = SUBJECTS,
+        int | None,
+        typer.Option("--subjects", metavar="N", help="subjects to list, 0 for all (20, with -j all)", min=0),
+    ] = None,
     progress: Progress = True,
     json: Json = False,
 ) -> None:
@@ -26,8 +27,9 @@ def inspect(
     from natsctl.client.backup.inspect import inspect as look_into
     from natsctl.client.backup.opened import open_backup
 
+    top = (0 if json else SUBJECTS) if subjects is None else subjects
     with open_backup(path) as backup, shown("Reading", backup.size, bar=progress, quiet=json) as tracker:
-        found = look_into(backup, top=subjects, on_read=tracker.at)
+        found = look_into(backup, top=top, on_read=tracker.at)
     if json:
         from msgspec import to_builtins
 

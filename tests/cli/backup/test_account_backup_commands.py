@@ -1,0 +1,132 @@
+"""`account backup` and `account restore`: every stream, in the order that they need, and what fails."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ["COPY", "KV_config", "MEM", "ORIGIN"]
+
+
+def _fill(natsctl: Callable[..., Any]) -> None:
+    """A mirror that sorts before its origin, a stream in memory, and one of a key-value bucket."""
+    assert natsctl("str", "add", "ORIGIN", "--subjects", "o.*", "--defaults").code == 0
+    assert natsctl("str", "add", "COPY", "--mirror", "ORIGIN", "--defaults").code == 0
+    assert natsctl("str", "add", "MEM", "--subjects", "m.*", "--storage", "memory", "--defaults").code == 0
+    assert natsctl("str", "add", "KV_config", "--subjects", "$KV.config.>", "--defaults").code == 0
+    for subject in ("o.a", "o.b", "m.a", "$KV.config.x"):
+        assert natsctl("pub", subject, "body", "-J").code == 0
+
+
+def _remove(natsctl: Callable[..., Any]) -> None:
+    for name in NAMES:
+        assert natsctl("str", "rm", name, "-f").code == 0
+
+
+def test_every_stream_is_saved_and_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    folder = str(tmp_path / "saved")
+    saved = natsctl("account", "backup", folder, "--parallel", "3", "-j")
+    assert saved.code == 0, saved.err
+    assert [(one["stream"], one["action"]) for one in saved.json["streams"]] == [(name, "saved") for name in NAMES]
+    assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == NAMES
+    _remove(natsctl)
+    restored = natsctl("account", "restore", folder, "-j")
+    assert restored.code == 0, restored.err
+    counts = {one["stream"]: one["messages"] for one in restored.json["streams"]}
+    assert {name: counts[name] for name in ("ORIGIN", "MEM", "KV_config")} == {"ORIGIN": 2, "MEM": 1, "KV_config": 1}
+    names = [one["stream"] for one in restored.json["streams"]]
+    assert names.index("ORIGIN") < names.index("COPY")
+    assert natsctl("str", "ls", "-a", "-n").out.split() == NAMES
+
+
+def test_nothing_is_restored_where_a_stream_exists(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    folder = str(tmp_path / "saved")
+    assert natsctl("account", "backup", folder).code == 0
+    assert natsctl("str", "rm", "MEM", "-f").code == 0
+    refused = natsctl("account", "restore", folder, "-j")
+    assert (refused.code, refused.error["description"]) == (4, "3 of 4 streams exist: COPY, KV_config, ORIGIN")
+    assert "MEM" not in natsctl("str", "ls", "-a", "-n").out
+    skipping = natsctl("account", "restore", folder, "--on-existing", "skip", "-j").json
+    assert {one["stream"]: one["action"] for one in skipping["streams"]} == {
+        "COPY": "skipped",
+        "KV_config": "skipped",
+        "MEM": "restored",
+        "ORIGIN": "skipped",
+    }
+
+
+def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    folder = str(tmp_path / "saved")
+    assert natsctl("account", "backup", folder).code == 0
+    _remove(natsctl)
+    planned = natsctl("account", "restore", folder, "--dry-run", "-j").json
+    assert planned["effect"]["order"] == [["KV_config", "MEM", "ORIGIN"], ["COPY"]]
+    assert len(planned["requests"]) == 4
+    assert natsctl("str", "ls", "-a", "-n").out == ""
+
+
+def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
+    _remove(natsctl)
+    data = tmp_path / "saved" / "MEM" / "stream.tar.s2"
+    data.write_bytes(data.read_bytes()[:-20])
+    done = natsctl("account", "restore", str(tmp_path / "saved"))
+    assert (done.code, "1 failed: MEM" in done.err) == (1, True)
+    assert natsctl("str", "ls", "-a", "-n").out.split() == ["COPY", "KV_config", "ORIGIN"]
+
+
+def test_a_stream_that_is_missing_in_the_folder_is_noticed(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    folder = tmp_path / "saved"
+    assert natsctl("account", "backup", str(folder)).code == 0
+    _remove(natsctl)
+    shutil.rmtree(folder / "MEM")
+    verdict = natsctl("backup", "verify", str(folder), "-j")
+    assert (verdict.code, verdict.json["missing"]) == (
+        1,
+        ["stream MEM was saved together with the others and is not there"],
+    )
+    done = natsctl("account", "restore", str(folder), "--critical-warnings", "-j")
+    assert (done.code, "MEM" in done.json["warnings"][0]) == (1, True)
+    assert natsctl("str", "ls", "-a", "-n").out.split() == ["COPY", "KV_config", "ORIGIN"]
+
+
+def test_a_folder_in_use_is_replaced_only_with_force(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    _fill(natsctl)
+    folder = tmp_path / "saved"
+    assert natsctl("account", "backup", str(folder)).code == 0
+    assert natsctl("account", "backup", str(folder)).code == 2
+    assert natsctl("account", "backup", str(folder), "-f").code == 0
+    (folder / "photos").mkdir()
+    refused = natsctl("account", "backup", str(folder), "-f", "-j")
+    assert (refused.code, "it holds photos" in refused.error["description"]) == (2, True)
+
+
+def test_an_account_without_streams_is_saved_as_an_empty_folder(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
+    assert list((tmp_path / "saved").iterdir()) == []
+    assert natsctl("account", "restore", str(tmp_path / "saved")).code == 2
+
+
+@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+def test_the_nats_tool_restores_an_account(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+    assert natsctl("str", "add", "A", "--subjects", "a", "--defaults").code == 0
+    assert natsctl("str", "add", "B", "--subjects", "b", "--defaults").code == 0
+    assert natsctl("pub", "a", "x", "-J").code == 0
+    assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
+    assert [natsctl("str", "rm", name, "-f").code for name in "AB"] == [0, 0]
+    done = subprocess.run(
+        ["nats", "account", "restore", str(tmp_path / "saved")], capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 1
+    assert sorted(natsctl("str", "ls", "-n").out.split()) == ["A", "B"]
