@@ -48,7 +48,7 @@ async def check_stream(manager: Manager, check: Check, limits: Limits, readers: 
         warning, critical = limits.get(f"{flag}-warn"), limits.get(f"{flag}-critical")
         if warning is not None or critical is not None:
             metric = Metric(name, value, f"{name.title()} in the stream")
-            check.compare(metric, f"{value} {name}", warning, critical, low=low)
+            check.compare(metric, f"{value} {name}", warning, critical, low=low or None)
     _check_peers(check, limits, raw)
     _check_origins(check, limits, raw)
 
@@ -184,7 +184,7 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
             return
     age_s = (time.time_ns() - sent_ns) / NS_PER_S
     age = Metric("age", age_s, "Age of the message", "s")
-    check.compare(age, f"{age_s:.2f}s old", seconds(limits, "age-warn"), seconds(limits, "age-critical"))
+    check.compare(age, f"{age_s:.2f}s old", seconds(limits, "age-warn"), seconds(limits, "age-critical"), low=False)
     check.measure("size", len(body), "Size of the body", "B")
     if pattern := limits.get("content"):
         found = compiled(pattern, "--content").search(body.decode("utf-8", "replace"))

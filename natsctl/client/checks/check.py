@@ -1,7 +1,7 @@
 """One check: what it found, what it measured, and what that comes to.
 
-A threshold is reached by a value that is equal to it. More is worse, unless the critical threshold is the smaller one,
-or less is worse by nature; then the comparison is the other way round.
+A threshold is reached by a value that is equal to it. More is worse of times and shares, less of what runs out; of
+other numbers more is worse unless the critical threshold is the smaller one.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ class Check:
         warning: float | None = None,
         critical: float | None = None,
         *,
-        low: bool = False,
+        low: bool | None = None,
     ) -> None:
         """Keep a value and say `text` of it at the status that its thresholds give; without thresholds say nothing.
 
-        `low`: less is worse. Negative thresholds count as none, and where more is worse 0 does too.
+        `low`: whether less is worse; without it the thresholds tell. Negative ones count as none, and where more is
+        worse 0 does too.
         """
         warning, critical = _set(warning), _set(critical)
-        falling = low or (warning is not None and critical is not None and critical < warning)
+        falling = warning is not None and critical is not None and critical < warning if low is None else low
         if not falling:
             warning, critical = warning or None, critical or None
         self.metrics.append(Metric(metric.name, metric.value, metric.help, metric.unit, warning, critical))

@@ -39,7 +39,7 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
         ("request_time", "req", request_s, f"message back in {request_s * 1000:.1f}ms", "Time for a message to return"),
     ):
         metric = Metric(name, value, help, "s")
-        check.compare(metric, text, seconds(limits, f"{flag}-warn"), seconds(limits, f"{flag}-critical"))
+        check.compare(metric, text, seconds(limits, f"{flag}-warn"), seconds(limits, f"{flag}-critical"), low=False)
 
 
 async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
@@ -57,7 +57,7 @@ async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
         check.critical.append("nobody listens on the subject")
         return
     warning, critical = seconds(limits, "response-warn"), seconds(limits, "response-critical")
-    check.compare(metric, f"answered in {elapsed_s * 1000:.1f}ms", warning, critical)
+    check.compare(metric, f"answered in {elapsed_s * 1000:.1f}ms", warning, critical, low=False)
     check.ok.append("answered")
     if pattern := limits.get("match-payload"):
         found = compiled(pattern, "--match-payload").search(answer.body.decode("utf-8", "replace"))
@@ -165,7 +165,8 @@ async def check_jetstream(manager: Manager, check: Check, limits: Limits) -> Non
         percent = _percent(info, key, most)
         metric = Metric(f"{name}_pct", percent, f"{name.title()} in use, of the limit", "%")
         warning, critical = limits.get(f"{flag}-warn"), limits.get(f"{flag}-critical")
-        check.compare(metric, f"{name} {percent:.0f}% of the limit", warning, critical)
+        shares = False if flag in ("mem", "store") else None  # the others may be watched for running low
+        check.compare(metric, f"{name} {percent:.0f}% of the limit", warning, critical, low=shares)
     if limits.get("replicas", True):
         await _check_replicas(manager, check, limits)
 

@@ -1,0 +1,181 @@
+"""`server check`: thresholds, exit codes, formats."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def checked(user: Run) -> Run:
+    """A stream S with five messages of two subjects and a consumer C."""
+    user("str", "add", "S", "--subjects", "s.>", "--defaults")
+    user("con", "add", "S", "C", "--pull", "--defaults")
+    user("pub", "s.a", "hello", "--count", "4", "-q", "-J")
+    user("pub", "s.b", "1700000000", "-q", "-J")
+    return user
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("stream --stream S", 0, "OK S"),
+        ("stream --stream S --msgs-warn 4 --msgs-critical 2", 0, "OK:5 messages"),
+        ("stream --stream S --msgs-warn 5 --msgs-critical 2", 1, "Warn:5 messages"),
+        ("stream --stream S --msgs-critical 5", 2, "Crit:5 messages"),
+        ("stream --stream S --subjects-warn 2 --subjects-critical 3", 1, "Warn:2 subjects"),
+        ("stream --stream S --subjects-warn 3 --subjects-critical 2", 2, "Crit:2 subjects"),
+        ("stream --stream S --peer-expect 1", 0, "1 peers"),
+        ("stream --stream S --peer-expect 3", 2, "1 peers, expected 3"),
+        ("stream --stream S --lag-critical 5", 2, "neither a mirror nor sources"),
+        ("stream --stream S --min-sources 1", 2, "0 sources, expected at least 1"),
+        ("stream --stream NOPE", 2, "stream not found"),
+        ("consumer --stream S --consumer C", 0, "pending=5"),
+        ("consumer --stream S --consumer C --unprocessed-critical 6", 0, "pending=5;;6"),
+        ("consumer --stream S --consumer C --unprocessed-critical 5", 2, "Crit:5 messages not delivered"),
+        ("consumer --stream S --consumer C --last-delivery-critical 1h", 2, "no delivery yet"),
+        ("consumer --stream S --consumer C --pinned", 2, "priority policy"),
+        ("consumer --stream S --consumer NOPE", 2, "consumer not found"),
+        ("message --stream S --subject s.a --content ^hel --age-critical 1h", 0, "the body matches"),
+        ("message --stream S --subject s.a --content ^x", 2, "does not match"),
+        ("message --stream S", 0, "size=10B"),
+        ("message --stream S --body-timestamp --age-warn 1h", 1, "s old"),
+        ("message --stream S --subject s.a --body-timestamp", 2, "no Unix time"),
+        ("message --stream S --subject s.none", 2, "no message on s.none"),
+        ("jetstream", 0, "replicas_ok=1"),
+        ("jetstream --no-replicas", 0, "storage_pct=0%;75;90"),
+        ("kv --bucket NOPE", 2, "no bucket NOPE"),
+        ("request --subject nobody", 2, "nobody listens"),
+        ("request --subject $JS.API.INFO --match-payload streams", 0, "the answer matches"),
+        ("request --subject $JS.API.INFO --match-headers A=b", 2, "header A"),
+        ("connection", 0, "connect_time="),
+        ("connection --rtt-critical 1ns", 2, "Crit:round trip"),
+        ("stream --stream S --content x", 2, ""),
+    ],
+)
+def test_thresholds_give_the_exit_code_of_nagios(checked: Run, words: str, code: int, says: str) -> None:
+    done = checked("server", "check", *words.split())
+    assert (done.code, says in done.out) == (code, True), done
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("server --name one --js-required --auth-required", 0, "OK:JetStream is on OK:authentication is required"),
+        ("server --tls-required", 2, "Crit:TLS is not required"),
+        ("server --uptime-warn 1y --uptime-critical 1ns", 1, "Warn:up"),
+        ("server --conn-warn 1 --conn-critical 100", 1, "Warn:1 connections"),
+        ("server --mem-critical 1", 2, "bytes of memory"),
+        ("server --tls-cert-warn 1d", 2, "no TLS certificate"),
+        ("server --name two", 2, "no server is named two"),
+        ("meta --expect 3", 2, "not clustered"),
+    ],
+)
+def test_servers_are_checked_through_the_system_account(system: Run, words: str, code: int, says: str) -> None:
+    done = system("server", "check", *words.split())
+    assert (done.code, says in done.out) == (code, True), done
+
+
+def test_a_key_must_have_a_value(checked: Run) -> None:
+    checked("kv", "add", "B")
+    checked("kv", "put", "B", "k", "v")
+    assert checked("srv", "check", "kv", "--bucket", "B", "--key", "k").code == 0
+    checked("kv", "del", "B", "k", "-f")
+    assert "key k has no value" in checked("srv", "check", "kv", "--bucket", "B", "--key", "k").out
+    assert checked("srv", "check", "kv", "--bucket", "B", "--values-warn", "3", "--values-critical", "0").code == 1
+
+
+def test_metadata_set_thresholds_and_flags_win_over_them(user: Run) -> None:
+    user("str", "add", "M", "--subjects", "m", "--metadata", "io.nats.monitor.msgs-critical=1", "--defaults")
+    assert user("srv", "check", "stream", "--stream", "M").code == 2
+    user("pub", "m", "x", "--count", "3", "-q", "-J")
+    assert user("srv", "check", "stream", "--stream", "M").code == 0
+    assert user("srv", "check", "stream", "--stream", "M", "--msgs-critical", "7").code == 2
+
+
+def test_a_server_that_is_down_is_critical(runner: Callable[[str], Run]) -> None:
+    done = runner("nats://127.0.0.1:1")("srv", "check", "connection")
+    assert done.code == 2
+    assert done.out.startswith("CRITICAL Connection Crit:")
+
+
+def test_json_tells_the_status_and_every_value(checked: Run) -> None:
+    for flags in (("-j",), ("--format", "json")):
+        done = checked("srv", "check", "stream", "--stream", "S", "--msgs-critical", "9", *flags)
+        assert done.code == 2
+        assert (done.json["status"], done.json["critical"]) == ("CRITICAL", ["5 messages"])
+        assert {"name": "messages", "value": 5, "critical": 9} in done.json["perf_data"]
+
+
+def test_prometheus_gets_metrics_and_exit_code_0(checked: Run) -> None:
+    words = ("srv", "check", "stream", "--stream", "S", "--msgs-critical", "9", "--format", "prometheus")
+    done = checked(*words, "--namespace", "mine")
+    assert done.code == 0
+    assert 'mine_stream_messages{item="S"} 5' in done.out
+    assert 'mine_stream_status_code{item="S",status="CRITICAL"} 2' in done.out
+    assert len(re.findall(r"^# TYPE \S+ gauge$", done.out, re.MULTILINE)) == done.out.count('{item="S"')
+
+
+def test_text_shows_tables_for_a_person(checked: Run) -> None:
+    out = checked("srv", "check", "consumer", "--stream", "S", "--consumer", "C", "--format", "text").out
+    assert "S_C: OK" in out
+    assert re.search(r"│ pending +│ +5 │", out)
+
+
+def test_the_result_can_go_to_a_file_in_one_step(checked: Run, folder: Path) -> None:
+    path = folder / "nats.prom"
+    path.write_text("old")
+    words = ("srv", "check", "jetstream", "--outfile", str(path), "--format")
+    assert checked(*words, "prometheus").out == ""
+    assert "nats_server_check_jetstream_streams" in path.read_text()
+    assert checked(*words, "text").code == 0
+    assert "Check Metrics" in path.read_text()
+    assert [one.name for one in folder.iterdir()] == ["nats.prom"]
+    assert checked("srv", "check", "jetstream", "--outfile", str(folder / "no" / "x")).code == 2
+
+
+def test_names_cannot_break_the_line(runner: Callable[[str], Run]) -> None:
+    done = runner("nats://127.0.0.1:1")("srv", "check", "request", "--subject", "a|b\x1b[2J\n")
+    assert done.out.count("\n") == 1
+    assert "\x1b" not in done.out
+
+
+def _credentials(folder: Path, claims: dict[str, Any]) -> str:
+    import base64
+
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"typ": "JWT"}, claims)
+    ]
+    path = folder / "user.creds"
+    path.write_text(f"-----BEGIN NATS USER JWT-----\n{'.'.join(parts)}.sig\n------END NATS USER JWT------\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "flags", "code"),
+    [
+        (None, (), 2),
+        (None, ("--no-require-expiry",), 0),
+        (-5, (), 2),
+        (3600, (), 0),
+        (3600, ("--validity-warn", "2h", "--validity-critical", "30m"), 1),
+        (3600, ("--validity-critical", "2h"), 2),
+    ],
+)
+def test_credentials_are_checked_without_a_server(
+    runner: Callable[[str], Run], folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
+) -> None:
+    import time
+
+    claims = {} if left_s is None else {"exp": int(time.time()) + left_s}
+    done = runner("nats://127.0.0.1:1")(
+        "srv", "check", "credential", "--credential", _credentials(folder, claims), *flags
+    )
+    assert done.code == code, done

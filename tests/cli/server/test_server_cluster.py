@@ -1,0 +1,87 @@
+"""`server` on a cluster of three reference servers: who leads, who belongs to it, how connections are spread."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., Any]
+
+
+def test_all_servers_are_listed_with_their_cluster(cluster: Run) -> None:
+    done = cluster("srv", "ls", "3")
+    assert done.code == 0
+    assert re.search(r"Cluster Overview(.|\n)*│ C +│ +3 │", done.out)
+    assert cluster("srv", "ls", "-n", "--sort", "name").out.split() == ["n1", "n2", "n3"]
+    assert cluster("srv", "ls", "-n", "--host", "n2").out == "n2\n"
+
+
+def test_routes_and_members_are_reported(cluster: Run) -> None:
+    rows = cluster("srv", "rep", "routes", "-j").json
+    assert {row["remote_name"] for row in rows if row["server"]["name"] == "n1"} == {"n2", "n3"}
+    out = cluster("srv", "rep", "js").out
+    assert "RAFT Meta Group, led from cluster C" in out
+    assert len(re.findall(r"│ n\d\* +│", out)) == 1
+
+
+def test_the_group_is_checked(cluster: Run) -> None:
+    assert cluster("srv", "check", "meta", "--expect", "3").code == 0
+    assert cluster("srv", "check", "meta", "--expect", "4").code == 2
+    assert "not heard of" in cluster("srv", "check", "meta", "--expect", "3", "--seen-critical", "1ns").out
+
+
+def test_the_leader_hands_over_to_the_one_that_is_wanted(cluster: Run) -> None:
+    dry = cluster("srv", "cluster", "step-down", "--host", "n2", "--dry-run", "-j").json
+    assert dry["requests"] == [{"subject": "$JS.API.META.LEADER.STEPDOWN", "body": {"placement": {"preferred": "n2"}}}]
+    was = cluster("srv", "check", "meta", "--expect", "3").out
+    wanted = next(name for name in ("n1", "n2") if f"led by {name}" not in was)
+    done = cluster("srv", "cluster", "sd", "--host", wanted, "-f", "-j")
+    assert (done.code, done.json["leader"]) == (0, wanted)
+
+
+def test_a_member_is_removed_only_when_it_is_one(cluster: Run) -> None:
+    done = cluster("srv", "cluster", "peer-remove", "n9", "-f")
+    assert (done.code, "did you mean" in done.err) == (3, True)
+    dry = cluster("srv", "cluster", "peer-remove", "n3", "--dry-run", "-j").json
+    assert dry["requests"][0]["subject"] == "$JS.API.SERVER.REMOVE"
+    assert dry["requests"][0]["body"]["peer"] == "n3"
+    assert dry["effect"] == {"server": "n3", "online": True}
+    assert cluster("srv", "cluster", "peer-remove", "n3").code == 2
+
+
+def test_an_account_is_emptied_after_saying_what_goes(
+    cluster: Run, runner: Callable[[str], Run], cluster_ports: list[int]
+) -> None:
+    user = runner(f"nats://127.0.0.1:{cluster_ports[0]}")
+    assert user("str", "add", "S", "--subjects", "s", "--defaults").code == 0
+    dry = cluster("srv", "account", "purge", "A", "--dry-run", "-j").json
+    assert dry["effect"] == {"streams": 1}
+    assert cluster("srv", "account", "purge", "A").code == 2
+    assert cluster("srv", "account", "purge", "A", "-f", "-j").json["initiated"] is True
+
+
+def test_connections_are_sent_from_where_there_are_more(cluster: Run, cluster_ports: list[int]) -> None:
+    import nats
+
+    async def balanced() -> tuple[int, dict[str, Any]]:
+        sent_away = []
+
+        async def told() -> None:
+            sent_away.append(True)
+
+        clients = [await nats.connect(f"nats://127.0.0.1:{cluster_ports[0]}", lame_duck_mode_cb=told) for _ in range(6)]
+        try:
+            done = await asyncio.to_thread(cluster, "srv", "cluster", "balance", "--account", "A", "-f", "-j")
+            for client in clients:
+                await client.flush()
+        finally:
+            for client in clients:
+                await client.close()
+        return done.code, done.json
+
+    code, document = asyncio.run(balanced())
+    assert code == 0
+    assert document["balanced"] == 4
+    assert {one["target"] for one in document["servers"]} == {2}

@@ -1,0 +1,207 @@
+"""`server list`, `ping`, `info` and `report`: what is asked of all servers, and how it is shown."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+def test_list_shows_each_server_with_the_totals(system: Run) -> None:
+    done = system("srv", "list")
+    assert done.code == 0
+    assert re.search(r"│ one +│ +│ \S+ +│ 2\.\d+\.\d+ +│ yes", done.out)
+    assert "1 server" in done.out
+    assert "Cluster Overview" not in done.out
+
+
+def test_list_as_json_is_what_servers_sent(system: Run) -> None:
+    (answer,) = system("server", "ls", "-j").json
+    assert answer["server"]["name"] == "one"
+    assert answer["server"]["tags"] == ["az:1", "disk:ssd"]
+    assert answer["statsz"]["active_servers"] == 1
+
+
+def test_list_of_names_is_one_on_a_line(system: Run) -> None:
+    assert system("srv", "ls", "-n").out == "one\n"
+
+
+def test_list_ends_as_soon_as_all_known_servers_have_answered(system: Run) -> None:
+    system("srv", "ls", "-n")
+    begin_s = time.monotonic()
+    system("srv", "ls", "-n")
+    assert time.monotonic() - begin_s < 0.25  # below the wait for silence
+
+
+def test_fewer_servers_than_expected_are_shown_and_fail(system: Run) -> None:
+    done = system("srv", "ls", "2", "-n", "--timeout", "200ms")
+    assert (done.code, done.out) == (5, "one\n")
+    assert "1 of 2 servers answered" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (("--host", "one"), 0),
+        (("--tags", "az:1,disk:ssd"), 0),
+        (("--tags", "az:2"), 3),
+        (("--host", "two"), 3),
+        (("--cluster", "C"), 3),
+    ],
+)
+def test_flags_say_which_servers_are_meant(system: Run, flags: tuple[str, ...], code: int) -> None:
+    assert system("srv", "ls", *flags).code == code
+
+
+def test_without_the_system_account_the_hint_says_what_is_needed(user: Run) -> None:
+    done = user("srv", "ls", "-j")
+    assert (done.code, done.out) == (6, "")
+    assert "system account" in done.error["hint"]
+
+
+def test_a_narrow_terminal_loses_columns_and_keeps_whole_words(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = system("srv", "ls").out
+    assert max(len(line) for line in out.splitlines()) <= 60
+    assert "│ Name " in out
+    assert "Uptime" not in out
+    assert "more with --wide" in out
+
+
+def test_columns_and_order_can_be_chosen(system: Run) -> None:
+    out = system("srv", "ls", "--columns", "version,name", "--sort", "mem").out
+    assert re.search(r"│ Version │ Name ", out)
+    assert system("srv", "ls", "--sort", "nonsense").code == 2
+
+
+def test_ping_tells_how_quickly_each_answers(system: Run) -> None:
+    out = system("srv", "ping").out
+    assert re.search(r"^one  rtt=\S+s$", out, re.MULTILINE)
+    assert "1 server answered" in out
+    (answer,) = system("srv", "ping", "-j").json
+    assert answer["rtt"] > 0
+
+
+def test_info_is_of_the_connected_server_unless_named(system: Run) -> None:
+    for words in ((), ("one",)):
+        out = system("srv", "info", *words).out
+        assert out.startswith("Server information for one (N")
+        assert "Tags: az:1, disk:ssd" in out
+        assert "API Support Level" in out
+    assert system("srv", "info", "-j").json["data"]["server_name"] == "one"
+
+
+def test_a_name_that_no_server_has_is_told_with_the_likely_one(system: Run) -> None:
+    done = system("srv", "info", "onne")
+    assert done.code == 3
+    assert 'did you mean "one"' in done.err
+
+
+def test_connections_are_shown_with_totals_and_counts(system: Run) -> None:
+    out = system("srv", "report", "conn", "--sort", "cid", "--account", "SYS").out
+    assert "Top 1 Connections out of 1 by cid" in out
+    assert "Connections per server" in out
+    (row,) = system("srv", "report", "connections", "--account", "SYS", "-j").json
+    assert (row["account"], row["server"]["name"]) == ("SYS", "one")
+
+
+def test_connections_that_ended_are_shown_with_the_reason(system: Run) -> None:
+    system("srv", "ping")
+    rows = system("srv", "rep", "conns", "--state", "closed", "--account", "SYS", "--top", "1", "-j").json
+    assert len(rows) == 1
+    assert rows[0]["reason"]
+    assert "Reason" in system("srv", "rep", "conns", "--state", "all", "--top", "3").out
+    assert system("srv", "rep", "conns", "--closed-reason", "no such reason", "-j").json == []
+
+
+def test_connections_can_be_filtered_by_an_expression(system: Run) -> None:
+    assert system("srv", "rep", "conns", "--filter", 'account == "SYS"', "-j").json
+    assert system("srv", "rep", "conns", "--filter", 'account == "NOPE"', "-j").json == []
+    assert system("srv", "rep", "conns", "--filter", "((").code == 2
+
+
+def test_accounts_are_shown_over_all_servers(system: Run) -> None:
+    out = system("srv", "rep", "accounts").out
+    assert re.search(r"│ SYS +│ +1 │", out)
+    rows = {row["acc"]: row for row in system("srv", "rep", "accounts", "-j").json}
+    assert rows["SYS"]["conns"] == 1
+    assert rows["SYS"]["servers"][0]["server"]["name"] == "one"
+
+
+@pytest.mark.parametrize("what", ["leafnodes", "routes", "gateways"])
+def test_what_a_lone_server_lacks_is_an_empty_list(system: Run, what: str) -> None:
+    assert system("srv", "rep", what, "-j").json == []
+    assert "no connections" in system("srv", "rep", what).out
+
+
+@pytest.mark.parametrize(("what", "field"), [("cpu", "cpu"), ("mem", "mem")])
+def test_use_is_shown_as_bars(system: Run, what: str, field: str) -> None:
+    assert re.search(r"│ one +│ +│ +\d", system("srv", "rep", what).out)
+    assert field in system("srv", "rep", what, "-j").json[0]["statsz"]
+
+
+def test_health_fails_when_a_server_is_not_well(system: Run) -> None:
+    assert "ok (200)" in system("srv", "rep", "health").out
+    ill = system("srv", "rep", "health", "--account", "A", "--stream", "NOPE")
+    assert ill.code == 1
+    assert "NOPE" in ill.out
+    assert "not well: one" in ill.err
+
+
+def test_jetstream_counts_what_an_account_holds(system: Run, user: Run) -> None:
+    user("str", "add", "S", "--subjects", "s", "--defaults")
+    user("con", "add", "S", "C", "--pull", "--defaults")
+    user("pub", "s", "12345", "-J")
+    out = system("srv", "rep", "js", "--account", "A", "--leaders").out
+    assert re.search(r"│ one +│ +│ +1 │ +1 │ +1 │", out)
+    assert re.search(r"RAFT Leader Report(.|\n)*│ one +│ +│ +1 │ +1 │", out)
+    assert system("srv", "rep", "jetstream", "-j").json[0]["data"]["streams"] == 1
+
+
+def test_a_stream_above_an_api_level_is_found(system: Run, user: Run) -> None:
+    user("str", "add", "NEWER", "--subjects", "n", "--allow-msg-ttl", "--defaults")
+    user("str", "add", "OLD", "--subjects", "o", "--defaults")
+    rows = system("srv", "rep", "downgrade", "0", "-j").json
+    assert [(row["stream"], row["required_api_level"]) for row in rows] == [("NEWER", 1)]
+    assert "works at API level 1" in system("srv", "rep", "downgrade", "1").out
+
+
+def test_a_watched_report_ends_with_ctrl_c(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", wait)
+    done = system("srv", "rep", "mem", "--watch", "5")
+    assert (done.code, waits) == (130, [5.0, 5.0])
+    assert done.out.count("Memory Usage") == 2
+
+
+@pytest.mark.parametrize("what", ["servers", "jetstream", "accounts"])
+def test_what_is_watched_can_be_read_by_a_program(system: Run, what: str) -> None:
+    first, second = system("srv", "watch", what, "--count", "2", "--every", "100ms", "-j").lines
+    assert len(first["rows"]) == len(second["rows"]) >= 1
+    assert first["rows"][0]["rates"].values()
+    assert all(rate == 0 for rate in first["rows"][0]["rates"].values())
+
+
+def test_api_requests_are_counted_by_subject(user: Run) -> None:
+    user("str", "add", "S", "--subjects", "s", "--defaults")
+    done = user("srv", "watch", "api", "requests", "--count", "1", "--every", "100ms")
+    assert (done.code, done.out) == (0, "JetStream API Requests: nothing yet\n")
+
+
+def test_a_graph_needs_a_terminal_or_an_end(system: Run) -> None:
+    assert system("srv", "graph").code == 2
+    out = system("srv", "graph", "one", "--count", "1").out
+    assert "Server one" in out
+    assert "Connections" in out
+    assert "API Requests" in system("srv", "graph", "--jetstream", "--count", "1").out
