@@ -29,7 +29,7 @@ def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0
         return
     from rich.live import Live
 
-    screen = console()
+    screen = console(live=True)
     seen: RenderableType = ""
     try:
         with Live(console=screen, screen=True, auto_refresh=False) as live:
@@ -51,7 +51,7 @@ def drawing() -> Iterator[Callable[[RenderableType], None]]:
     Without a terminal only that last one is printed, once it is over.
     """
     seen: RenderableType = ""
-    screen = console()
+    screen = console(live=True)
     if not sys.stdout.isatty():
 
         def keep(view: RenderableType) -> None:

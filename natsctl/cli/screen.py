@@ -34,11 +34,16 @@ def show_table(table: RenderableType) -> None:
     console().print(table)
 
 
-def console() -> Console:
-    """Where tables and live views are drawn: stdout, in its width and with the colours that it takes."""
+def console(*, live: bool = False) -> Console:
+    """Where tables and live views are drawn: stdout, in its width and with the colours that it takes.
+
+    What is `live` moves the cursor of a terminal, also of one that shows no colours.
+    """
     from rich.console import Console
 
     colour = output.has_color(sys.stdout)
+    if live and not colour and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        return Console(file=sys.stdout, force_terminal=True, color_system=None, highlight=False, markup=False)
     return Console(
         file=sys.stdout,
         width=width() or PIPE_WIDTH,

@@ -7,9 +7,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api import acks, codec, endpoints
+from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
-from natsctl.api.subjects import matches
+from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.ordered import OrderedReader
@@ -58,18 +58,20 @@ async def feed_of_stream(
     direct: bool = False,
     to_end: bool = False,
     headers_only: bool = False,
+    count: int = 0,
 ) -> Feed:
     """What the stream ("" for the one that stores the subjects) has on them, from `start` on.
 
-    Streams whose messages are there to be taken once are read by direct gets, which take nothing away. Raises
-    UsageError where no stream is meant, ApiFailure where there is none.
+    `count` is how many messages are wanted, 0 for no end. Streams whose messages are there to be taken once are read by
+    direct gets, which take nothing away. Raises UsageError where no stream is meant, ApiFailure where there is none.
     """
     name = stream or await stream_of(manager, subjects)
+    subjects = widest(subjects)
     info = (await manager.stream_info(name)).raw
     if durable:
         config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
         known = await durable_consumer(manager, name, {**config, **_filter(subjects)})
-        return DurableFeed(manager, name, known, to_end=to_end)
+        return DurableFeed(manager, name, known, count, to_end=to_end)
     if direct or info["config"].get("retention") in _UNREADABLE:
         return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
     fields = start.fields(time.time_ns())
@@ -83,6 +85,12 @@ async def feed_of_stream(
         headers_only=headers_only,
     )
     return StreamFeed(reader, to_end=to_end)
+
+
+def widest(subjects: Sequence[str]) -> list[str]:
+    """The subjects without those that others of them cover."""
+    every = list(dict.fromkeys(subjects))
+    return [one for one in every if not any(one != wide and is_subset(one, wide) for wide in every)]
 
 
 def _filter(subjects: Sequence[str]) -> dict[str, Any]:
@@ -137,21 +145,22 @@ class StreamFeed:
 
 
 class DurableFeed:
-    """What a durable pull consumer delivers; with `to_end` until it has nothing pending."""
+    """What a durable pull consumer delivers; with `to_end` until it has nothing to deliver at once.
 
-    def __init__(self, manager: Manager, stream: str, config: dict[str, Any], *, to_end: bool = False) -> None:
-        from natsctl.client.pull import Wanted, take
+    `count` is how many messages will be read, 0 for no end: no more than that are taken from others.
+    """
+
+    def __init__(
+        self, manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool = False
+    ) -> None:
+        from natsctl.client.pull import MAX_BATCH, Wanted, take
 
         name = str(config.get("durable_name") or config.get("name"))
-        self._manager, self._stream, self._name = manager, stream, name
-        self._messages = take(manager, stream, name, Wanted(0), config)
-        self._to_end = to_end
+        wanted = Wanted(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
+        self._messages = take(manager, stream, name, wanted, config)
         self.ended = False
 
     async def __aenter__(self) -> DurableFeed:
-        info = await self._manager.consumer_info(self._stream, self._name)
-        pending = info.raw.get("num_pending") or 0
-        self.ended = self._to_end and not pending
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -162,19 +171,14 @@ class DurableFeed:
         return None
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None when none came in time or all were read."""
-        if self.ended:
-            return None
-        try:
-            async with asyncio.timeout(timeout_s):
-                message = await anext(self._messages)
-        except TimeoutError:
-            # Its generator was cancelled with the wait, so nothing more can be read from it.
-            self.ended = True
-            return None
-        at = acks.parse(message.reply.encode())
-        self.ended = self._to_end and at is not None and at.pending == 0
-        return message
+        """The next message, or None when none came in time or all were read, which ends the feed."""
+        if not self.ended:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await anext(self._messages)
+            except (TimeoutError, StopAsyncIteration):
+                self.ended = True
+        return None
 
 
 class DirectFeed:

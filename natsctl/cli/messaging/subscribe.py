@@ -159,7 +159,7 @@ async def _run(
     if asked.inbox:
         subjects = [*subjects, manager.connection.new_inbox()]
         output.log(f"Inbox: {safe(subjects[-1])}")
-    feed = await _feed(manager, asked, [*subjects, *([matcher.subject] if matcher else [])])
+    feed = await _feed(manager, asked, [*subjects, *([matcher.subject] if matcher else [])], listening.count)
     listening = replace(listening, subjects=tuple(subjects or [f"Stream {asked.stream}"]))
     async with feed:
         if asked.reported:
@@ -183,13 +183,14 @@ async def _report(manager: Manager, feed: Feed, listening: Listening, asked: Ask
     await report(manager, feed, listening, tally, view, json=json)
 
 
-async def _feed(manager: Manager, asked: Asked, subjects: list[str]) -> Feed:
+async def _feed(manager: Manager, asked: Asked, subjects: list[str], count: int) -> Feed:
     """Where the messages come from."""
     from natsctl.client.feed import CoreFeed
-    from natsctl.client.stream_feed import Start, feed_of_stream
+    from natsctl.client.stream_feed import Start, feed_of_stream, widest
 
     if not asked.stored:
-        return CoreFeed(manager, subjects, asked.queue)
+        # A report counts each message once, whatever subjects it came for.
+        return CoreFeed(manager, widest(subjects) if asked.reported else subjects, asked.queue)
     policy, value = next(iter(asked.start.items()), ("all", True))
     start = Start(policy, 0 if value is True else int(value))
     return await feed_of_stream(
@@ -201,4 +202,5 @@ async def _feed(manager: Manager, asked: Asked, subjects: list[str]) -> Feed:
         direct=asked.direct,
         to_end=asked.to_end,
         headers_only=bool(asked.look.get("headers_only")),
+        count=count,
     )

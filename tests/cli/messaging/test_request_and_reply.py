@@ -1,0 +1,168 @@
+"""`natsctl request` and `natsctl reply`: answers, services that fail, programs that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from natsctl.client.connection import Connection
+
+if TYPE_CHECKING:
+    from natsctl.client.message import Message
+
+Run = Callable[..., Any]
+
+
+def _says(*bodies: bytes, **more: Any) -> Callable[[Message], list[dict[str, Any]]]:
+    return lambda _: [{"body": body, **more} for body in bodies]
+
+
+def test_several_answers_come_one_document_a_line(natsctl: Run, other: Any) -> None:
+    other.listens("many", _says(b"1", b"2", b"3"))
+    assert [one["text"] for one in natsctl("req", "many", "x", "--replies", "2", "-j").lines] == ["1", "2"]
+    assert [one["text"] for one in natsctl("req", "many", "x", "--replies", "0", "-j").lines] == ["1", "2", "3"]
+    assert natsctl("req", "many", "x", "--replies", "0", "--reply-timeout", "50ms", "--raw").out == "123"
+
+
+def test_an_empty_answer_ends_a_series(natsctl: Run, other: Any) -> None:
+    other.listens("series", _says(b"a", b"b", b"", b"c"))
+    assert natsctl("req", "series", "", "--wait-for-empty", "--raw").out == "ab"
+
+
+def test_a_services_error_is_a_failure_with_its_text(natsctl: Run, other: Any) -> None:
+    headers = {"Nats-Service-Error": "out of stock", "Nats-Service-Error-Code": "409"}
+    other.listens("shop", _says(b"sorry", headers=headers))
+    done = natsctl("req", "shop", "x", "-j")
+    assert done.code == 1
+    assert done.json["text"] == "sorry"
+    assert done.error["description"] == "out of stock (409)"
+    assert done.error["subject"] == "shop"
+
+
+@pytest.mark.parametrize(("flag", "code"), [("State", 1), ("State:bad", 1), ("State:good", 0), ("Other", 0)])
+def test_a_header_that_was_named_is_a_failure(natsctl: Run, other: Any, flag: str, code: int) -> None:
+    other.listens("health", _says(b"x", headers=[("State", "fine"), ("State", "bad")]))
+    assert natsctl("req", "health", "", "--fail-on-header", flag).code == code
+
+
+def test_nobody_there_and_nobody_answering_have_a_hint(natsctl: Run, other: Any) -> None:
+    absent = natsctl("req", "nobody.there", "x", "-j")
+    assert (absent.code, absent.error["subject"]) == (5, "nobody.there")
+    assert "nobody subscribes" in absent.error["hint"]
+    other.listens("mute")
+    silent = natsctl("req", "mute", "x", "-j", "--timeout", "100ms")
+    assert (silent.code, silent.out) == (5, "")
+    assert "--timeout" in silent.error["hint"]
+    assert other.heard[-1].body == b"x"
+
+
+def test_requests_carry_headers_placeholders_and_lines(natsctl: Run, other: Any) -> None:
+    other.listens("in.*", _says(b"ok"))
+    natsctl("req", "in.{{Count}}", "{{Count}}", "--templates", "--count", "2", "-H", "K:1", "-H", "K:2", "--raw")
+    assert [(one.subject, one.body) for one in other.heard] == [("in.1", b"1"), ("in.2", b"2")]
+    assert other.heard[0].headers.pairs == (("K", "1"), ("K", "2"))
+    natsctl("req", "in.x", "--send-on", "newline", "--raw", stdin=b"a\nb\n")
+    assert [one.body for one in other.heard[2:]] == [b"a", b"b"]
+
+
+def test_an_answer_is_translated_by_a_program(natsctl: Run, other: Any) -> None:
+    other.listens("low", _says(b"abc"))
+    upper = f"{shlex.quote(sys.executable)} -c 'import sys; print(sys.stdin.read().upper())'"
+    assert natsctl("req", "low", "", "--translate", upper, "--raw").out == "ABC\n"
+    failed = natsctl("req", "low", "", "--translate", "false", "--raw")
+    assert failed.code == 1
+    assert "exit status 1" in failed.err
+
+
+def test_a_dry_run_asks_nobody(natsctl: Run, other: Any) -> None:
+    other.listens("asked", _says(b"x"))
+    assert natsctl("--dry-run", "req", "asked", "body", "-H", "K:v").out == "asked\nK: v\nbody\n"
+    assert other.heard == []
+
+
+def _asks(other: Any, subject: str, *bodies: bytes, headers: Any = None) -> list[Message]:
+    """Ask as soon as somebody listens; the answers, filled in later."""
+    answers: list[Message] = []
+
+    async def work(connection: Connection) -> None:
+        for body in bodies:
+            while (answer := await connection.request(subject, body, headers=headers)).status == 503:
+                pass
+            answers.append(answer)
+
+    other.does(work)
+    return answers
+
+
+def test_a_fixed_answer_ends_after_count_with_success(natsctl: Run, other: Any) -> None:
+    answers = _asks(other, "q", b"one", b"two")
+    done = natsctl("reply", "q", "pong {{Count}} {{Request}}", "--templates", "-H", "K:v", "--count", "2")
+    assert done.code == 0
+    assert done.out == '[#1] Received on "q"\none\n\n[#2] Received on "q"\ntwo\n\n'
+    other.do(_nothing())
+    assert [one.body for one in answers] == [b"pong 1 one", b"pong 2 two"]
+    assert answers[0].headers == {"K": "v"}
+
+
+async def _nothing() -> None:
+    """Let the other client read what has arrived."""
+    await asyncio.sleep(0.02)
+
+
+def test_an_echo_has_the_requests_body_and_headers(natsctl: Run, other: Any) -> None:
+    answers = _asks(other, "echo.x", b"\x00same", headers=[("A", "1"), ("A", "2")])
+    done = natsctl("reply", "echo.*", "--echo", "--count", "1", "-j")
+    other.do(_nothing())
+    assert (answers[0].body, answers[0].headers.pairs) == (b"\x00same", (("A", "1"), ("A", "2")))
+    assert (done.json["subject"], done.json["answered"]) == ("echo.x", True)
+
+
+def test_a_program_answers_with_subject_and_body_and_no_shell(natsctl: Run, other: Any) -> None:
+    script = "import os,sys; print(sys.argv[1:], os.environ['NATS_REQUEST_SUBJECT'], os.environ['NATS_REQUEST_BODY'])"
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{{{1}}}} {{{{Request}}}}"
+    answers = _asks(other, "w.$(id).x", b"; echo --evil")
+    assert natsctl("reply", "w.>", "--command", command, "--count", "1").code == 0
+    other.do(_nothing())
+    assert answers[0].body.decode() == "['$(id)', '; echo --evil'] w.$(id).x ; echo --evil\n"
+
+
+def test_a_program_that_fails_leaves_the_request_without_an_answer(natsctl: Run, other: Any) -> None:
+    async def publish(connection: Connection) -> None:
+        while True:
+            await connection.publish("bad", b"x", reply="somewhere")
+            await connection.flush()
+
+    other.listens("somewhere")
+    other.does(publish)
+    done = natsctl("reply", "bad", "--command", "false", "--count", "1", "-j")
+    assert done.code == 0
+    assert (done.json["answered"], done.json["failure"]) == (False, "false ended with exit status 1")
+    assert [one for one in other.heard if not one.status] == []
+
+
+@pytest.mark.parametrize(
+    "words", [("q",), ("q", "x", "--echo"), ("q", "--echo", "--command", "true"), ("q", "--command", "'")]
+)
+def test_one_answer_has_to_be_given(natsctl: Run, other: Any, words: tuple[str, ...]) -> None:
+    _asks(other, "q", b"x")
+    assert natsctl("reply", *words, "--count", "1").code == 2
+
+
+def test_a_request_is_answered_by_reply_in_its_group(natsctl: Run, other: Any) -> None:
+    got: list[Any] = []
+
+    async def ask(connection: Connection) -> None:
+        while (answer := await connection.request("grouped", b"q")).status == 503:
+            pass
+        got.append(answer.body)
+
+    other.does(ask)
+    assert 'in group "G"' in natsctl("reply", "grouped", json.dumps({"a": 1}), "-q", "G", "--count", "1").err
+    other.do(_nothing())
+    assert got == [b'{"a": 1}']

@@ -1,0 +1,203 @@
+"""`natsctl subscribe`: what a stream has, in every order; files, reports, answers with their requests."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def five(stored: Run) -> Run:
+    """A stream S with 1, 2 on s.a, 3 on s.b, 4, 5 on s.a."""
+    for number, subject in enumerate(("s.a", "s.a", "s.b", "s.a", "s.a"), 1):
+        stored("pub", subject, str(number), "-q")
+    return stored
+
+
+@pytest.mark.parametrize("direct", [(), ("--direct",)])
+@pytest.mark.parametrize(
+    ("words", "bodies"),
+    [
+        (("s.*", "--all"), "12345"),
+        (("s.a", "--all"), "1245"),
+        (("s.a", "s.b", "--all"), "12345"),
+        (("--stream", "S"), "12345"),
+        (("s.*", "--last"), "5"),
+        (("s.*", "--last-per-subject"), "35"),
+        (("s.*", "--start-sequence", "3"), "345"),
+        (("s.*", "--since", "1h"), "12345"),
+        (("s.b",), "3"),
+        (("s.b", "--new"), ""),
+        (("s.*", "--all", "-I", "s.b"), "1245"),
+    ],
+)
+def test_a_stream_is_read_from_where_it_is_asked_to_its_end(
+    five: Run, words: tuple[str, ...], bodies: str, direct: tuple[str, ...]
+) -> None:
+    done = five("sub", *words, "-T", "--raw", *direct)
+    assert (done.code, "".join(done.out.split())) == (0, bodies)
+    assert five("con", "ls", "S", "-n").out == ""
+
+
+def test_reading_on_shows_what_comes_later(five: Run, other: Any) -> None:
+    import asyncio
+
+    async def later(connection: Any) -> None:
+        await asyncio.sleep(0.3)
+        await connection.publish("s.a", b"6")
+
+    other.does(later)
+    assert five("sub", "s.*", "--last", "--count", "2", "--raw").out == "5\n6\n"
+    other.does(later)
+    assert five("sub", "s.*", "--direct", "--last", "--count", "2", "--raw").out == "6\n6\n"
+
+
+def test_json_tells_where_a_message_stands_however_it_was_read(five: Run) -> None:
+    plain = five("sub", "s.b", "--all", "-T", "-j").lines[0]
+    direct = five("sub", "s.b", "--direct", "-T", "-j").lines[0]
+    assert (plain["stream"], plain["stream_seq"], plain["deliveries"]) == ("S", 3, 1)
+    assert (direct["stream"], direct["stream_seq"]) == ("S", 3)
+    assert plain["time"] == direct["time"]
+    assert "consumer" not in direct
+
+
+def test_a_durable_is_made_read_on_with_and_kept(five: Run) -> None:
+    assert five("sub", "s.a", "--durable", "D", "--count", "2", "--raw").out == "1\n2\n"
+    assert five("sub", "s.a", "--durable", "D", "-T", "--raw").out == "4\n5\n"
+    info = five("con", "info", "S", "D", "-j").json
+    assert (info["num_pending"], info["num_ack_pending"], info["config"]["filter_subject"]) == (0, 0, "s.a")
+    nothing = five("sub", "s.a", "--durable", "D", "-T", "--raw")
+    assert (nothing.code, nothing.out) == (0, "")
+    five("con", "add", "S", "P", "--target", "x")
+    assert five("sub", "s.a", "--durable", "P").code == 2
+
+
+def test_a_work_queue_is_looked_at_and_nothing_is_taken(natsctl: Run) -> None:
+    natsctl("str", "add", "W", "--subjects", "w", "--retention", "work")
+    natsctl("pub", "w", "job", "-q")
+    assert natsctl("sub", "w", "--all", "-T", "--raw").out == "job\n"
+    assert natsctl("str", "info", "W", "-j").json["state"]["messages"] == 1
+
+
+def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: ServerProcess) -> None:
+    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "sub", "s.*", "--all", "--raw"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "1\n"
+        reader.send_signal(signal.SIGINT)
+        reader.communicate(timeout=20)
+    assert reader.returncode == 130
+    assert five("con", "ls", "S", "-n").out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        (("a", "--all", "--new"), 2, "--all"),
+        (("a", "--queue", "g", "--all"), 2, "--queue"),
+        (("--all",), 2, "SUBJECT"),
+        (("nobody.stores", "--all"), 2, "nobody.stores"),
+        (("--stream", "NOPE"), 3, "NOPE"),
+        (("a", "--durable", "d", "--direct"), 2, "--direct"),
+        (("a", "--report-subjects", "--graph"), 2, "report"),
+        (("a", "--report-subjects", "--dump", "-"), 2, "--dump"),
+        (("a", "--dump", "/proc/none"), 1, "/proc/none"),
+        (("s.*", "--durable", "a.b"), 2, "a.b"),
+    ],
+)
+def test_what_cannot_be_is_told(five: Run, words: tuple[str, ...], code: int, named: str) -> None:
+    done = five("sub", *words, "--wait", "1s")
+    assert (done.code, done.out) == (code, "")
+    assert named in done.err
+
+
+def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
+    five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q")
+    assert five("sub", "s.*", "--all", "-T", "--dump", str(tmp_path / "d")).out == ""
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [f"{number}.json" for number in range(1, 7)]
+    last = json.loads((tmp_path / "d" / "6.json").read_text())
+    assert (last["Subject"], last["Header"]) == ("s.c", {"K": ["1", "2"]})
+    assert base64.b64decode(last["Data"]) == "ÿ".encode()
+    parts = five("sub", "s.b", "--all", "-T", "--dump", "-").out.split("\0")
+    assert [json.loads(part)["Subject"] for part in parts if part] == ["s.b"]
+
+
+def test_subjects_headers_and_times_only(five: Run) -> None:
+    assert five("sub", "s.b", "--all", "-T", "--subjects-only").out == "s.b\n"
+    five("pub", "s.h", "body", "-H", "K:v", "-q")
+    shown = five("sub", "s.h", "--all", "-T", "--headers-only").out
+    assert shown == '[#1] Received on "s.h" (stream S seq 6, pending 0)\nK: v\nNats-Msg-Size: 4\n\n'
+    assert re.search(r" @ \d+(\.\d+)?(µs|ms|s)\n", five("sub", "s.b", "--all", "-T", "-d").out)
+    assert re.search(r" @ 20\d\d-\d\d-\d\dT[\d:.]+[+-]\d\d:\d\d\n", five("sub", "s.b", "--all", "-T", "-t").out)
+
+
+def test_bodies_are_translated_by_a_program(five: Run) -> None:
+    done = five("sub", "s.b", "--all", "-T", "--raw", "--translate", "echo {{Subject}}")
+    assert done.out == "s.b\n\n"
+
+
+def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
+    report = five("sub", "s.*", "--all", "-T", "--report-subjects", "--report-top", "1", "-j").json
+    assert report == [{"subject": "s.a", "messages": 4, "bytes": 4}]
+    by_pattern = five("sub", "s.b", "s.*", "--all", "-T", "--report-subscriptions", "-j").json
+    assert {one["subject"]: one["messages"] for one in by_pattern} == {"s.*": 4, "s.b": 1}
+    table = five("sub", "s.*", "--all", "-T", "--report-subjects").out
+    assert re.search(r"│ s\.a +│ +4 │ +4 B │\n│ s\.b +│ +1 │ +1 B │", table)
+    assert "5 messages" in five("sub", "s.*", "--all", "-T", "--graph").out
+
+
+def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None:
+    other.listens("ask", lambda _: [{"body": b"answer"}])
+
+    async def asks(connection: Any) -> None:
+        while True:
+            await connection.request("ask", b"question")
+
+    other.does(asks)
+    done = natsctl("sub", "ask", "--match-replies", "--count", "2", "--wait", "10s")
+    assert 'Received on "ask" with reply "_INBOX.' in done.out
+    assert re.search(r'\[#2\] Matched reply to #1 on "ask" after ', done.out)
+    assert done.out.endswith("answer\n\n")
+
+
+def test_an_inbox_is_told_and_listened_on(natsctl: Run, shared_server: ServerProcess, other: Any) -> None:
+    command = [sys.executable, "-m", "natsctl", "sub", "--inbox", "--count", "1", "--raw"]
+    pipe, environment = subprocess.PIPE, {**os.environ, "NATS_URL": shared_server.url}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+    ) as one:
+        assert one.stderr is not None
+        inbox = one.stderr.readline().split("Inbox: ")[1].strip()
+        other.sends_once_heard(inbox, b"for you")
+        out, _ = one.communicate(timeout=20)
+    assert (one.returncode, out) == (0, "for you\n")
+
+
+def test_acks_go_to_the_consumer_when_asked_for(five: Run) -> None:
+    five("con", "add", "S", "P", "--target", "out", "--ack", "explicit", "--deliver", "all", "--wait", "1m")
+    assert five("sub", "out", "--ack", "--count", "5", "--raw").code == 0
+    assert five("con", "info", "S", "P", "-j").json["num_ack_pending"] == 0
+
+
+def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Callable[..., Any]) -> None:
+    one = person("sub", "s.*", "--all", "--report-subjects")
+    one.sees("5 messages")
+    one.child.sendintr()
+    code, screen = one.end()
+    assert code == 130
+    assert screen.rstrip().endswith("╯")
+    assert "Traceback" not in screen
