@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -55,6 +54,8 @@ async def hand_over(
 
     Raises NotClustered, ApiFailure, and Unreachable when no other one leads in time; the election goes on then.
     """
+    import asyncio
+
     before = await load()
     check_clustered(before, what)
     await ask()

@@ -9,8 +9,6 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.events.shower import EventShower
-from natsctl.cli.messaging.receive import Listening, listen
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, StreamName, session_of
 from natsctl.cli.waiting import wait_seconds
@@ -29,6 +27,9 @@ def events(
     json: Json = False,
 ) -> None:
     """Show advisories and ack samples of one consumer, as they come."""
+    from natsctl.cli.events.shower import EventShower
+    from natsctl.cli.messaging.receive import Listening, listen
+
     if short and (json or cloudevent):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
     session = session_of(ctx)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,13 +15,13 @@ from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.pull import MAX_BATCH, Place, Wanted, take
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.pull import Wanted
 
 
 def sub(
@@ -43,6 +42,8 @@ def sub(
 
     A pull consumer is asked again and again; a push consumer is listened to, in its queue group if it has one.
     """
+    from natsctl.client.pull import MAX_BATCH, Place, Wanted
+
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
@@ -74,6 +75,8 @@ def _messages(
         from natsctl.client.push import pushed
 
         return pushed(manager, config)
+    from natsctl.client.pull import take
+
     return take(manager, stream, consumer, wanted, config)
 
 
@@ -85,6 +88,8 @@ async def _show(
     answered: Answered,
     show: Shown,
 ) -> int:
+    import asyncio
+
     from natsctl.cli.messaging.bodies import received
 
     got = 0
