@@ -88,6 +88,8 @@ KINDS: dict[str, tuple[Flag, ...]] = {
     "VARZ": (),
 }  # fmt: skip
 """What is asked for, and the flags that go into its request."""
+FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}}
+"""What a request always says: without it connections lack their account and user."""
 
 
 def _asking(what: str, help: str) -> Callable[..., None]:
@@ -102,7 +104,7 @@ def _asking(what: str, help: str) -> Callable[..., None]:
     ) -> None:
         from natsctl.client.system import System
 
-        body = body_of(KINDS[what], given)
+        body = body_of(KINDS[what], given, **FIXED.get(what, {}))
         scope = scope_of(given, expect)
         answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
         for answer in answers:
