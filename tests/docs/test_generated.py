@@ -1,0 +1,53 @@
+"""Every file that is made of the code is what the code makes now: `python -m natsctl.cli.generate` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from natsctl.cli.generate.files import ROOT, made
+from natsctl.cli.generate.natscli import compared
+from natsctl.cli.main import NOUNS
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[Path, str]:
+    return dict(made())
+
+
+def test_every_made_file_is_current(files: dict[Path, str]) -> None:
+    stale = [
+        str(path.relative_to(ROOT)) for path, text in files.items() if not path.exists() or path.read_text() != text
+    ]
+    assert stale == [], "python -m natsctl.cli.generate writes them"
+
+
+def test_no_made_file_is_left_over(files: dict[Path, str]) -> None:
+    folders = {path.parent for path in files if path.parent.name in ("commands", "completions")}
+    assert [path for folder in folders for path in folder.iterdir() if path.is_file() and path not in files] == []
+
+
+def test_every_noun_has_its_page(files: dict[Path, str]) -> None:
+    assert {f"{noun.name}.md" for noun in NOUNS} <= {path.name for path in files}
+
+
+def test_every_command_and_flag_of_the_nats_tool_has_a_counterpart_and_a_test_or_a_reason() -> None:
+    comparison = compared(ROOT)
+    rows = [row for _, rows in comparison.rows() for row in rows]
+    assert len(rows) > 1000
+    missing = [row.theirs for row in rows if not row.ours and not row.reason]
+    untested = [f"{row.theirs} → {row.ours}" for row in rows if row.ours and not row.test]
+    assert missing == [], "give them a counterpart, or a reason in tests/cli/natscli_differences.json"
+    assert untested == [], "use them in a test"
+
+
+def test_no_difference_is_written_down_that_is_none() -> None:
+    import json
+
+    comparison = compared(ROOT)
+    for _ in comparison.rows():
+        pass
+    written = json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())
+    keys = {key for part in written.values() for key in part}
+    assert keys - comparison.used == set()
