@@ -108,7 +108,8 @@ def fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
     for title in LEFT_OUT:
         if width is None or sum(widest[place] + 3 for place in kept) + 1 <= width:
             break
-        kept.remove(titles.index(title))
+        if title in titles:
+            kept.remove(titles.index(title))
     return kept
 
 

@@ -1,0 +1,176 @@
+"""`natsctl service` as a script runs it, against the service that it can run itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from natsctl.client.dial import connect
+from natsctl.client.servers import resolve
+from natsctl.client.services_demo import EchoService
+from natsctl.client.settings import Settings
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def running(url: str, *services: EchoService) -> Iterator[None]:
+    """The services, on a connection and a thread of their own."""
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with await connect(resolve(Settings(url=url), {}, no_context=True), name="services") as connection:
+            left = len(services)
+
+            def listening() -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    ready.set()
+
+            await asyncio.gather(*(one.run(connection, listening, lambda message: None) for one in services))
+
+    task = loop.create_task(serve())
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture
+def echo(natsctl: Run, shared_server: ServerProcess) -> Iterator[EchoService]:
+    """A service `demo` whose answers have a header."""
+    service = EchoService("demo", (("Kind", "echo"),))
+    with running(shared_server.url, service):
+        yield service
+
+
+def test_services_are_listed_as_they_describe_themselves(natsctl: Run, echo: EchoService) -> None:
+    (found,) = natsctl("service", "ls", "-j").json
+    assert (found["name"], found["id"], found["type"]) == ("demo", echo.info.id, "io.nats.micro.v1.info_response")
+    assert found["endpoints"][0]["subject"] == "demo.echo"
+    assert natsctl("micro", "ls", "-n").out == "demo\n"
+    assert natsctl("service", "list", "demo", "-n", "-j").json == ["demo"]
+    assert echo.info.id in natsctl("service", "ls").out
+
+
+def test_every_instance_of_a_service_is_told_apart(natsctl: Run, shared_server: ServerProcess) -> None:
+    one, two = EchoService("demo"), EchoService("demo")
+    with running(shared_server.url, one, two):
+        found = natsctl("service", "info", "demo", "-j").json
+        assert [instance["info"]["id"] for instance in found] == sorted((one.info.id, two.info.id))
+        assert [instance["stats"]["id"] for instance in found] == sorted((one.info.id, two.info.id))
+        (alone,) = natsctl("service", "info", "demo", two.info.id, "-j").json
+        assert alone["info"]["id"] == two.info.id
+        assert natsctl("service", "ls", "-n").out == "demo\n"
+        assert len(natsctl("service", "ping", "demo", "-j").json) == 2
+
+
+def test_information_is_of_the_endpoints_that_match(natsctl: Run, echo: EchoService) -> None:
+    shown = natsctl("service", "info", "demo")
+    assert "Subject: demo.echo" in shown.out
+    assert "Endpoint echo:" in natsctl("service", "info", "demo", "-e", "^ec").out
+    assert "Endpoint echo:" not in natsctl("service", "info", "demo", "-e", "other").out
+    assert natsctl("service", "info", "demo", "-e", "other", "-j").json[0]["stats"]["endpoints"] == []
+    assert natsctl("service", "info", "demo", "-e", "(").code == 2
+
+
+def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoService) -> None:
+    done = natsctl("service", "request", "demo", "echo", "hello", "-j")
+    assert done.code == 0, done.err
+    assert (done.json["text"], done.json["headers"]) == ("hello", {"Kind": ["echo"]})
+    assert done.json["rtt"] > 0
+    assert natsctl("service", "req", "demo", "echo", "-", "-r", stdin=b"from stdin").out == "from stdin"
+    many = natsctl("service", "req", "demo", "echo", "{{Count}}", "--templates", "--count", "3", "-j")
+    assert [one["text"] for one in many.lines] == ["1", "2", "3"]
+    (stats,) = natsctl("service", "stats", "demo", "-j").json
+    assert stats["endpoints"][0]["num_requests"] == 5
+    assert stats["endpoints"][0]["average_processing_time"] > 0
+    row = next(line for line in natsctl("service", "stats", "demo").out.splitlines() if "echo" in line)
+    assert row.split("│")[3].strip() == "5"
+
+
+def test_answers_go_through_a_program_first(natsctl: Run, echo: EchoService) -> None:
+    done = natsctl("service", "request", "demo", "echo", "hello", "-r", "--translate", "tr a-z A-Z")
+    assert (done.code, done.out) == (0, "HELLO")
+
+
+def test_an_endpoint_that_is_not_there_is_not_found(natsctl: Run, echo: EchoService) -> None:
+    done = natsctl("service", "request", "demo", "ecko", "x", "-j")
+    assert (done.code, done.out) == (3, "")
+    assert "echo" in done.error["hint"]
+
+
+@pytest.mark.parametrize(
+    "words", [("ls",), ("ping",), ("info", "demo"), ("stats", "demo"), ("request", "demo", "echo", "x")], ids=" ".join
+)
+def test_nobody_who_answers_is_told_at_once(natsctl: Run, words: tuple[str, ...]) -> None:
+    done = natsctl("service", *words, "-j")
+    assert (done.code, done.out) == (5, "")
+    assert done.error["hint"]
+    assert done.error["subject"].startswith("$SRV.")
+
+
+def test_a_name_with_wildcards_or_dots_is_a_usage_error(natsctl: Run) -> None:
+    assert natsctl("service", "info", "*").code == 2
+    assert natsctl("service", "info", "a.b.c").code == 2
+    assert natsctl("service", "serve", "a.b").code == 2
+
+
+def test_a_dry_run_shows_where_a_request_would_go(natsctl: Run, echo: EchoService) -> None:
+    done = natsctl("service", "request", "demo", "echo", "hello", "--dry-run", "-j")
+    assert done.json["requests"][0]["subject"] == "demo.echo"
+    assert natsctl("service", "stats", "demo", "-j").json[0]["endpoints"][0]["num_requests"] == 0
+
+
+def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, shared_server: ServerProcess) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "natsctl", "service", "serve", "mine"],
+        env={**os.environ, "NATS_URL": shared_server.url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert "serving mine" in process.stderr.readline()
+        assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc"
+        assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 130
+    assert natsctl("service", "ls").code == 5
+
+
+def test_what_services_say_cannot_drive_the_terminal(natsctl: Run, shared_server: ServerProcess) -> None:
+    with running(shared_server.url, EchoService("demo", description="\x1b[31mred[bold]")):
+        assert "\x1b" not in natsctl("service", "ls").out
+        assert "\\x1b[31mred[bold]" in natsctl("service", "info", "demo").out
+        assert json.loads(natsctl("service", "ls", "-j").out)[0]["description"] == "\x1b[31mred[bold]"

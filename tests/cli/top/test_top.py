@@ -1,0 +1,110 @@
+"""`natsctl top` against servers with a system account, and without a login for it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.render.top import fitting
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+
+CONF = """
+server_name: WATCHED
+accounts {
+  SYS { users: [{user: sys, password: pw}] }
+  APP { users: [{user: app, password: pw}] }
+}
+system_account: SYS
+no_auth_user: app
+"""
+
+
+@pytest.fixture(scope="module")
+def watched(shared_server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server of the same kind with a system account."""
+    folder = tmp_path_factory.mktemp("top")
+    conf = folder / "server.conf"
+    conf.write_text(CONF)
+    with ServerProcess(folder / "store", shared_server.kind, "-c", str(conf)) as process:
+        yield process
+
+
+@pytest.fixture
+def top(natsctl: Run, watched: ServerProcess) -> Run:
+    """Runs `natsctl top` as the system account."""
+    return lambda *words: natsctl("top", *words, "-s", watched.url, "--user", "sys", "--password", "pw")
+
+
+def test_a_view_tells_the_server_and_its_connections(top: Run) -> None:
+    done = top("WATCHED", "-j")
+    assert done.code == 0, done.err
+    (view,) = done.lines
+    assert (view["server"], view["rates"]) == ("WATCHED", None)
+    assert view["mem"] > 0
+    assert any(one["name"].startswith("natsctl") for one in view["connections"])
+    shown = top()
+    assert "Server WATCHED" in shown.out
+    assert "Connections" in shown.out
+
+
+def test_rates_are_those_since_the_view_before(top: Run) -> None:
+    first, second = top("-j", "-r", "2", "-d", "100ms", "--subs").lines
+    assert first["rates"] is None
+    assert second["rates"]["in_msgs"] > 0
+    assert second["in_msgs"] > first["in_msgs"]
+    assert second["connections"][0]["subscriptions_list"]
+
+
+def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_path: Path) -> None:
+    for name in ("view.json", "view.csv", "view.txt"):
+        assert top("-o", str(tmp_path / name), "-b").code == 0
+    assert json.loads((tmp_path / "view.json").read_text())["server"] == "WATCHED"
+    rows = list(csv.DictReader((tmp_path / "view.csv").read_text().splitlines()))
+    assert rows[0]["Host"].startswith("127.0.0.1:")
+    assert int(rows[0]["Bytes From"]) > 0
+    assert "Server WATCHED" in (tmp_path / "view.txt").read_text()
+
+
+def test_lines_of_values_have_the_delimiter(top: Run) -> None:
+    done = top("--delimiter", ";")
+    assert "Host;CID;Name" in done.out
+    assert top("--delimiter", "ab").code == 2
+
+
+def test_addresses_are_looked_up_when_asked(top: Run) -> None:
+    (view,) = top("-j", "--lookup").lines
+    assert view["connections"][0]["host"]
+
+
+def test_a_server_of_another_name_is_not_found(top: Run) -> None:
+    done = top("WATCHE", "-j")
+    assert (done.code, done.out) == (3, "")
+    assert "WATCHED" in done.error["hint"]
+
+
+def test_an_unknown_order_is_a_usage_error(top: Run) -> None:
+    done = top("--sort", "beauty")
+    assert done.code == 2
+    assert "msgs_to" in done.err
+
+
+def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watched: ServerProcess) -> None:
+    done = natsctl("top", "-s", watched.url, "-j", "--timeout", "1s")
+    assert (done.code, done.out) == (6, "")
+    assert "system account" in done.error["hint"]
+
+
+def test_narrow_terminals_go_without_the_least_important_columns() -> None:
+    titles = ["Host", "Name", "Lang", "Version"]
+    rows = [["127.0.0.1:1", "natsctl", "python3", "2.16.0"]]
+    assert fitting(titles, rows, None) == [0, 1, 2, 3]
+    assert fitting(titles, rows, 40) == [0, 1, 2]
+    assert fitting(titles, rows, 30) == [0, 1]
+    assert fitting(titles, rows, 10) == [0]
