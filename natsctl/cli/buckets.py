@@ -85,7 +85,7 @@ def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
 
 
 def _key_hint(session: Session, failure: KeyNotFound) -> str:
-    from natsctl.client.kv_watch import entries
+    from natsctl.client.kv_watch import keys
 
     bucket = failure.bucket
     if failure.last is not None:
@@ -93,7 +93,7 @@ def _key_hint(session: Session, failure: KeyNotFound) -> str:
     listing = f"natsctl kv ls {bucket.name} shows the keys there are"
     if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
         return safe(listing)
-    found = _asked(lambda: [one.key for one in session.run(lambda _: entries(bucket, values=False))])
+    found = _asked(lambda: session.run(lambda _: keys(bucket)))
     return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
 
 

@@ -117,8 +117,9 @@ def is_pattern(key: str) -> bool:
 
 def operation_of(headers: Headers) -> str:
     """What a stored message did to its key."""
-    said = headers.get(OPERATION) or _BY_REASON.get(headers.get(REASON, ""), "")
-    return said if said in (DEL, PURGE) else PUT
+    said = dict(headers.pairs)
+    operation = said.get(OPERATION) or _BY_REASON.get(said.get(REASON, ""), "")
+    return operation if operation in (DEL, PURGE) else PUT
 
 
 def ttl_of(headers: Headers) -> int:

@@ -61,6 +61,19 @@ async def entries(
     return [entry for entry in found.values() if deletes or not entry.deleted]
 
 
+async def keys(bucket: Bucket, pattern: str = ALL_KEYS) -> list[str]:
+    """The keys that match and have a value, sorted: headers of their last messages tell which those are."""
+    check_pattern(pattern)
+    found: dict[str, bool] = {}
+    async with OrderedReader(
+        bucket.manager, bucket.stream, bucket.reads + pattern, deliver="last_per_subject", headers_only=True
+    ) as reader:
+        async for message, _ in reader.stored():
+            found[message.subject] = operation_of(message.headers) == PUT
+    begin = len(bucket.reads)
+    return sorted(subject[begin:] for subject, has_value in found.items() if has_value)
+
+
 async def watch(bucket: Bucket, watching: Watching) -> AsyncIterator[Entry]:
     """Entries as they are made, those that there are first.
 

@@ -28,6 +28,7 @@ MISSED_S = 3 * HEARTBEAT_S
 INACTIVE_S = 300
 REPLACED = 1000
 """Messages that may come on top of twice those that there were."""
+V1_TOKENS = 9
 _CONTROL = 100
 
 
@@ -129,7 +130,7 @@ class OrderedReader:
 
     def _placed(self, message: Message) -> Delivered | None:
         """The message with its place, None where others before it are missing."""
-        at = acks.parse(message.reply.encode())
+        at = _place(message.reply)
         if at is None:
             raise ProtocolError(f"a message of {self._stream} does not say its place: {message.reply!r}")
         if at.consumer_seq != self._received + 1:
@@ -214,3 +215,18 @@ class OrderedReader:
             await self._manager.requests.exchange(
                 endpoints.CONSUMER_DELETE.subject(self._stream, self._name, prefix=prefix), b""
             )
+
+
+def _place(reply: str) -> AckSubject | None:
+    """What an ack subject says, but for the names of stream and consumer; None when it is none.
+
+    The form of nearly all servers is read here, as each message pays for it.
+    """
+    tokens = reply.split(".")
+    if len(tokens) != V1_TOKENS or tokens[0] != "$JS" or tokens[1] != "ACK":
+        return acks.parse(reply.encode())
+    try:
+        delivered, stream_seq, consumer_seq, ts_ns, pending = map(int, tokens[4:])
+    except ValueError:
+        return None
+    return acks.AckSubject(b"", b"", delivered, stream_seq, consumer_seq, ts_ns, pending)

@@ -77,22 +77,31 @@ def _list_keys(
     session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
 ) -> None:
     from natsctl.client.kv_watch import entries
+    from natsctl.client.kv_watch import keys as keys_of
 
     if names and table:
         raise UsageError("--names and --verbose exclude each other")
     opened = open_bucket(session, bucket)
-    found = session.run(lambda _: entries(opened, pattern, values=values))
-    found.sort(key=lambda entry: entry.key)
+    if names or not (table or json):
+        found = session.run(lambda _: keys_of(opened, pattern))
+        output.emit_json(found) if json else output.emit_names(found)
+        if not found and not names:
+            _tell_none(bucket, pattern)
+        return
+    whole = session.run(lambda _: entries(opened, pattern, values=values))
+    whole.sort(key=lambda entry: entry.key)
     if json:
         from natsctl.cli.kv.shapes import entry_document
 
-        output.emit_json([entry.key if names else entry_document(entry) for entry in found])
-    elif table and found:
+        output.emit_json([entry_document(entry) for entry in whole])
+    elif whole:
         from natsctl.cli.render.kv import render_keys
         from natsctl.cli.screen import show_table
 
-        show_table(render_keys(bucket, found, values=values))
-    elif found:
-        output.emit_names(entry.key for entry in found)
-    elif not names:
-        output.note(f"No keys in bucket {safe(bucket)}" + (f" match {safe(pattern)}" if pattern != ">" else ""))
+        show_table(render_keys(bucket, whole, values=values))
+    else:
+        _tell_none(bucket, pattern)
+
+
+def _tell_none(bucket: str, pattern: str) -> None:
+    output.note(f"No keys in bucket {safe(bucket)}" + (f" match {safe(pattern)}" if pattern != ">" else ""))
