@@ -46,7 +46,7 @@ def _seconds(text: str) -> float:
 
 GLOBAL_FLAGS = (
     GlobalFlag(
-        "server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)", kin="Server"
+        "server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)", kin="Which server"
     ),
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
@@ -57,7 +57,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
     GlobalFlag("connection_name", ("--connection-name",), "NAME", "what the server calls this connection"),
     GlobalFlag("socks_proxy", ("--socks-proxy",), "PROXY", "refused: SOCKS proxies are not supported"),
-    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login"),
+    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login there"),
     GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
     GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),
     GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
@@ -66,7 +66,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("nkey", ("--nkey",), "FILE", "user NKey seed (NATS_NKEY)"),
     GlobalFlag("jwt", ("--jwt",), "JWT", "user JWT, or its file (NATS_JWT)"),
     GlobalFlag("seed", ("--seed",), "SEED", "user seed that goes with the JWT, or its file (NATS_SEED)"),
-    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", kin="TLS"),
+    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", kin="Encryption"),
     GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
     GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
     GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),

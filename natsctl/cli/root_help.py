@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
@@ -17,31 +17,61 @@ MAX_LEFT = 32
 """Columns that flags may take before what they mean begins on a line of its own."""
 
 
+KIN = (
+    ("Streams and what they hold", ("stream", "consumer", "kv", "object", "counter")),
+    ("Messages", ("publish", "subscribe", "request", "reply", "service", "trace")),
+    ("Backups", ("backup", "restore")),
+    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "bench")),
+    ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
+)
+"""The headings, and the nouns below each; one that is nowhere here comes last."""
+
+_ABOUT = (
+    "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server or on the included one."
+)
+_EXITS = (
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable, 6 not authorised, "
+    "7 nothing received, 10 drift, 130 interrupted."
+)
+
+
 def render_root_help(nouns: Sequence[Noun]) -> str:
     """The page as text, laid out for the terminal's width."""
-    return "\n".join(
-        [
-            "usage: natsctl [flags] <command> [arguments]",
-            "",
-            "Administer NATS JetStream: streams, consumers, messages and backups, on any NATS server",
-            "or on the included one.",
-            "",
-            "Commands:",
-            *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in nouns]),
-            "",
-            "Flags, before or after the command:",
-            *columns([(_spelling(flag), flag.help) for flag in GLOBAL_FLAGS]),
-            "",
-            "`natsctl <command> --help` explains a command.",
-            "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 unreachable,",
-            "            6 not authorised, 7 nothing received, 10 drift, 130 interrupted.",
-        ]
+    lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, width()), ""]
+    for title, kin in _by_kin(nouns):
+        lines += [f"{title}:", *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in kin], 28), ""]
+    for title, flags in _flags_by_kin():
+        lines += [f"{title}:", *columns([(_spelling(flag), flag.help) for flag in flags], 28), ""]
+    lines += textwrap.wrap("Flags may stand before or after the command. Most commands take -j for JSON.", width())
+    lines += textwrap.wrap(
+        "`natsctl <command> --help` explains a command, `natsctl cheat` shows lines to start from.", width()
     )
+    lines += textwrap.wrap(_EXITS, width(), subsequent_indent=" " * 12)
+    return "\n".join(lines)
 
 
-def columns(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Two columns, the right one wrapped; a long word on the left has a line of its own."""
-    left_width = min(max(len(left) for left, _ in rows), MAX_LEFT)
+def _by_kin(nouns: Sequence[Noun]) -> Iterator[tuple[str, list[Noun]]]:
+    named = {noun.name: noun for noun in nouns}
+    for title, names in KIN:
+        yield title, [named.pop(name) for name in names if name in named]
+    if named:
+        yield "Others", list(named.values())
+
+
+def _flags_by_kin() -> Iterator[tuple[str, list[GlobalFlag]]]:
+    found: dict[str, list[GlobalFlag]] = {}
+    for flag in GLOBAL_FLAGS:
+        title = flag.kin or list(found)[-1]
+        found.setdefault(title, []).append(flag)
+    yield from found.items()
+
+
+def columns(rows: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
+    """Two columns, the right one wrapped; a long word on the left has a line of its own.
+
+    `least` columns for the left one keep several of these lists in line with each other.
+    """
+    left_width = min(max(least, *(len(left) for left, _ in rows)), MAX_LEFT)
     indent = f"{_INDENT}{'':<{left_width}}  "
     room = max(width() - len(indent), 24)
     lines = []
