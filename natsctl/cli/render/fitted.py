@@ -28,25 +28,35 @@ class FittedTable(Table):
         """Draw it."""
         room = options.max_width - _BETWEEN * len(self.columns) - 1
         cells = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
-        widths = _widths([_longest_word(column) for column in cells], [_longest_line(column) for column in cells], room)
+        # A number that goes on in the next line is no number any more.
+        whole = [
+            _longest_word(each[1:]) if own.justify == "right" else 0
+            for own, each in zip(self.columns, cells, strict=True)
+        ]
+        widths = _widths([_longest_word(each) for each in cells], whole, [_longest_line(each) for each in cells], room)
         if widths is None:
-            yield from self._paragraphs()
+            yield from self._paragraphs(options.max_width)
             return
         for column, width in zip(self.columns, widths, strict=True):
             column.width = width
         yield from super().__rich_console__(console, options)
 
-    def _paragraphs(self) -> RenderResult:
+    def _paragraphs(self, width: int) -> RenderResult:
         """The rows below each other; cells that are empty are left out."""
         titles = [_text(column.header) for column in self.columns]
         margin = max((len(title) for title in titles), default=0)
+        beside = margin + 2 <= width // 2
         if self.title:
             yield self.title
         for row in zip(*(column.cells for column in self.columns), strict=True):
             yield Text("")
             for title, cell in zip(titles, row, strict=True):
-                if value := _text(cell):
+                value = _text(cell)
+                if value and beside:
                     yield _line(f"{title:>{margin}}: ", value)
+                elif value:
+                    yield Text(f"{title}:", overflow="fold")
+                    yield _line("  ", value)
         if self.caption:
             yield Text("")
             yield self.caption
@@ -65,12 +75,15 @@ def _text(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def _widths(words: Sequence[int], lines: Sequence[int], room: int) -> list[int] | None:
-    """The width of each column: first room for words, then what is left for those that lack least; None for no room."""
-    cap = next((cap for cap in CAPS if sum(min(word, cap) for word in words) <= room), None)
-    if cap is None:
+def _widths(words: Sequence[int], whole: Sequence[int], lines: Sequence[int], room: int) -> list[int] | None:
+    """The width of each column: first room for words, then what is left for those that lack least; None for no room.
+
+    `whole` is what a column needs in any case.
+    """
+    tries = ([max(min(word, cap), least) for word, least in zip(words, whole, strict=True)] for cap in CAPS)
+    widths = next((one for one in tries if sum(one) <= room), None)
+    if widths is None:
         return None
-    widths = [min(word, cap) for word in words]
     left = room - sum(widths)
     lacking = sorted(range(len(widths)), key=lambda at: lines[at] - widths[at])
     for number, at in enumerate(lacking):
