@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from natsctl.api.times import parse_time
-from natsctl.api.units import format_size
+from natsctl.api.units import format_duration, format_size
 from natsctl.cli.render.event_kinds import CONSUMER, KINDS, Kind
-from natsctl.cli.render.values import body_text, count, duration, is_zero, local, safe
+from natsctl.cli.render.values import body_text, count, is_zero, local, safe
 
 TYPE_PREFIX = "io.nats."
 MAX_BODY = 4096
@@ -135,7 +135,7 @@ def _fact(event: Mapping[str, Any], path: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return duration(value) if key in _LENGTHS else format_size(value) if key in _SIZES else count(value)
+        return format_duration(value) if key in _LENGTHS else format_size(value) if key in _SIZES else count(value)
     if key in _TIMES and isinstance(value, str):
         return _time(value)
     if isinstance(value, list):

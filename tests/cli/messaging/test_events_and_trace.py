@@ -193,7 +193,7 @@ def test_a_restore_tells_its_end_and_a_delay_is_a_duration() -> None:
     assert "02.500" in long.split("End: ")[1].splitlines()[0]
     assert "Bytes: 2.0 KiB" in long
     ack = _event("jetstream.metric.v1.consumer_ack", stream="S", consumer="C", stream_seq=4, ack_time=1_009_000)
-    assert "Delay: 1ms" in render_event("x", ack, NOW_NS)
+    assert "Delay: 1.009ms" in render_event("x", ack, NOW_NS)
     assert "S > C" in render_event("x", ack, NOW_NS)
 
 
