@@ -30,6 +30,11 @@ MAX_SUBJECTS = 100_000
 """Subjects that a summary counts; messages on others are counted together."""
 _PIECE_BYTES = 256 * 1024
 _MAGIC = b"NATSARC1"
+_HEAD_BYTES = 4096
+_CHECK_BYTES = 4
+_COMPRESSED_FRAME, _PLAIN_FRAME = 0x00, 0x01
+_OTHER_FRAMES = (0xFF, 0xFE, 0x99)
+"""Those without content: the stream's own, padding, an index."""
 
 OnRead = Callable[[int], None]
 """Takes how many bytes of the data have been read."""
@@ -40,28 +45,54 @@ def unseen(done: int) -> None:
 
 
 class FormatFinder:
-    """Tells the format of an archive whose first pieces pass by; `version` is 0 until it is known."""
+    """Tells the format of an archive whose first pieces pass by; `version` is 0 until it is known.
+
+    Only the first bytes are looked at: a frame of S2 takes long to decode as a whole.
+    """
 
     def __init__(self) -> None:
-        from natsctl.api.archive.s2 import FrameReader
-
-        self._frames = FrameReader()
-        self._content = b""
+        self._head = b""
         self.version = 0
 
     def add(self, piece: bytes) -> None:
         """Take the next piece. Raises StorageError where it is no archive at all."""
         if self.version:
             return
-        from natsctl.api.archive.s2 import FrameFault
+        self._head += piece[: _HEAD_BYTES - len(self._head)]
+        begin = _beginning(self._head)
+        if len(begin) >= len(_MAGIC):
+            self.version = 2 if begin.startswith(_MAGIC) else 1
+        elif len(self._head) >= _HEAD_BYTES:
+            raise StorageError("the data is damaged: it does not begin as an archive does")
 
-        try:
-            self._content += b"".join(self._frames.read(piece))
-        except FrameFault as fault:
-            raise StorageError(f"the data is damaged: {fault}") from fault
-        if len(self._content) >= len(_MAGIC):
-            self.version = 2 if self._content.startswith(_MAGIC) else 1
-            self._content = b""
+
+def _beginning(head: bytes) -> bytes:
+    """The first decoded bytes of frames of S2 or Snappy, as far as they stand there plainly. Raises StorageError."""
+    at = 0
+    while at + 4 <= len(head):
+        kind, size = head[at], int.from_bytes(head[at + 1 : at + 4], "little")
+        body = head[at + 4 : at + 4 + size]
+        if kind == _PLAIN_FRAME:
+            return body[_CHECK_BYTES:]
+        if kind == _COMPRESSED_FRAME:
+            return _first_literal(body[_CHECK_BYTES:])
+        if kind not in _OTHER_FRAMES:
+            raise StorageError(f"the data is damaged: it begins with a frame of the unknown type 0x{kind:02x}")
+        at += 4 + size
+    return b""
+
+
+def _first_literal(block: bytes) -> bytes:
+    """The bytes that a compressed block begins with: it has nothing to copy from before them."""
+    at = next((at + 1 for at, byte in enumerate(block[:5]) if byte < 0x80), 0)
+    if not at or at >= len(block) or block[at] & 3:
+        return b""
+    size = block[at] >> 2
+    more = max(size - 59, 0)
+    if more:
+        size = int.from_bytes(block[at + 1 : at + 1 + more], "little")
+    start = at + 1 + more
+    return block[start : start + size + 1]
 
 
 def version_of(backup: OpenBackup) -> int:
@@ -110,9 +141,11 @@ class Removed:
     first_seq: int = 0
     seqs: set[int] = field(default_factory=set)
 
-    def keeps(self, message: ArchivedMessage) -> bool:
-        """Whether the stream has the message."""
-        return message.seq >= self.first_seq and message.seq not in self.seqs
+    def kept(self, messages: Sequence[ArchivedMessage]) -> Sequence[ArchivedMessage]:
+        """Those of the messages that the stream has; their sequences ascend."""
+        if not messages or (not self.seqs and messages[0].seq >= self.first_seq):
+            return messages
+        return [one for one in messages if one.seq >= self.first_seq and one.seq not in self.seqs]
 
 
 def removed_in(backup: OpenBackup) -> Removed:
@@ -125,7 +158,7 @@ def removed_in(backup: OpenBackup) -> Removed:
 
 def read_messages(
     backup: OpenBackup, on_read: OnRead = unseen, removed: Removed | None = None
-) -> Iterator[list[ArchivedMessage]]:
+) -> Iterator[Sequence[ArchivedMessage]]:
     """The stream's messages in order, those that lie together in one list. Raises StorageError.
 
     `removed` is what an earlier reading has found; without it version 1 is read once more.
@@ -133,7 +166,7 @@ def read_messages(
     removed = removed or removed_in(backup)
     for item in read_items(backup, on_read):
         if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone):
-            yield [message for message in item if removed.keeps(message)]
+            yield removed.kept(item)
 
 
 @dataclass(slots=True)
@@ -161,13 +194,13 @@ class Summary:
             self.first_seq, self.first_ts_ns = messages[0].seq, messages[0].ts_ns
         self.last_seq, self.last_ts_ns = messages[-1].seq, messages[-1].ts_ns
         self.messages += len(messages)
-        for message in messages:
-            self.payload_bytes += len(message.payload)
-            subject = message.subject.decode("utf-8", "replace")
+        self.payload_bytes += sum(len(message.payload) for message in messages)
+        for raw, number in Counter(message.subject for message in messages).items():
+            subject = raw.decode("utf-8", "replace")
             if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
-                self.subjects[subject] += 1
+                self.subjects[subject] += number
             else:
-                self.other_subjects += 1
+                self.other_subjects += number
 
     def reached(self, seq: int, ts_ns: int) -> None:
         """Note that the stream went on to that sequence, whose message is gone."""
@@ -176,19 +209,33 @@ class Summary:
 
 
 def summarise(backup: OpenBackup, on_read: OnRead = unseen) -> Summary:
-    """What the archive holds, all of it read and checked. Raises StorageError."""
-    removed = removed_in(backup)
-    summary = Summary(version_of(backup), removed=removed)
+    """What the archive holds, all of it read and checked. Raises StorageError.
+
+    One reading is enough unless a record far behind says that a message is gone which was counted before.
+    """
+    removed = Removed()
+    if version_of(backup) == 1:
+        removed.first_seq = int(backup.state.get("first_seq") or 0)
+    summary, late = _read(backup, removed, on_read)
+    return _read(backup, removed, on_read)[0] if late else summary
+
+
+def _read(backup: OpenBackup, removed: Removed, on_read: OnRead) -> tuple[Summary, bool]:
+    """One reading, which adds to `removed`; whether it came to know too late of a message that is gone."""
+    summary, late = Summary(version_of(backup), removed=removed), False
     for item in read_items(backup, on_read):
         if isinstance(item, ArchivedStream):
             summary.inner = item
         elif isinstance(item, ArchivedConsumer):
             summary.consumers.append(item)
         elif isinstance(item, Gone):
+            counted = removed.first_seq <= item.seq <= summary.last_seq
+            late = late or (counted and item.seq not in removed.seqs)
+            removed.seqs.add(item.seq)
             summary.reached(item.seq, item.ts_ns)
         else:
-            summary.add([message for message in item if removed.keeps(message)])
-    return summary
+            summary.add(removed.kept(item))
+    return summary, late
 
 
 def state_of(backup: OpenBackup) -> dict[str, Any]:
