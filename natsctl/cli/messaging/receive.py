@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +37,34 @@ class Listening:
     ignored: tuple[str, ...] = ()
 
 
+class Idle:
+    """How long nothing was shown: the wait begins anew with each message that was."""
+
+    def __init__(self, wait_s: float | None) -> None:
+        self._wait_s = wait_s
+        self._until_s = 0.0
+        self._waiting = False
+        self.over = False
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to wait for the next message, None for no end; the wait begins now unless it has begun."""
+        if self._wait_s is None:
+            return None
+        if not self._waiting:
+            self._waiting = True
+            self._until_s = time.monotonic() + self._wait_s
+        return max(0.0, self._until_s - time.monotonic())
+
+    def ends(self) -> None:
+        """A message was shown."""
+        self._waiting = False
+
+    def passed(self) -> None:
+        """A message came that was not for showing."""
+        self.over = self.left_s == 0.0
+
+
 class Show(Protocol):
     """What `listen` gives messages to."""
 
@@ -63,22 +92,24 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
     show.banner(listening.subjects)
     number = stretch = 0
     most = listening.count or sys.maxsize
+    idle = Idle(listening.wait_s)
     try:
-        while number < most:
+        while number < most and not idle.over:
             message = feed.now()
             if message is None or stretch == BREATH:
                 show.flush()
                 stretch = 0
-                message = message or await feed.next(listening.wait_s)
+                await asyncio.sleep(0)
+                message = message or await feed.next(idle.left_s)
                 if message is None:
                     break
             stretch += 1
-            if listening.ignored and any(matches(pattern, message.subject) for pattern in listening.ignored):
-                continue
-            if await show.show(manager, number + 1, message) is not False:
+            ignored = listening.ignored and any(matches(pattern, message.subject) for pattern in listening.ignored)
+            if ignored or await show.show(manager, number + 1, message) is False:
+                idle.passed()
+            else:
+                idle.ends()
                 number += 1
-            if stretch == BREATH:
-                await asyncio.sleep(0)
     finally:
         show.flush()
     if number == 0 and not (may_end and feed.ended):

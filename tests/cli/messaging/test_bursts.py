@@ -14,3 +14,15 @@ def test_a_burst_is_shown_whole_and_in_order(natsctl: Run, other: Any) -> None:
     done = natsctl("sub", "burst", "--raw", "--count", str(count), "--wait", "20s")
     assert done.code == 0
     assert done.out.split() == [str(number) for number in range(count)]
+
+
+def test_messages_that_are_not_shown_do_not_keep_a_wait_from_ending(natsctl: Run, other: Any) -> None:
+    import asyncio
+
+    async def chatter(connection: Any) -> None:
+        while True:
+            await connection.publish("noise.x", b"")
+            await asyncio.sleep(0.005)
+
+    other.does(chatter)
+    assert natsctl("sub", "noise.*", "-I", "noise.x", "--wait", "100ms").code == 7
