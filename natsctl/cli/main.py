@@ -43,6 +43,7 @@ NOUNS = (
             'natsctl publish ORDERS.new "hello" --wait',
             "natsctl publish ORDERS.new @order.json -H Nats-Msg-Id:7",
         ),
+        answer="messaging.shapes:Published|PubAck*",
     ),
     Noun(
         "request",
@@ -50,6 +51,7 @@ NOUNS = (
         "Send a request and show its answers",
         "messaging.request:request",
         examples=("natsctl request ORDERS.new hello",),
+        answer="messaging.shapes:Response*",
     ),
     Noun(
         "subscribe",
@@ -57,6 +59,7 @@ NOUNS = (
         "Show messages as they arrive",
         "messaging.subscribe:subscribe",
         examples=('natsctl subscribe "ORDERS.*" --count 3',),
+        answer="messaging.shapes:Message*|messaging.shapes:Counted[]",
     ),
     Noun("kv", (), "Create key-value buckets, read, write and watch their keys", "kv"),
     Noun("object", ("obj",), "Create object buckets, store files in them and fetch them", "object"),
@@ -69,6 +72,7 @@ NOUNS = (
             "natsctl reply time.now --command date",
             "natsctl reply 'weather.>' --command \"curl -s wttr.in/{{1}}?format=3\"",
         ),
+        answer="messaging.shapes:Answered*",
     ),
     Noun(
         "trace",
@@ -76,6 +80,7 @@ NOUNS = (
         "Show which servers, clients and streams a message reaches",
         "messaging.trace:trace",
         examples=("natsctl trace ORDERS.new",),
+        answer="messaging.shapes:Traced",
     ),
     Noun(
         "events",
@@ -86,6 +91,7 @@ NOUNS = (
             "natsctl events --short",
             "natsctl events --js-metric --consumer ORDERS.NEW --count 1 -j",
         ),
+        answer="messaging.shapes:Happened*|messaging.shapes:CloudEvent*",
     ),
     Noun(
         "backup",
@@ -94,6 +100,7 @@ NOUNS = (
         "backup",
         alone="backup.whole:backup",
         examples=("natsctl backup ./saved --data",),
+        answer="backup.shapes:ConfigurationBackup",
     ),
     Noun(
         "restore",
@@ -101,6 +108,7 @@ NOUNS = (
         "Restore a configuration backup",
         "backup.restore:restore",
         examples=("natsctl restore ./saved --update-streams",),
+        answer="backup.shapes:ConfigurationBackup",
     ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),

@@ -30,7 +30,7 @@ _NAMES = {
 }
 """Types whose id does not follow from the tag or the name."""
 _ROOMS = ("cli", "client")
-_EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun")
+_EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Names")
 """What every command may print."""
 
 
@@ -63,7 +63,9 @@ def _type(bare: str) -> Any:
         room = "natsctl." if module.partition(".")[0] in _ROOMS else "natsctl.cli."
         return getattr(importlib.import_module(room + module), name)
     for part in _CONTRACT:
-        if found := getattr(importlib.import_module(f"natsctl.api.{part}"), bare, None):
+        # An enumeration may have the name of a document.
+        found = getattr(importlib.import_module(f"natsctl.api.{part}"), bare, None)
+        if isinstance(found, msgspec.StructMeta):
             return found
     raise LookupError(f"no type is called {bare}")
 
@@ -74,7 +76,8 @@ def _id(bare: str) -> str:
     if not colon:
         tag = _tag(_type(bare))
         return tag or _NAMES.get(name) or API + _snake(name)
-    nouns = [one for one in module.split(".")[:-1] if one not in _ROOMS]
+    below = [one for one in module.split(".") if one not in _ROOMS]
+    nouns = below[:-1] or below
     return OURS + ".".join([*nouns, "v1", _snake(name)])
 
 

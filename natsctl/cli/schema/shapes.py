@@ -1,4 +1,4 @@
-"""What the commands about schemas print with -j, and the two documents that every command may print."""
+"""What the commands about schemas print with -j, and the documents that every command may print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 from msgspec import field
 
 from natsctl.api.model import Model
+
+Names = list[str]
+"""What `-n -j` prints, and commands that know names only."""
 
 
 class Described(Model, kw_only=True):

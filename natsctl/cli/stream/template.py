@@ -144,8 +144,8 @@ def _hint(session: Session, word: str) -> str:
 
 
 VERBS = (
-    Verb("add, create, new", "stream.template:add"),
-    Verb("ls, list, l", "stream.template:ls"),
-    Verb("info, nfo, i", "stream.template:info"),
-    Verb("rm, delete, del", "stream.template:rm"),
+    Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer"),
+    Verb("ls, list, l", "stream.template:ls", answer="schema.shapes:Names"),
+    Verb("info, nfo, i", "stream.template:info", answer="StreamTemplateInfoAnswer"),
+    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer"),
 )
