@@ -104,7 +104,7 @@ def restore(
     A restore that fails leaves nothing behind. A stream that is replaced is saved first and put back if the restore
     fails; between its removal and the end of the restore there is no stream of that name.
 
-    Under another name, an archive of version 1 is read and hashed anew, because each of its records is bound to the
+    Under another name, an archive of version 1 is written anew first, because each of its records is bound to the
     stream's name; one of version 2 is sent as it is.
     """
     from natsctl.client.backup.restore import RestoreOptions

@@ -22,8 +22,9 @@ from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.answer import Answer
+from natsctl.client.backup.aside import aside
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.contents import OnRead, summarise, unseen
+from natsctl.client.backup.contents import OnRead, summarise
 from natsctl.client.backup.opened import OpenBackup, open_backup
 from natsctl.client.backup.progress import OnProgress, Progress, silent
 from natsctl.client.backup.rewrite import fitted, version_for
@@ -111,9 +112,8 @@ async def restore_stream(
     source: Path,
     options: RestoreOptions = RestoreOptions(),
     on_progress: OnProgress = silent,
-    on_read: OnRead = unseen,
 ) -> Restored:
-    """Restore a backup of any form; `on_read` hears of the reading that comes before, where there is any.
+    """Restore a backup of any form; `on_progress` also hears of a reading that has to come before.
 
     Raises StreamExists, ApiFailure when the server refuses, UsageError or StorageError when the backup is none or is
     damaged; no stream is there then that was not before. NotWhole says that less came back than was saved, without a
@@ -135,12 +135,13 @@ async def restore_stream(
         if connection.dry_run:
             raise _preview(lifeline.manager, backup, config, there)
         await _check_subjects(lifeline.manager, config)
-        with fitted(backup, config, version, on_read) as done:
+        read = _reading(name, backup.size, on_progress)
+        async with fitted(backup, config, version, read) as done:
             sending = Sending(backup, config, options.idle_s, on_progress)
             if there is None:
                 answer = await _restore(lifeline, name, sending)
             else:
-                summarise(backup, on_read)
+                await aside(lambda on_read: summarise(backup, on_read), read)
                 answer = await _replace(lifeline, name, sending, options)
         action = "restored" if there is None else "replaced"
         warnings = [done] if done else []
@@ -164,6 +165,17 @@ async def _existing(manager: Manager, name: str) -> Answer[Any] | None:
         if failure.err_code != STREAM_NOT_FOUND:
             raise
         return None
+
+
+def _reading(name: str, size: int, on_progress: OnProgress) -> OnRead:
+    """What is to be told how much of an archive was read; it looks like a transfer of the archive."""
+    progress = Progress(name, size)
+
+    def read(done: int) -> None:
+        progress.archive_bytes = done
+        on_progress(progress)
+
+    return read
 
 
 async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:

@@ -1,15 +1,16 @@
 """An archive made anew: under another name, in the other format, or with some of its messages only.
 
 A version 2 archive does not name its stream: restored under another name it stays as it is. In version 1 the hash of
-every record and of the configuration is keyed by the stream's name, so another name means to read all of it and to hash
-it anew. Version 2 is what streams in memory need, version 1 what servers before 2.15 read.
+every record and of the configuration is keyed by the stream's name, so another name means to read all of it and to
+write it anew: as version 2 where the server reads that, else as version 1 with all hashes made anew. Version 2 is what
+streams in memory need, version 1 what servers before 2.15 read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from natsctl.api.codec import InvalidJSON, decode, encode
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import format_time
+from natsctl.client.backup.aside import aside
 from natsctl.client.backup.contents import OnRead, Summary, read_messages, summarise, unseen, version_of
 
 if TYPE_CHECKING:
@@ -50,11 +52,15 @@ def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str)
                 hint='restore it with a --config that has "storage": "file", or on a server from 2.15 on',
             )
         return 2
-    return version_of(backup) if new_server else 1
+    if not new_server:
+        return 1
+    return 2 if config["name"] != backup.stream else version_of(backup)
 
 
-@contextlib.contextmanager
-def fitted(backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = unseen) -> Iterator[str]:
+@contextlib.asynccontextmanager
+async def fitted(
+    backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = unseen
+) -> AsyncIterator[str]:
     """The backup with data in that format that may be restored as `config`; the answer says what was done for it."""
     had = version_of(backup)
     renamed = config["name"] != backup.stream
@@ -63,7 +69,7 @@ def fitted(backup: OpenBackup, config: dict[str, Any], version: int, on_read: On
         return
     before, size = backup.data, backup.size
     with tempfile.TemporaryFile() as data:
-        rewrite(backup, data, config, version, on_read=on_read)
+        await aside(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
         backup.data, backup.size = data, data.tell()
         data.seek(0)
         try:
