@@ -12,6 +12,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from natsctl.cli.render.drawn import MANY_ROWS, draw
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
@@ -36,6 +38,9 @@ class FittedTable(Table):
         widths = _widths([_longest_word(each) for each in cells], whole, [_longest_line(each) for each in cells], room)
         if widths is None:
             yield from self._paragraphs(options.max_width)
+            return
+        if self.row_count > MANY_ROWS and self.box is not None:
+            yield from draw(self, cells, widths, console, options)
             return
         for column, width in zip(self.columns, widths, strict=True):
             column.width = width
@@ -94,8 +99,12 @@ def _widths(words: Sequence[int], whole: Sequence[int], lines: Sequence[int], ro
 
 
 def _longest_word(cells: Sequence[str]) -> int:
-    return max((cell_len(word) for cell in cells for word in cell.split()), default=1)
+    return max((_length(word) for cell in set(cells) for word in cell.split()), default=1)
 
 
 def _longest_line(cells: Sequence[str]) -> int:
-    return max((cell_len(line) for cell in cells for line in cell.splitlines()), default=1)
+    return max((_length(line) for cell in set(cells) for line in cell.splitlines()), default=1)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)

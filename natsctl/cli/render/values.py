@@ -115,7 +115,8 @@ def when(moment: str | None) -> str:
 
 def stamp(ns: int) -> str:
     """Nanoseconds since the epoch as local time with its offset, to the second."""
-    return local(ns).isoformat(" ", "seconds")[:19] + " " + local(ns).isoformat()[-6:]
+    text = local(ns).isoformat(" ", "seconds")
+    return f"{text[:19]} {text[19:]}"
 
 
 def exact_stamp(ns: int) -> str:
