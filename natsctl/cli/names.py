@@ -5,7 +5,7 @@ A name that does not exist is never replaced by another one: it is an error that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,24 @@ INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")
 def is_internal(stream: str) -> bool:
     """Whether the stream belongs to a key-value bucket, an object store or MQTT."""
     return stream.startswith(INTERNAL_PREFIXES)
+
+
+def is_pattern(word: str) -> bool:
+    """Whether a word may stand for several names: no name has *, but one may have ?."""
+    return "*" in word or "?" in word
+
+
+def is_match(name: str, word: str) -> bool:
+    """Whether a name is that word, or of that pattern: * and ? stand for any letters, everything else for itself."""
+    from fnmatch import fnmatchcase
+
+    return name == word or fnmatchcase(name, word.replace("[", "[[]"))
+
+
+def matching(names: Iterable[str], word: str) -> list[str]:
+    """The names that a word means: the name itself where there is one, else all of that pattern."""
+    known = list(names)
+    return [word] if word in known else [name for name in known if is_match(name, word)]
 
 
 def pick_stream(session: Session, given: str | None, *, all_streams: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,16 +12,23 @@ from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.consumer.ls import list_consumers
-from natsctl.cli.names import CONSUMER_NOT_FOUND, STREAM_NOT_FOUND, confirmed, pick_consumer, pick_stream, suggesting
+from natsctl.cli.names import (
+    CONSUMER_NOT_FOUND,
+    STREAM_NOT_FOUND,
+    confirmed,
+    is_pattern,
+    matching,
+    pick_consumer,
+    pick_stream,
+    suggesting,
+)
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
+from natsctl.cli.stream.chosen import NoneMatch
 from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-
-WILD = "*?"
-"""Characters of a pattern; no name has the first, and a name that has the second is meant before what it matches."""
 
 Info = dict[str, Any]
 
@@ -42,7 +48,7 @@ def rm(
     session = session_of(ctx)
     where = pick_stream(session, stream)
     words = consumers or [pick_consumer(session, where, None)]
-    single = len(words) == 1 and not _is_pattern(words[0])
+    single = len(words) == 1 and not is_pattern(words[0])
     names = words if single and force else _chosen(session, where, words, force, missing_ok)
     if not names:
         _tell(where, [], words, json)
@@ -61,10 +67,6 @@ def rm(
     _tell(where, removed, [name for name in names if not answers[name]], json)
 
 
-def _is_pattern(word: str) -> bool:
-    return any(mark in word for mark in WILD)
-
-
 def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, missing_ok: bool) -> list[str]:
     """The names that are meant, after showing what will vanish. Raises ApiFailure for one that does not exist."""
     try:
@@ -75,10 +77,12 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         raise
     names: list[str] = []
     for word in words:
-        if word in infos:
-            names.append(word)
-        elif _is_pattern(word):
-            names += [name for name in infos if _matches(name, word)]
+        if found := matching(infos, word):
+            names += found
+        elif is_pattern(word) and not missing_ok:
+            raise NoneMatch(
+                f"no Consumer of Stream {stream} matches {word}", hint=f"natsctl con ls {stream} shows those there are"
+            )
         elif not missing_ok:
             live_consumer(session, stream, word)  # the server says in its own words that there is none
     names = list(dict.fromkeys(names))
@@ -87,10 +91,6 @@ def _chosen(session: Session, stream: str, words: Sequence[str], force: bool, mi
         for name in names:
             output.note(_told(infos[name]))
     return names
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def _loss(info: Info) -> Info:

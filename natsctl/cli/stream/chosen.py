@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli.names import is_internal, pick_stream
+from natsctl.cli.names import is_internal, is_pattern, matching, pick_stream
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -19,7 +18,6 @@ StreamNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="[STREAM]...", help="the streams; * and ? stand for any letters", show_default=False),
 ]
-_MARKS = frozenset("*?[")
 
 
 class NoneMatch(NatsctlError):
@@ -30,7 +28,7 @@ class NoneMatch(NatsctlError):
 
 def has_pattern(words: Sequence[str] | None) -> bool:
     """Whether one of the words stands for names that the person has not written."""
-    return any(not _MARKS.isdisjoint(word) for word in words or ())
+    return any(is_pattern(word) for word in words or ())
 
 
 def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok: bool = False) -> list[str]:
@@ -43,10 +41,10 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
     names = session.run(lambda manager: manager.stream_names()) if has_pattern(words) else []
     found: list[str] = []
     for word in words:
-        if _MARKS.isdisjoint(word):
+        if not is_pattern(word):
             found.append(word)
             continue
-        matched = [name for name in names if fnmatchcase(name, word) and (not is_internal(name) or is_internal(word))]
+        matched = [name for name in matching(names, word) if not is_internal(name) or is_internal(word)]
         if not matched and not missing_ok:
             raise NoneMatch(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
         found += sorted(matched)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.names import is_internal
+from natsctl.cli.names import is_internal, is_match
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Streams(NamedTuple):
 def is_meant(name: str, patterns: Sequence[str] | None, all_streams: bool) -> bool:
     """Whether a stream is to be shown: it has one of the names; those of buckets only where they were asked for."""
     if patterns:
-        return any(fnmatchcase(name, pattern) for pattern in patterns)
+        return any(is_match(name, pattern) for pattern in patterns)
     return all_streams or not is_internal(name)
 
 

@@ -116,7 +116,8 @@ def test_what_is_absent_counts_as_removed_where_that_is_fine(orders: Run) -> Non
     assert (done.code, done.json) == (0, {"success": True, "removed": [], "missing": ["C"]})
     assert orders("con", "rm", "NOPE", "C", "-f", "--missing-ok").code == 0
     assert orders("con", "rm", "ORDERS", "A", "B", "-f").code == 3
-    assert orders("con", "rm", "ORDERS", "X*", "-f").code == 0
+    assert orders("con", "rm", "ORDERS", "X*", "-f").code == 3
+    assert orders("con", "rm", "ORDERS", "X*", "-f", "--missing-ok").code == 0
 
 
 def test_removing_needs_no_listing_when_forced(orders: Run) -> None:
