@@ -11,6 +11,7 @@ real one.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import importlib.util
@@ -84,6 +85,20 @@ def client_class() -> type[Client]:
             await self._send_command(b"%b%b%b\r\n" % (lead, block, body))
             if self._flush_queue is not None and self._flush_queue.empty():
                 await self._flush_pending()
+
+        async def _flush_pending(self, force_flush: bool = False) -> Any:
+            """Kick the flusher, and with `force_flush` wait for it; nats-py drops a Ctrl-C that meets it there."""
+            queue, flusher = self._flush_queue, self._flusher_task
+            if queue is None or queue.full() or flusher is None or flusher.done():
+                return await super()._flush_pending(force_flush)
+            kicked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue.put_nowait(kicked)
+            if force_flush:
+                # The flusher sets the result, which must not be cancelled under its hands.
+                done, _ = await asyncio.wait((kicked,), timeout=self._flush_timeout)
+                if not done:
+                    await self._error_cb(importlib.import_module("nats.errors").FlushTimeoutError())
+            return kicked
 
         async def _process_msg(
             self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
