@@ -11,7 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_duration
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
-from natsctl.cli.kv.write import Ttl, open_bucket, ttl_of
+from natsctl.cli.kv.write import open_bucket, ttl_of
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
@@ -119,7 +119,9 @@ def purge(
             metavar="KEY", help="the key, or a filter such as db.>; without it every key", show_default=False
         ),
     ] = None,
-    ttl: Ttl = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="DURATION", help="let the marker go after this time")
+    ] = None,
     markers: Annotated[
         bool, typer.Option("--markers", help="leave a marker for each key of a filter too", show_default=False)
     ] = False,
