@@ -16,4 +16,5 @@ _SPEC.loader.exec_module(_COMMANDS)
 pytest_generate_tests = _COMMANDS.pytest_generate_tests
 shared_server = _COMMANDS.shared_server
 natsctl = _COMMANDS.natsctl
+published = _COMMANDS.published
 person = _COMMANDS.person

@@ -6,7 +6,7 @@ VERBS = (
     Verb(
         "add, create, new",
         "consumer.add:add",
-        answer="ConsumerCreateAnswer",
+        answer="ConsumerCreateAnswer|ConsumerInfoAnswer|ConsumerConfig",
         examples=(
             "natsctl con add ORDERS NEW --pull --filter ORDERS.received --max-deliver 20",
             "natsctl con add ORDERS MONITOR --target monitor.ORDERS --deliver last",
@@ -16,7 +16,7 @@ VERBS = (
     Verb(
         "edit, update",
         "consumer.edit:edit",
-        answer="ConsumerInfoAnswer",
+        answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=(
             "natsctl con edit ORDERS NEW --max-deliver 5 --dry-run",
             "natsctl con edit ORDERS NEW --unset max_deliver --unset metadata.team",
@@ -25,7 +25,7 @@ VERBS = (
     Verb(
         "copy, cp",
         "consumer.copy:copy",
-        answer="ConsumerCreateAnswer",
+        answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=("natsctl con copy ORDERS NEW NEW2 --filter ORDERS.returned",),
     ),
     Verb("ls, list, l", "consumer.ls:ls", answer="ConsumerInfo[]"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from natsctl.cli.generate.tests_found import Tests
+from natsctl.cli.generate.tests_found import TestsFound
 from natsctl.cli.generate.tree import REFERENCE_RUN, parameters
 from natsctl.cli.globals import GLOBAL_FLAGS
 from natsctl.cli.main import NOUNS
@@ -82,7 +82,7 @@ class Row(NamedTuple):
 class Comparison:
     """The rows, made from the facts of the tool, our tree and the differences that were written by hand."""
 
-    def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any], tests: Tests) -> None:
+    def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any], tests: TestsFound) -> None:
         self._facts = facts
         self._commands: Mapping[str, Any] = differences["commands"]
         self._flags: Mapping[str, Any] = differences["flags"]
@@ -204,7 +204,7 @@ def compared(root: Path) -> Comparison:
     folder = root / "tests" / "cli"
     facts = json.loads((folder / "natscli_commands.json").read_text(encoding="utf-8"))
     differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))
-    return Comparison(facts, differences, Tests(root))
+    return Comparison(facts, differences, TestsFound(root))
 
 
 def _code(text: str) -> str:

@@ -21,7 +21,7 @@ class Part(NamedTuple):
     file_words: frozenset[str]
 
 
-class Tests:
+class TestsFound:
     """The tests of commands in a repository."""
 
     def __init__(self, root: Path) -> None:

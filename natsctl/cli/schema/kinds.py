@@ -129,7 +129,8 @@ def full_id(given: str) -> str:
         return (exact or ends)[0] + given[len(bare) :]
     from natsctl.cli.suggest import closest
 
-    near = ends or closest(bare, known) or [one for one in known if bare and bare in one][:3]
+    short = {one.rpartition(".")[2]: one for one in known}
+    near = ends or [short.get(one, one) for one in closest(bare, [*known, *short])]
     hint = f"did you mean {' or '.join(near)}?" if near else "natsctl schema ls shows them"
     raise UnknownSchema(f"no schema has the id {given}", hint=hint)
 

@@ -6,7 +6,7 @@ VERBS = (
     Verb(
         "add, create, new",
         "stream.add:add",
-        answer="StreamCreateAnswer",
+        answer="StreamCreateAnswer|StreamInfoAnswer|StreamConfig",
         examples=(
             'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
             "natsctl stream add ORDERS --config orders.json",
@@ -15,13 +15,13 @@ VERBS = (
     Verb(
         "edit, update",
         "stream.edit:edit",
-        answer="StreamInfoAnswer",
+        answer="StreamUpdateAnswer|StreamInfoAnswer",
         examples=("natsctl stream edit ORDERS --max-age 30d --dry-run",),
     ),
     Verb(
         "copy, cp",
         "stream.copy:copy",
-        answer="StreamCreateAnswer",
+        answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
     Verb(
@@ -79,7 +79,7 @@ VERBS = (
     Verb(
         "restore",
         "stream.backup:restore",
-        answer="StreamCreateAnswer",
+        answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=(
             "natsctl stream restore ORDERS.tgz",
             'natsctl stream restore COPY ORDERS.tgz --subjects "COPY.*"',
