@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from natsctl.api.model import Model
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.found import Found
 from natsctl.client.backup.inspect import Inspection
 from natsctl.client.backup.outcome import AccountOutcome
@@ -10,7 +10,7 @@ from natsctl.client.backup.save import SavedStream
 from natsctl.client.backup.verify import Verdict
 
 
-class ConfigurationBackup(Model):
+class ConfigurationBackup(Document):
     """What was saved to or restored from a folder of configuration files, by name; consumers as `STREAM > CONSUMER`."""
 
     folder: str
@@ -20,7 +20,7 @@ class ConfigurationBackup(Model):
     data: list[str]
 
 
-class Verdicts(Model):
+class Verdicts(Document):
     """Whether all backups at a path are whole; `missing` tells of streams that are not there."""
 
     whole: bool

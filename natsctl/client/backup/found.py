@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.api.model import Model
 from natsctl.client.backup.configuration import read_saved
 from natsctl.client.backup.contents import version_of
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.layout import DATA_NAME, FILE_ENDINGS, META_NAME
 from natsctl.client.backup.opened import open_backup
 
@@ -20,7 +18,7 @@ MAX_DEPTH = 8
 """Folders below the one that is looked through; links are not followed."""
 
 
-class Found(Model):
+class Found(Document):
     """One backup: `form` is "directory", "file", "server files" or "configuration" (a JSON file of 2020).
 
     `archive` is the format of its data, 0 where it has none. `error` says why it can not be read.
@@ -30,10 +28,10 @@ class Found(Model):
     form: str
     kind: str = "stream"
     stream: str = ""
-    archive: int = msgspec.field(default_factory=lambda: 0)
-    messages: int = msgspec.field(default_factory=lambda: 0)
-    bytes: int = msgspec.field(default_factory=lambda: 0)
-    size: int = msgspec.field(default_factory=lambda: 0)
+    archive: int = 0
+    messages: int = 0
+    bytes: int = 0
+    size: int = 0
     created: str = ""
     tool: str = ""
     error: str = ""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.archive.archive import ArchivedConsumer
-from natsctl.api.model import Model
 from natsctl.client.backup.contents import OnRead, summarise, unseen
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.manifest import Manifest
 
 if TYPE_CHECKING:
     from natsctl.client.backup.opened import OpenBackup
 
 
-class ConsumerInside(Model):
+class ConsumerInside(Document):
     """A consumer of a backup: how far it is, and how many messages it waits for."""
 
     name: str
@@ -26,14 +26,14 @@ class ConsumerInside(Model):
     redelivered: int
 
 
-class SubjectCount(Model):
+class SubjectCount(Document):
     """How many messages are on a subject."""
 
     subject: str
     messages: int
 
 
-class Inspection(Model):
+class Inspection(Document):
     """What a backup holds; `subjects` has the fullest first, `other_messages` counts those on no subject of the list.
 
     `payload_bytes` are the bodies alone, `size` the archive as it is stored.
@@ -51,7 +51,7 @@ class Inspection(Model):
     other_messages: int
     subjects: list[SubjectCount]
     consumers: list[ConsumerInside]
-    manifest: Manifest | None = msgspec.field(default_factory=lambda: None)
+    manifest: Manifest | None = None
 
 
 def inspect(backup: OpenBackup, *, top: int = 0, on_read: OnRead = unseen) -> Inspection:

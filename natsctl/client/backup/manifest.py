@@ -14,14 +14,14 @@ from typing import IO, Any
 import msgspec
 
 from natsctl.api.errors import StorageError
-from natsctl.api.model import Model
+from natsctl.client.backup.document import Document
 
 FORMAT = "natsctl.stream-backup/1"
 _FAMILY = "natsctl.stream-backup/"
 _PIECE_BYTES = 1 << 20
 
 
-class FileSum(Model):
+class FileSum(Document):
     """One file of a backup: its name, size and checksum."""
 
     name: str
@@ -29,7 +29,7 @@ class FileSum(Model):
     sha256: str
 
 
-class MadeOn(Model):
+class MadeOn(Document):
     """The server that a backup was made on."""
 
     name: str = ""
@@ -38,7 +38,7 @@ class MadeOn(Model):
     cluster: str = ""
 
 
-class Manifest(Model):
+class Manifest(Document):
     """What a backup says of itself.
 
     `method` is "snapshot", "replay" (messages that a client read one by one) or "rewritten" (made of another backup).

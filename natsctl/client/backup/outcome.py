@@ -9,31 +9,31 @@ from dataclasses import dataclass, field
 import msgspec
 
 from natsctl.api.errors import NatsctlError
-from natsctl.api.model import Model
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.progress import Progress
 
 PARALLEL = 4
 """Streams under way at once, unless the command says otherwise."""
 
 
-class StreamOutcome(Model):
+class StreamOutcome(Document):
     """What became of one stream: `action` is "saved", "restored", "replaced", "skipped" or "failed"."""
 
     stream: str
     action: str
-    messages: int = msgspec.field(default_factory=lambda: 0)
-    bytes: int = msgspec.field(default_factory=lambda: 0)
-    archive_bytes: int = msgspec.field(default_factory=lambda: 0)
+    messages: int = 0
+    bytes: int = 0
+    archive_bytes: int = 0
     error: str = ""
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
-class AccountOutcome(Model):
+class AccountOutcome(Document):
     """What became of an account's streams; `elapsed` in ns, `warnings` those about no stream in particular."""
 
     folder: str
     streams: list[StreamOutcome] = msgspec.field(default_factory=list)
-    elapsed: int = msgspec.field(default_factory=lambda: 0)
+    elapsed: int = 0
     warnings: list[str] = msgspec.field(default_factory=list)
 
     @property

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from natsctl import __version__
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure
-from natsctl.api.model import Model
 from natsctl.client.backup.attempts import BrokenOff, Lifeline
 from natsctl.client.backup.contents import FormatFinder
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
 from natsctl.client.backup.progress import OnProgress, Progress, silent
 from natsctl.client.backup.target import BackupWriter, check_free
@@ -48,7 +48,7 @@ class SaveOptions:
     account: tuple[str, ...] = ()
 
 
-class SavedStream(Model):
+class SavedStream(Document):
     """A backup that was made; sizes in bytes, `elapsed` in ns."""
 
     stream: str

@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 
 from natsctl.api.errors import NatsctlError
-from natsctl.api.model import Model
 from natsctl.client.backup.account_restore import missing_in
 from natsctl.client.backup.configuration import read_saved
 from natsctl.client.backup.contents import OnRead, Summary, summarise, unseen
+from natsctl.client.backup.document import Document
 from natsctl.client.backup.found import CONFIGURATION
 from natsctl.client.backup.manifest import faults
 from natsctl.client.backup.opened import OpenBackup, open_backup
 
 
-class Check(Model):
+class Check(Document):
     """One thing that was looked at: `ok` is false where it is wrong, and `detail` says what was found."""
 
     name: str
@@ -28,14 +28,14 @@ class Check(Model):
     detail: str = ""
 
 
-class Verdict(Model):
+class Verdict(Document):
     """Whether one backup is whole."""
 
     path: str
     form: str = ""
     stream: str = ""
-    archive: int = msgspec.field(default_factory=lambda: 0)
-    whole: bool = msgspec.field(default_factory=lambda: True)
+    archive: int = 0
+    whole: bool = True
     checks: list[Check] = msgspec.field(default_factory=list)
 
     def add(self, name: str, ok: bool, detail: str = "") -> None:
