@@ -11,7 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.ls import list_consumers, show_consumers, warn_of_absent
 from natsctl.cli.names import pick_stream
-from natsctl.cli.options import Json, Names, StreamName, session_of
+from natsctl.cli.options import All, Json, Names, StreamName, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.client.consumer_find import Wanted
 
@@ -54,6 +54,7 @@ def find(
     expression: Expression = "",
     invert: Invert = False,
     names: Names = False,
+    all_streams: All = False,
     sort: Sort = None,
     reverse: Reverse = False,
     columns: Columns = None,
@@ -79,7 +80,7 @@ def find(
         invert=invert,
     )
     test = wanted.test(time.time_ns())
-    answers = list_consumers(session, pick_stream(session, stream))
+    answers = list_consumers(session, pick_stream(session, stream, all_streams=all_streams))
     found = [one for one in answers if test(one.raw)]
     if names:
         shown = [one.raw["name"] for one in found]

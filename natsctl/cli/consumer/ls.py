@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Json, Names, NoSelect, StreamName, session_of
+from natsctl.cli.options import All, Json, Names, NoSelect, StreamName, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.values import safe
 
@@ -30,13 +30,14 @@ def ls(
     columns: Columns = None,
     wide: Wide = False,
     no_select: NoSelect = False,
+    all_streams: All = False,
     json: Json = False,
 ) -> None:
     """List the consumers of a stream."""
     session = session_of(ctx)
     if no_select and not stream:
         raise UsageError("a stream is needed: give STREAM")
-    stream = pick_stream(session, stream)
+    stream = pick_stream(session, stream, all_streams=all_streams)
     if names:
         with suggesting(session, stream):
             found = session.run(lambda manager: manager.consumer_names(stream))

@@ -10,7 +10,7 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import Json, StreamName, Watch, session_of
+from natsctl.cli.options import All, Json, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.leaders import leader_of
@@ -36,13 +36,14 @@ def report(
     columns: Columns = None,
     wide: Wide = False,
     watch: Watch = None,
+    all_streams: All = False,
     json: Json = False,
 ) -> None:
     """Show where each consumer of a stream stands."""
     from natsctl.cli.render.consumer_table import report_columns
 
     session = session_of(ctx)
-    where = pick_stream(session, stream)
+    where = pick_stream(session, stream, all_streams=all_streams)
     table = report_columns(raw)
     shown = chosen(table, columns, wide)
     ordered((), table, sort, reverse, "consumer")

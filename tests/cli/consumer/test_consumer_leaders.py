@@ -1,0 +1,86 @@
+"""Leaders that hand over, and what must move for them to be spread evenly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from natsctl.api.catalogue import ApiError
+from natsctl.api.errors import ApiFailure, Unreachable
+from natsctl.client import leaders
+from natsctl.client.leaders import NotClustered, hand_over, leader_of, plan_balance
+
+
+def led(leader: str, *others: str) -> dict[str, Any]:
+    return {"cluster": {"name": "C", "leader": leader, "replicas": [{"name": name} for name in others]}}
+
+
+class Consumer:
+    """A consumer whose leader changes `after` looks; meanwhile nobody answers for it."""
+
+    def __init__(self, before: dict[str, Any], after: int) -> None:
+        self.info, self.left, self.asked = before, after, 0
+
+    async def load(self) -> dict[str, Any]:
+        if not self.asked:
+            return self.info
+        self.left -= 1
+        if self.left == 1:
+            raise Unreachable("no answer")
+        if self.left == 2:
+            raise ApiFailure(ApiError(code=503, err_code=10008, description="temporarily unavailable"))
+        return led("n2", "n1") if self.left <= 0 else led("n1", "n2")
+
+    async def ask(self) -> None:
+        self.asked += 1
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaders, "LOOK_EVERY_S", 0.001)
+
+
+def test_it_waits_until_another_server_leads_whatever_happens_meanwhile() -> None:
+    one = Consumer(led("n1", "n2"), 4)
+    before, after = asyncio.run(hand_over(one.load, one.ask, "it", 5.0))
+    assert (leader_of(before), leader_of(after), one.asked) == ("n1", "n2", 1)
+
+
+def test_the_wait_is_bounded() -> None:
+    one = Consumer(led("n1", "n2"), 10**9)
+    with pytest.raises(Unreachable, match=r"still led by n1 after 0\.05s"):
+        asyncio.run(hand_over(one.load, one.ask, "it", 0.05))
+
+
+@pytest.mark.parametrize(("info", "why"), [({}, "not clustered"), (led("n1"), "one copy")])
+def test_what_no_other_server_can_lead_is_not_asked(info: dict[str, Any], why: str) -> None:
+    one = Consumer(info, 0)
+    with pytest.raises(NotClustered, match=why):
+        asyncio.run(hand_over(one.load, one.ask, "it"))
+    assert one.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("infos", "moves"),
+    [
+        ([led("n1", "n2", "n3")] * 6, 4),
+        ([led("n1", "n2", "n3"), led("n2", "n1", "n3"), led("n3", "n1", "n2")], 0),
+        ([led("n1", "n2")] * 3, 1),
+        ([led("n1")] * 9, 0),
+        ([{}] * 3, 0),
+        ([led("", "n2")], 0),
+        ([], 0),
+    ],
+)
+def test_a_plan_spreads_leaders_and_moves_no_more_than_needed(infos: list[dict[str, Any]], moves: int) -> None:
+    named = {f"C{number}": info for number, info in enumerate(infos)}
+    plan = plan_balance(named.items())
+    assert len(plan) == moves
+    after = {name: leader_of(info) for name, info in named.items()} | {move.name: move.target for move in plan}
+    for move in plan:
+        assert move.target in leaders.peers_of(named[move.name])[1:]
+    counts = Counter(leader for name, leader in after.items() if len(leaders.peers_of(named[name])) > 1)
+    assert not plan or max(counts.values()) - min(counts.values()) <= 1
