@@ -57,7 +57,7 @@ class Unsent(Model, kw_only=True):
     """A message that would have been sent: `body` where it is JSON, `data` (base64) where it is not."""
 
     subject: str
-    headers: dict[str, str] | None = None
+    headers: dict[str, list[str]] | None = None
     body: Any = None
     data: str | None = None
 
