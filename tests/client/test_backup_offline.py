@@ -1,0 +1,150 @@
+"""The order of restores, what is picked, and which server is given which format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.client.backup.contents import FormatFinder, read_messages, summarise
+from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.order import in_order
+from natsctl.client.backup.pick import Pick
+from natsctl.client.backup.restore import RestoreOptions
+from natsctl.client.backup.rewrite import version_for
+from natsctl.client.backup.verify import verify
+
+DATA = Path(__file__).parents[1] / "jetstream" / "data"
+
+
+def _directory(folder: Path, archive: Path, meta: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True)
+    shutil.copy(archive, folder / "stream.tar.s2")
+    (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
+    return folder
+
+
+def _v1(folder: Path) -> Path:
+    return _directory(folder, DATA / "reference_v1_S.s2", json.loads((DATA / "reference_v1_S.json").read_text()))
+
+
+def test_origins_come_before_what_copies_them() -> None:
+    configs: dict[str, dict[str, Any]] = {
+        "A": {"sources": [{"name": "B"}, {"name": "ELSEWHERE"}]},
+        "B": {"mirror": {"name": "C"}},
+        "C": {},
+        "D": {"mirror": {"name": "A", "external": {"api": "$JS.x.API"}}},
+    }
+    assert in_order(configs) == ([["C", "D"], ["B"], ["A"]], [])
+
+
+def test_streams_in_a_circle_are_told_apart() -> None:
+    configs: dict[str, dict[str, Any]] = {
+        "A": {"sources": [{"name": "B"}]},
+        "B": {"sources": [{"name": "A"}]},
+        "C": {"mirror": {"name": "A"}},
+        "SELF": {"sources": [{"name": "SELF"}]},
+    }
+    assert in_order(configs) == ([["SELF"]], ["A", "B", "C"])
+
+
+def test_a_pick_includes_both_ends() -> None:
+    message = ArchivedMessage(5, 1000, b"a.b", b"", b"x")
+    assert Pick()(message)
+    assert Pick(("a.*",), 1000, 1000, 5, 5)(message)
+    assert not Pick(("a.c", "a"))(message)
+    assert not Pick(since_ns=1001)(message)
+    assert not Pick(until_ns=999)(message)
+    assert not Pick(last_seq=4)(message)
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "storage", "version"),
+    [
+        ("2.15.2", "S", "file", 1),
+        ("2.15.2", "T", "file", 2),
+        ("2.14.9", "S", "file", 1),
+        ("2.10.29", "T", "file", 1),
+        ("2.16.0-dev", "S", "memory", 2),
+        ("", "S", "file", 1),
+    ],
+)
+def test_each_server_is_given_the_format_that_it_reads(
+    tmp_path: Path, release: str, name: str, storage: str, version: int
+) -> None:
+    with open_backup(_v1(tmp_path / "b")) as backup:
+        assert version_for(backup, {"name": name, "storage": storage}, release) == version
+
+
+def test_an_old_server_restores_nothing_in_memory(tmp_path: Path) -> None:
+    with open_backup(_v1(tmp_path / "b")) as backup, pytest.raises(UsageError, match="no stream in memory") as raised:
+        version_for(backup, {"name": "S", "storage": "memory"}, "2.14.1")
+    assert "--config" in raised.value.hint
+
+
+def test_the_format_is_known_by_the_first_bytes_in_any_pieces() -> None:
+    for number, name in ((1, "reference_v1_S.s2"), (2, "reference_v2.s2")):
+        data = (DATA / name).read_bytes()
+        for size in (1, 7, 64, len(data)):
+            finder = FormatFinder()
+            for at in range(0, len(data), size):
+                finder.add(data[at : at + size])
+            assert finder.version == number, (name, size)
+    with pytest.raises(StorageError, match="unknown type"):
+        FormatFinder().add(b"PK\x03\x04 this is something else")
+
+
+def _written(folder: Path, pieces: list[bytes], state: StreamState) -> Path:
+    frames = FrameWriter()
+    folder.mkdir()
+    (folder / "stream.tar.s2").write_bytes(b"".join(map(frames.write, pieces)) + frames.finish())
+    meta = {"config": {"name": "S"}, "state": {"messages": state.messages, "first_seq": 2, "last_seq": state.last_seq}}
+    (folder / "backup.json").write_text(json.dumps(meta))
+    return folder
+
+
+def test_messages_of_version_1_that_are_gone_are_not_counted(tmp_path: Path) -> None:
+    tombstone = 1 << 62
+    writer, head = WriterV1(), ArchivedStream(config=StreamConfig(name="S"), created_ns=1)
+    pieces = [writer.begin(head, ())]
+    pieces += writer.messages([ArchivedMessage(seq, seq, b"s.a", b"", b"x") for seq in (1, 2, 3, 4)])
+    pieces += writer.messages([ArchivedMessage(3 | tombstone, 9, b"", b"", b"")])
+    pieces += writer.end(4, 4)
+    path = _written(tmp_path / "b", pieces, StreamState(messages=2, first_seq=2, last_seq=4))
+    with open_backup(path) as backup:
+        found = summarise(backup)
+        assert (found.messages, found.first_seq, found.last_seq) == (2, 2, 4)
+        assert [message.seq for messages in read_messages(backup) for message in messages] == [2, 4]
+    assert verify(path).whole
+
+
+def test_an_archive_without_its_end_mark_is_damaged(tmp_path: Path) -> None:
+    writer = WriterV2()
+    pieces = [writer.begin(ArchivedStream(state=StreamState(messages=1, first_seq=2, last_seq=2)), ())]
+    pieces += writer.messages([ArchivedMessage(2, 2, b"s.a", b"", b"x")])
+    path = _written(tmp_path / "b", pieces, StreamState(messages=1, last_seq=2))
+    verdict = verify(path)
+    assert [check.detail for check in verdict.checks if not check.ok] == [
+        f"{path} is damaged: the archive is incomplete"
+    ]
+
+
+def test_flags_change_the_saved_configuration_and_nothing_else() -> None:
+    saved = {"name": "S", "future": {"kept": True}, "placement": {"tags": ["a"]}, "num_replicas": 3}
+    options = RestoreOptions(stream="T", cluster="east", replicas=1)
+    assert options.applied(saved) == {
+        "name": "T",
+        "future": {"kept": True},
+        "placement": {"tags": ["a"], "cluster": "east"},
+        "num_replicas": 1,
+    }
+    assert RestoreOptions(config={"subjects": ["x"]}).applied(saved) == {"subjects": ["x"], "name": "S"}
