@@ -1,0 +1,204 @@
+"""The parts of benchmarks that need no server: sums of latencies, shares, commands, what is cut out of what arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from natsctl.api.catalogue import ApiError
+from natsctl.api.errors import ApiFailure, NatsctlError, NothingReceived, Unreachable, UsageError
+from natsctl.client.bench.client import refusal
+from natsctl.client.bench.latencies import Latencies
+from natsctl.client.bench.link import Link
+from natsctl.client.bench.load import KINDS, Load
+from natsctl.client.bench.messages import Maker, command
+from natsctl.client.bench.report import Done, csv_text, report
+from natsctl.client.bench.tally import Tally
+from natsctl.client.bench.worker import decode_failure, encode_failure
+
+times = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)
+
+
+def gathered(values: list[int]) -> Latencies:
+    made = Latencies()
+    for value in values:
+        made.add(value)
+    return made
+
+
+@given(times)
+def test_percentiles_are_within_one_part_in_128(values: list[int]) -> None:
+    found = gathered(values)
+    for percent in (10.0, 50.0, 90.0, 100.0):
+        exact = sorted(values)[max(0, -(-len(values) * int(percent) // 100) - 1)]
+        assert exact * (1 - 1 / 128) - 1 <= found.percentile(percent) <= exact
+    spread = found.spread()
+    assert spread is not None
+    assert (spread.min_ns, spread.max_ns, spread.avg_ns) == (min(values), max(values), round(sum(values) / len(values)))
+    assert spread.stddev_ns == pytest.approx(statistics.pstdev(values), rel=0.01, abs=max(values) * 1e-5 + 1)
+
+
+@given(times, times)
+def test_merged_latencies_are_those_of_both(one: list[int], two: list[int]) -> None:
+    merged = Latencies.decode(gathered(one).encode())
+    merged.merge(gathered(two))
+    assert merged.spread() == gathered(one + two).spread()
+    assert merged.counts == gathered(one + two).counts
+
+
+@given(times)
+def test_bins_hold_every_value_once_and_grow(values: list[int]) -> None:
+    bins = gathered(values).bins()
+    assert sum(count for _, count in bins) == len(values)
+    ends = [end for end, _ in bins]
+    assert ends == sorted(set(ends))
+    assert ends[-1] > max(values) * (1 - 1 / 128)
+
+
+@given(st.sampled_from(sorted(KINDS)), st.integers(1, 50), st.integers(50, 1000))
+def test_shares_cover_all_messages_once(kind: str, clients: int, msgs: int) -> None:
+    load = Load(kind=kind, subject="x", clients=clients, msgs=msgs)
+    shares = [load.share(number) for number in range(clients)]
+    assert sum(count for _, count in shares) == load.total
+    if load.about.shared:
+        assert [first for first, _ in shares] == [sum(count for _, count in shares[:n]) for n in range(clients)]
+    else:
+        assert shares == [(0, msgs)] * clients
+
+
+def test_commands_say_how_long_they_are() -> None:
+    assert command(b"a.b", b"xyz") == b"PUB a.b 3\r\nxyz\r\n"
+    assert command(b"a", b"x", b"r", [(b"K", b"v")]) == b"HPUB a r 18 19\r\nNATS/1.0\r\nK: v\r\n\r\nx\r\n"
+
+
+def test_messages_that_differ_are_made_one_by_one() -> None:
+    make = Maker(Load(kind="pub", subject="s", payload=b"x", multisubject=True, multisubjectmax=2))
+    assert make.many(3, 3) == b"PUB s.1 1\r\nx\r\nPUB s.0 1\r\nx\r\nPUB s.1 1\r\nx\r\n"
+    same = Maker(Load(kind="pub", subject="s", size=3))
+    assert same.many(0, 2) == same.one(0) * 2
+    assert len({Maker(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
+
+
+class Parser:
+    """What nats-py's parser is to a link."""
+
+    def __init__(self) -> None:
+        self.buf = b""
+        self.given: list[bytes] = []
+
+    def reset(self) -> None:
+        self.given.clear()
+
+    async def parse(self, data: bytes) -> None:
+        self.given.append(data)
+
+
+ARRIVED = (
+    b"PING\r\n"
+    b"MSG a 7 2\r\nhi\r\n"
+    b"MSG a.b 7 re.ply 4\r\nMSG \r\n"
+    b"HMSG a 7 12 14\r\nNATS/1.0\r\n\r\nok\r\n"
+    b"HMSG a 7 r 12 12\r\nNATS/1.0\r\n\r\n\r\n"
+    b"MSG other 8 3\r\n\r\nx\r\n"
+    b"-ERR 'x'\r\n"
+)
+
+
+@given(st.lists(st.integers(0, len(ARRIVED)), max_size=8))
+def test_messages_are_cut_out_wherever_what_arrives_is_cut(cuts: list[int]) -> None:
+    parser = Parser()
+    connection: Any = SimpleNamespace(_client=SimpleNamespace(_ps=parser))
+    link = Link(connection)
+    taken: list[tuple[bytes, ...]] = []
+    link._takers[b"7"] = lambda *message: taken.append(message)
+    edges = [0, *sorted(cuts), len(ARRIVED)]
+
+    async def feed() -> None:
+        for begin, end in zip(edges, edges[1:], strict=False):
+            await link.parse(ARRIVED[begin:end])
+
+    asyncio.run(feed())
+    assert taken == [
+        (b"a", b"", b"", b"hi"),
+        (b"a.b", b"re.ply", b"", b"MSG "),
+        (b"a", b"", b"NATS/1.0\r\n\r\n", b"ok"),
+        (b"a", b"r", b"NATS/1.0\r\n\r\n", b""),
+    ]
+    assert b"".join(parser.given) == b"PING\r\nMSG other 8 3\r\n\r\nx\r\n-ERR 'x'\r\n"
+
+
+async def test_waiting_ends_when_enough_came_or_none_does() -> None:
+    tally = Tally()
+    asyncio.get_running_loop().call_later(0.01, tally.add, 3, 30)
+    await tally.reach(3, 5, 5)
+    assert (tally.msgs, tally.bytes) == (3, 30)
+    with pytest.raises(NothingReceived, match="3 of 4"):
+        await tally.reach(4, 0.01, 0.01)
+
+
+async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None:
+    tally = Tally()
+    asyncio.get_running_loop().call_soon(tally.fail, Unreachable("gone"))
+    with pytest.raises(Unreachable, match="gone"):
+        await tally.reach(1, 5, 5)
+    stopped = Tally()
+    asyncio.get_running_loop().call_soon(stopped.stop)
+    await stopped.reach(1, 5, 5)
+
+
+def test_answers_that_refuse_are_told_from_acks() -> None:
+    assert refusal("s", b"", b'{"stream":"S","seq":1}') is None
+    failure = refusal("s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}')
+    assert isinstance(failure, ApiFailure)
+    assert failure.err_code == 10071
+    assert isinstance(refusal("s", b"NATS/1.0 503\r\n\r\n", b""), Unreachable)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        UsageError("wrong", hint="right"),
+        Unreachable("gone"),
+        NothingReceived("none"),
+        ApiFailure(ApiError(code=400, err_code=10071, description="wrong last"), "s", hint="h"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_what_a_worker_fails_with_is_raised_as_if_it_had_happened_here(failure: NatsctlError) -> None:
+    told = decode_failure(encode_failure(failure))
+    assert (type(told), str(told), told.hint, told.subject) == (
+        type(failure), str(failure), failure.hint, failure.subject,
+    )  # fmt: skip
+    assert told.exit_code == failure.exit_code
+
+
+def test_the_total_runs_from_the_first_begin_to_the_last_end() -> None:
+    load = Load(kind="pub", subject="s", clients=2, msgs=30)
+    one = Done(0, 10, 100, 1_000_000_000, 2_000_000_000, gathered([5]))
+    two = Done.decode(Done(1, 20, 200, 1_500_000_000, 4_000_000_000, gathered([7])).encode())
+    made = report(load, [two, one], 2, 0)
+    assert (made.total.msgs, made.total.bytes, made.total.duration_ns) == (30, 300, 3_000_000_000)
+    assert (made.total.msgs_per_s, made.total.bytes_per_s) == (10, 100)
+    assert [part.client for part in made.each] == [1, 2]
+    assert [line.split(",")[1:3] for line in csv_text(made).splitlines()[1:]] == [["P0", "10"], ["P1", "20"]]
+
+
+def test_a_client_that_got_nothing_does_not_stretch_the_total() -> None:
+    load = Load(kind="service serve", subject="s", clients=2, msgs=10)
+    busy = Done(0, 10, 100, 5_000_000_000, 6_000_000_000, Latencies())
+    idle = Done(1, 0, 0, 1_000_000_000, 1_000_000_000, Latencies())
+    assert report(load, [busy, idle], 2, 0).total.duration_ns == 1_000_000_000
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
+    import importlib
+
+    module, _, name = KINDS[kind].where.partition(":")
+    assert callable(getattr(importlib.import_module(f"natsctl.client.bench.{module}"), name))
