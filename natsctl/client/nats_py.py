@@ -21,6 +21,8 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from natsctl.client.quick_parser import QuickParser
+
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
@@ -69,6 +71,7 @@ def client_class() -> type[Client]:
         def __init__(self) -> None:
             super().__init__()
             self.takers: dict[int, Taker] = {}
+            self._ps: Any = QuickParser(self._ps, self._subs, self.takers)
 
         async def listen(self, subject: str, queue: str, taker: Taker) -> Subscription:
             """Subscribe, and give each message to `taker`."""
@@ -99,21 +102,6 @@ def client_class() -> type[Client]:
                 if not done:
                     await self._error_cb(importlib.import_module("nats.errors").FlushTimeoutError())
             return kicked
-
-        async def _process_msg(
-            self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
-        ) -> None:
-            """Count a message and hand it on, as nats-py's own does."""
-            subscription = self._subs.get(sid)
-            if subscription is None:
-                self.takers.pop(sid, None)
-                return
-            self.stats["in_msgs"] += 1
-            self.stats["in_bytes"] += len(data)
-            subscription._received += 1
-            taker = self.takers.get(sid)
-            if taker is not None:
-                taker(subject, reply, data, headers)
 
         def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
             self.takers.pop(sid, None)

@@ -1,0 +1,74 @@
+"""Messages are cut out of what arrives however it is split; everything else reaches nats-py."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from natsctl.client.nats_py import client_class
+from natsctl.client.quick_parser import MAX_LINE_BYTES, QuickParser
+
+STREAM = (
+    b"MSG a.b 1 3\r\nx\r\n\r\nPING\r\n"
+    b"MSG s 1 _INBOX.r 0\r\n\r\n"
+    b"HMSG h 1 17 19\r\nNATS/1.0\r\nA:b\r\n\r\nhi\r\n"
+    b"HMSG h 1 q.r 12 12\r\nNATS/1.0\r\n\r\n\r\n"
+    b"MSG gone 2 1\r\nz\r\n+OK\r\n"
+)
+
+
+class Inner:
+    """nats-py's parser, as far as it is asked."""
+
+    def __init__(self) -> None:
+        self.seen = b""
+        self.buf = b""
+
+    async def parse(self, data: bytes) -> None:
+        self.seen += data
+
+    def reset(self) -> None:
+        self.seen = b""
+
+
+def _parser() -> tuple[QuickParser, Inner, list[Any]]:
+    told: list[Any] = []
+    inner = Inner()
+    subscriptions = {1: SimpleNamespace(_received=0)}
+    return QuickParser(inner, subscriptions, {1: lambda *message: told.append(message)}), inner, told
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 64, 1000])
+async def test_messages_are_told_however_what_arrives_is_split(size: int) -> None:
+    parser, inner, told = _parser()
+    for at in range(0, len(STREAM), size):
+        await parser.parse(STREAM[at : at + size])
+    assert told == [
+        (b"a.b", b"", b"x\r\n", None),
+        (b"s", b"_INBOX.r", b"", None),
+        (b"h", b"", b"hi", b"NATS/1.0\r\nA:b\r\n\r\n"),
+        (b"h", b"q.r", b"", b"NATS/1.0\r\n\r\n"),
+    ]
+    assert inner.seen == b"PING\r\n+OK\r\n"
+    assert parser.buf == b""
+
+
+@pytest.mark.parametrize("bad", [b"MSG a 1 x\r\n", b"MSG\r\n", b"HMSG a 1 x 5\r\n\r\n", b"x" * (MAX_LINE_BYTES + 2)])
+async def test_what_no_server_sends_ends_the_connection(bad: bytes) -> None:
+    client_class()
+    from nats.errors import ProtocolError
+
+    parser, _, told = _parser()
+    with pytest.raises(ProtocolError):
+        await parser.parse(bad)
+    assert told == []
+
+
+async def test_half_a_message_is_forgotten_on_a_new_connection() -> None:
+    parser, _, told = _parser()
+    await parser.parse(b"MSG a 1 100\r\nhalf")
+    parser.reset()
+    await parser.parse(b"MSG b 1 1\r\nx\r\n")
+    assert told == [(b"b", b"", b"x", None)]
