@@ -116,7 +116,7 @@ ROUTES: tuple[Column[Row], ...] = (
     Column("Address", _address(), wide=True),
     Column("ID", lambda row: f"rid:{row.get('rid', '')}", number("rid"), wide=True),
     spanned("Uptime", "uptime", wide=True),
-    spanned("RTT", "rtt"),
+    spanned("RTT", "rtt", wide=True),
     counted("Subs", "subscriptions"),
     sized("In Bytes", "in_bytes"),
     sized("Out Bytes", "out_bytes"),
@@ -131,7 +131,9 @@ GATEWAYS: tuple[Column[Row], ...] = (
     spanned("RTT", "connection", "rtt"),
     sized("In Bytes", "connection", "in_bytes"),
     sized("Out Bytes", "connection", "out_bytes"),
-    Column("Accounts", lambda row: count(len(row.get("accounts") or ())), lambda row: len(row.get("accounts") or ())),
+    Column(
+        "Accounts", lambda row: count(len(row.get("accounts") or ())), lambda row: len(row.get("accounts") or ()), True
+    ),
 )
 
 
