@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 Run = Callable[..., Any]
+pytestmark = pytest.mark.ours("nats-server has had no stream templates since 2.14")
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,11 @@ def test_a_template_is_made_as_the_specification_shows(natsctl: Run) -> None:
     assert natsctl("pub", "CLIENT.acme", "hello").code == 0
     assert natsctl("str", "ls", "-n").out == "CLIENTS_acme\n"
     assert "CLIENTS_acme" in natsctl("str", "template", "info", "CLIENTS").out
-    assert natsctl("str", "template", "ls", "-j").json == ["CLIENTS"]
+    assert natsctl("str", "template", "ls", "-n").out == "CLIENTS\n"
+    listed = natsctl("str", "template", "ls", "-j").json
+    assert [(one["config"]["name"], one["streams"]) for one in listed] == [("CLIENTS", ["CLIENTS_acme"])]
+    planned = natsctl("str", "template", "rm", "CLIENTS", "--dry-run", "-j").json
+    assert planned["effect"] == {"streams": ["CLIENTS_acme"]}
     assert natsctl("str", "template", "rm", "CLIENTS", "-f").err == "Stream Template CLIENTS was removed\n"
     assert natsctl("str", "ls", "-n").out == ""
 
@@ -65,3 +70,13 @@ def test_what_is_missing_is_a_usage_error_that_names_it(natsctl: Run, words: tup
 def test_no_templates_are_told_on_stdout(natsctl: Run) -> None:
     assert natsctl("str", "template", "ls").out == "No Stream Templates defined\n"
     assert natsctl("str", "template", "ls", "-j").json == []
+
+
+def test_what_is_there_or_gone_already_is_done_where_that_is_said(natsctl: Run) -> None:
+    natsctl(*ADD)
+    again = natsctl(*ADD[:-1], "7", "--if-not-exists", "-j")
+    assert (again.code, again.json["config"]["max_streams"]) == (0, 1024)
+    assert natsctl("str", "template", "rm", "CLIENTS", "-f").code == 0
+    assert natsctl("str", "template", "rm", "CLIENTS", "-f").code == 3
+    gone = natsctl("str", "template", "rm", "CLIENTS", "-f", "--missing-ok", "-j")
+    assert (gone.code, gone.json) == (0, {"success": True})

@@ -12,8 +12,8 @@ from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import confirmed
-from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import safe
+from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
+from natsctl.cli.render.values import count, safe
 from natsctl.cli.stream.flags import STREAM_ADD
 from natsctl.cli.verbs import Verb
 
@@ -34,10 +34,19 @@ TEMPLATE_ADD = (
 
 
 @flagged(TEMPLATE_ADD)
-def add(ctx: typer.Context, given: Given, template: TemplateName = None, json: Json = False) -> None:
+def add(
+    ctx: typer.Context,
+    given: Given,
+    template: TemplateName = None,
+    if_not_exists: IfNotExists = False,
+    json: Json = False,
+) -> None:
     """Create a template: a stream for each subject, made on its first message."""
     session = session_of(ctx)
     wanted = _wanted(template, given)
+    if if_not_exists and (live := _existing(session, wanted["name"])) is not None:
+        _show(live, json, f"Stream Template {wanted['name']} exists already")
+        return
     with explaining(session, wanted["name"]):
         answer = session.run(lambda manager: manager.template_create(wanted))
     _show(answer, json, f"Stream Template {wanted['name']} was created")
@@ -56,13 +65,14 @@ def _wanted(name: str | None, given: Given) -> Config:
     return {"name": name, "config": {"name": "", **config}, "max_streams": most}
 
 
-def ls(ctx: typer.Context, json: Json = False) -> None:
-    """List the templates."""
+def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:
+    """List the templates; -j has all of each."""
     session = session_of(ctx)
     with explaining(session, ""):
         found = list(session.run(lambda manager: manager.template_names()))
     if json:
-        output.emit_json(found)
+        whole = not names
+        output.emit_json([_info(session, name).raw for name in found] if whole else found)
     elif found:
         output.emit_names(found)
     else:
@@ -72,24 +82,47 @@ def ls(ctx: typer.Context, json: Json = False) -> None:
 def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) -> None:
     """Show a template's configuration and the streams it has made."""
     session = session_of(ctx)
-    name = _pick(session, template)
-    with explaining(session, name):
-        answer = session.run(lambda manager: manager.template_info(name))
-    _show(answer, json)
+    _show(_info(session, _pick(session, template)), json)
 
 
-def rm(ctx: typer.Context, template: TemplateName = None, force: Force = False, json: Json = False) -> None:
+def rm(
+    ctx: typer.Context,
+    template: TemplateName = None,
+    force: Force = False,
+    missing_ok: MissingOk = False,
+    json: Json = False,
+) -> None:
     """Remove a template and every stream that it made."""
     session = session_of(ctx)
     name = _pick(session, template)
-    if not force:
-        with explaining(session, name):
-            session.run(lambda manager: manager.template_info(name))
-    if not confirmed(session, f"delete Stream Template {name} and its streams", force, needs_force=True):
+    live = _existing(session, name) if missing_ok else _info(session, name)
+    if live is None:
+        output.emit_json({"success": True}) if json else output.note(f"Stream Template {safe(name)} does not exist")
+        return
+    made = live.raw.get("streams") or []
+    session.effect["streams"] = made
+    question = f"delete Stream Template {name} and its {count(len(made))} streams"
+    if not confirmed(session, question, force, needs_force=True, typed=name):
         return
     with explaining(session, name):
         answer = session.run(lambda manager: manager.template_delete(name))
     output.emit_json(answer.raw) if json else output.note(f"Stream Template {safe(name)} was removed")
+
+
+def _info(session: Session, name: str) -> Answer[Any]:
+    """The template. Raises ApiFailure with what may have been meant."""
+    with explaining(session, name):
+        return session.run(lambda manager: manager.template_info(name))
+
+
+def _existing(session: Session, name: str) -> Answer[Any] | None:
+    """The template, None where there is none of that name."""
+    try:
+        return _info(session, name)
+    except ApiFailure as failure:
+        if failure.err_code != NOT_FOUND:
+            raise
+        return None
 
 
 def _pick(session: Session, given: str | None) -> str:
@@ -144,8 +177,8 @@ def _hint(session: Session, word: str) -> str:
 
 
 VERBS = (
-    Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer"),
-    Verb("ls, list, l", "stream.template:ls", answer="schema.shapes:Names"),
+    Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
+    Verb("ls, list, l", "stream.template:ls", answer="StreamTemplateInfo[]"),
     Verb("info, nfo, i", "stream.template:info", answer="StreamTemplateInfoAnswer"),
     Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer"),
 )
