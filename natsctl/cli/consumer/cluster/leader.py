@@ -9,28 +9,13 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.consumer.config import show_info
-from natsctl.cli.consumer.find import (
-    AckPending,
-    Bound,
-    Created,
-    Expression,
-    Idle,
-    Invert,
-    Leader,
-    Pending,
-    Pinned,
-    Pull,
-    Push,
-    Replicas,
-    Waiting,
-    age_ns,
-)
+from natsctl.cli.consumer.find import FILTERS, described
 from natsctl.cli.consumer.ls import list_consumers
+from natsctl.cli.flags import Given, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream, suggesting
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.consumer_find import Wanted
 from natsctl.client.leaders import WAIT_S, Move, NotClustered, hand_over, leader_of, plan_balance
 
 if TYPE_CHECKING:
@@ -69,45 +54,19 @@ def step_down(
     show_info(answer, json, state_only=True, done=told)
 
 
+@flagged([flag for flag in FILTERS if flag.name != "--api-level"])
 def balance(
     ctx: typer.Context,
+    given: Given,
     stream: StreamName = None,
-    pull: Pull = False,
-    push: Push = False,
-    bound: Bound = False,
-    waiting: Waiting = None,
-    ack_pending: AckPending = None,
-    pending: Pending = None,
-    idle: Idle = None,
-    created: Created = None,
-    replicas: Replicas = None,
-    leader: Leader = "",
-    pinned: Pinned = False,
-    expression: Expression = "",
-    invert: Invert = False,
     wait: Wait = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Spread the leaders of a stream's consumers evenly over the servers that have copies."""
     session = session_of(ctx)
-    wanted = Wanted(
-        pull=pull,
-        push=push,
-        bound=bound,
-        waiting=waiting,
-        ack_pending=ack_pending,
-        pending=pending,
-        idle_ns=age_ns("--idle", idle),
-        created_ns=age_ns("--created", created),
-        replicas=replicas,
-        leader=leader,
-        pinned=pinned,
-        expression=expression,
-        invert=invert,
-    )
     where = pick_stream(session, stream)
-    test = wanted.test(time.time_ns())
+    test = described(given).test(time.time_ns())
     found = [one.raw for one in list_consumers(session, where) if test(one.raw)]
     moves = _plan(session, where, found)
     if moves and not session.dry_run:
