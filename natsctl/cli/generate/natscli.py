@@ -168,8 +168,9 @@ class Comparison:
     def _test(self, path: str, node: Node, flags: Iterator[str] | tuple[str, ...] | list[str]) -> str:
         noun = self._resolved((self._commands.get(path, {}).get("ours", path)).split()[:1]) if path else None
         found = self._tests.find(noun.names if noun else (), node.names if path else (), tuple(flags))
-        if found:
+        if found or not flags:
             return found
+        # A flag without a test of its own is taken, at least.
         words = path.split()
         for n in range(len(words), -1, -1):
             key = " ".join(words[:n])

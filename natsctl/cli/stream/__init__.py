@@ -40,18 +40,22 @@ VERBS = (
     Verb("subjects, subj", "stream.subjects:subjects", answer="cli.stream.shapes:Counts"),
     Verb("info, nfo, i", "stream.info:info", answer="StreamInfoAnswer"),
     Verb("state", "stream.info:state", answer="StreamInfoAnswer"),
-    Verb("rm, delete, del", "stream.remove:rm", answer="StreamDeleteAnswer"),
+    Verb(
+        "rm, delete, del",
+        "stream.remove:rm",
+        answer="StreamDeleteAnswer|cli.stream.shapes:Removed|cli.stream.shapes:Removed[]",
+    ),
     Verb(
         "purge",
         "stream.purge:purge",
-        answer="StreamPurgeAnswer",
+        answer="StreamPurgeAnswer|cli.stream.shapes:Purged|cli.stream.shapes:Purged[]",
         examples=(
             "natsctl stream purge ORDERS --subject ORDERS.scratch -f",
             "natsctl stream purge ORDERS --older-than 30d --dry-run",
         ),
     ),
     Verb("seal", "stream.seal:seal", answer="StreamUpdateAnswer"),
-    Verb("rmm", "stream.remove:rmm", answer="StreamMsgDeleteAnswer"),
+    Verb("rmm", "stream.remove:rmm", answer="StreamMsgDeleteAnswer|cli.stream.shapes:Removed"),
     Verb(
         "get",
         "stream.get:get",

@@ -54,3 +54,18 @@ class Balance(Model):
 
     streams: int = field(default_factory=zero)
     moved: list[Moved] = field(default_factory=new_list)
+
+
+class Removed(Model):
+    """A stream or message that was removed, or was not there; `stream` where there were several."""
+
+    success: bool
+    stream: str = ""
+
+
+class Purged(Model):
+    """What a purge removed that the server was asked for in several steps; `stream` where there were several."""
+
+    success: bool
+    purged: int
+    stream: str = ""

@@ -1,0 +1,118 @@
+"""Every flag of the `nats` tool that has a counterpart is taken there, with a value of its kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.flags import Flagged
+from natsctl.cli.generate.files import ROOT
+from natsctl.cli.generate.natscli import compared
+from natsctl.cli.globals import leading
+from natsctl.cli.typer_run import import_typer
+from natsctl.cli.verbs import build_single, load
+
+SAMPLES = {
+    "N": "1",
+    "PERCENT": "50",
+    "DURATION": "10s",
+    "SIZE": "10MB",
+    "TIME": "2026-01-31T12:00:00Z",
+    "TIME|DURATION": "1h",
+    "KEY=VALUE": "a=b",
+    "KEY:VALUE": "a:b",
+    "NAME|JSON": "OTHER",
+    "COLORS": "double",
+    "SCHEME": "double",
+    "SEQ": "1",
+    "FILE": "/dev/null",
+}
+"""A value for each metavar; any other is text, or the first of the words that it lists."""
+
+
+def _taken() -> Iterator[tuple[str, str, str]]:
+    """Where each counterpart is, and the flag as it is written: a group's flag with every command below that has it."""
+    for path, rows in compared(ROOT).rows():
+        for row in rows:
+            if row.ours and row.theirs.startswith(f"{path} ".lstrip()) and " -" in f" {row.ours}":
+                for word in row.ours.split():
+                    if word.startswith("-"):
+                        yield path, row.theirs, word.replace("--[no-]", "--")
+
+
+ROWS = sorted(set(_taken()))
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _, _ in ROWS}))
+def test_every_flag_that_has_a_counterpart_is_taken(path: str) -> None:
+    flags = [flag for at, _, flag in ROWS if at == path]
+    assert flags
+    for flag in flags:
+        places = [where for where in _commands(path) if flag in _declared(where)]
+        if places:
+            _take(places[0], flag)
+        else:
+            _take_everywhere(flag)
+
+
+def _commands(path: str) -> list[str]:
+    """Where the command is, or those of a group."""
+    from natsctl.cli.generate.natscli import Node, our_tree
+
+    node = our_tree()
+    for word in path.split():
+        node = node.below[word]
+
+    def leaves(one: Node) -> Iterator[str]:
+        if ":" in (one.alone or one.where):
+            yield one.alone or one.where
+        for below in {id(below): below for below in one.below.values()}.values():
+            yield from leaves(below)
+
+    return list(leaves(node)) if path else []
+
+
+def _declared(where: str) -> dict[str, Any]:
+    if where == "server.run:run":
+        return {}
+    command = import_typer().get_command(build_single(where))
+    return {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+
+
+def _take(where: str, flag: str) -> None:
+    command = import_typer().get_command(build_single(where))
+    declared = _declared(where)[flag]
+    words = [flag] if declared.is_flag else [flag, _sample(str(declared.metavar))]
+    # Arguments are left out: the flag is what is read here, by Typer and then by the table that it stands in.
+    _, _, order = command.make_parser(command.context_class(command)).parse_args(args=list(words))
+    assert declared.name in [one.name for one in order]
+    function = load(where)
+    if isinstance(function, Flagged):
+        row = next((one for one in function._table if one.parameter == declared.name), None)
+        if row is not None and not row.kind.switch:
+            row.read([words[-1]] if row.kind.gather else words[-1])
+
+
+def _take_everywhere(flag: str) -> None:
+    from natsctl.cli.globals import GLOBAL_FLAGS
+
+    found = next(one for one in GLOBAL_FLAGS if flag in one.spellings)
+    given, rest = leading([flag, *([_sample(found.metavar)] if found.metavar else []), "stream"])
+    assert (found.name in given, rest) == (True, ["stream"])
+
+
+def _sample(metavar: str) -> str:
+    bare = metavar.strip("[]").partition("[")[0]
+    if bare in SAMPLES:
+        return SAMPLES[bare]
+    first = bare.partition("|")[0]
+    return first if re.fullmatch(r"[a-z0-9_-]+", first) else SAMPLES.get(first, "x")
+
+
+def test_a_value_of_the_wrong_kind_is_not_taken() -> None:
+    with pytest.raises(UsageError):
+        leading(["--timeout", "soon"])
