@@ -75,3 +75,15 @@ def test_wrong_answers_are_told_before_they_are_taken(person: Callable[..., Pers
     one.child.sendintr()
     assert one.end()[0] == 130
     assert orders("con", "ls", "ORDERS", "-n").out == ""
+
+
+def test_a_watched_report_is_drawn_again_and_leaves_the_terminal(person: Callable[..., Person], fed: Run) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    one = person("con", "report", "ORDERS", "--watch", "200ms")
+    one.sees("5 / 100%")
+    fed("con", "next", "ORDERS", "C", "-r")
+    one.sees("4 / 80%")
+    one.child.sendintr()
+    status, screen = one.end()
+    assert (status, "Traceback" in screen) == (130, False)
+    assert "\x1b[?1049l" in one.seen, "what was on the screen before is there again"
