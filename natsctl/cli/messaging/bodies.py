@@ -11,7 +11,7 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,19 +60,6 @@ def check_target(subject: str) -> None:
         raise UsageError(
             f"{subject!r} has wildcards: a message goes to one subject", hint="wildcards are for natsctl sub"
         )
-
-
-def bodies(words: str | None, force_stdin: bool, send_on: str) -> Iterator[bytes]:
-    """The body that the command line means, or with `newline` each line of stdin without its end, as it comes."""
-    if send_on not in ("eof", "newline"):
-        raise UsageError(f"--send-on: expected eof or newline, not {send_on!r}")
-    if send_on == "eof":
-        yield read_body(words, force_stdin)
-        return
-    if words not in (None, STDIN):
-        raise UsageError("--send-on newline reads stdin: give no BODY")
-    for line in sys.stdin.buffer:
-        yield line.rstrip(b"\r\n")
 
 
 def read_body(words: str | None, force_stdin: bool = False) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +20,10 @@ from natsctl.cli.messaging.bodies import (
     SendOn,
     Subject,
     Templates,
-    bodies,
     check_target,
     read_headers,
 )
+from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.message import render_ack
@@ -70,9 +70,7 @@ class Publishing:
     """What to publish, how often and how."""
 
     subject: str
-    words: str | None
-    force_stdin: bool
-    send_on: str
+    input: Input
     headers: tuple[tuple[str, str], ...]
     reply: str
     count: int
@@ -84,7 +82,7 @@ class Publishing:
     @property
     def total(self) -> int | None:
         """How many messages there will be, None where stdin decides."""
-        return None if self.send_on == "newline" else self.count
+        return None if self.input.lines else self.count
 
     @property
     def many(self) -> bool:
@@ -92,17 +90,27 @@ class Publishing:
         return self.total is None or self.total > MANY
 
     def messages(self) -> Iterator[Outgoing]:
-        """Each message."""
-        number = 0
-        for body in bodies(self.words, self.force_stdin, self.send_on):
-            for _ in range(self.count):
-                number += 1
-                message = Outgoing(self.subject, body, self.headers)
-                if self.templates:
-                    from natsctl.cli.messaging.template import fill_message
+        """Each message, waiting for stdin where that has them."""
+        for first, body in zip(itertools.count(1, self.count), self.input.all(), strict=False):
+            yield from self._of(body, first)
 
-                    message = fill_message(message, number)
+    async def arriving(self) -> AsyncIterator[Outgoing]:
+        """Each message as its body comes."""
+        first = 1
+        async for body in self.input.arriving():
+            for message in self._of(body, first):
                 yield message
+            first += self.count
+
+    def _of(self, body: bytes, first: int) -> Iterator[Outgoing]:
+        """The messages with one body, numbered from `first`."""
+        for number in range(first, first + self.count):
+            message = Outgoing(self.subject, body, self.headers)
+            if self.templates:
+                from natsctl.cli.messaging.template import fill_message
+
+                message = fill_message(message, number)
+            yield message
 
     def tell(self, message: Outgoing) -> None:
         """Say that a message is out."""
@@ -138,7 +146,8 @@ def publish(
         raise UsageError("--jetstream and --reply exclude each other: the stream's ack is the answer")
     headers = (*read_headers(header), *stream_headers(asked, time.time_ns()))
     pause_s = wait_seconds(sleep, "--sleep") or 0.0
-    outgoing = Publishing(subject, body, force_stdin, send_on, headers, reply, count, pause_s, templates, quiet, json)
+    read = Input(body, force_stdin, send_on)
+    outgoing = Publishing(subject, read, headers, reply, count, pause_s, templates, quiet, json)
     atomic = "--atomic" in given
     session = session_of(ctx)
     if session.dry_run:
@@ -162,7 +171,7 @@ def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
 async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
     number = size = 0
     with _tracking(outgoing) as tracker:
-        for message in outgoing.messages():
+        async for message in outgoing.arriving():
             if number and outgoing.sleep_s:
                 await manager.connection.flush()
                 await asyncio.sleep(outgoing.sleep_s)
@@ -184,7 +193,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
 
     number = 0
     with _tracking(outgoing) as tracker:
-        for message in outgoing.messages():
+        async for message in outgoing.arriving():
             if number and outgoing.sleep_s:
                 await asyncio.sleep(outgoing.sleep_s)
             answer = await publish_stored(manager, message.subject, message.body, headers=message.headers)

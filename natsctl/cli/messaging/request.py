@@ -15,12 +15,12 @@ from natsctl.cli.messaging.bodies import (
     Subject,
     Templates,
     Translate,
-    bodies,
     check_target,
     read_headers,
     received,
     show_body,
 )
+from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import answer_document, render_rtt
 from natsctl.cli.render.values import safe
@@ -69,34 +69,36 @@ def request(
     single = count == 1 and awaited.limit == 1 and not wait_for_empty and send_on == "eof"
     show = Answers(raw, json, single, translate)
     message = Outgoing(subject, b"", read_headers(header))
+    read = Input(body, force_stdin, send_on)
     session = session_of(ctx)
     if session.dry_run:
-        _preview(_requests(message, bodies(body, force_stdin, send_on), count, templates))
+        _preview(one for part in read.all() for one in _requests(message, part, 1, count, templates))
 
     async def work(manager: Manager) -> None:
-        for one in _requests(message, bodies(body, force_stdin, send_on), count, templates):
-            show.sending(one.subject)
-            failed = None
-            async for answer, rtt_ns in ask(manager.connection, one, awaited):
-                await show.answer(answer, rtt_ns)
-                failed = failed or failure_in(answer, one.subject, failing)
-            if failed is not None:
-                raise failed
+        first = 1
+        async for part in read.arriving():
+            for one in _requests(message, part, first, count, templates):
+                show.sending(one.subject)
+                failed = None
+                async for answer, rtt_ns in ask(manager.connection, one, awaited):
+                    await show.answer(answer, rtt_ns)
+                    failed = failed or failure_in(answer, one.subject, failing)
+                if failed is not None:
+                    raise failed
+            first += count
 
     session.run(work)
 
 
-def _requests(message: Outgoing, every: Iterator[bytes], count: int, templates: bool) -> Iterator[Outgoing]:
-    number = 0
-    for body in every:
-        for _ in range(count):
-            number += 1
-            one = message._replace(body=body)
-            if templates:
-                from natsctl.cli.messaging.template import fill_message
+def _requests(message: Outgoing, body: bytes, first: int, count: int, templates: bool) -> Iterator[Outgoing]:
+    """The requests with one body, numbered from `first`."""
+    for number in range(first, first + count):
+        one = message._replace(body=body)
+        if templates:
+            from natsctl.cli.messaging.template import fill_message
 
-                one = fill_message(one, number)
-            yield one
+            one = fill_message(one, number)
+        yield one
 
 
 def _preview(every: Iterator[Outgoing]) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, bodies, read_headers
+from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, read_headers
+from natsctl.cli.messaging.input import Input
 from natsctl.cli.messaging.request import Answers
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.service.show import Service
@@ -43,7 +44,7 @@ def request(
         connection = manager.connection
         subject = (await find(connection, service, endpoint)).subject
         number = 0
-        for payload in bodies(body, force_stdin, send_on):
+        for payload in Input(body, force_stdin, send_on).all():
             for _ in range(count):
                 number += 1
                 message = _filled(Outgoing(subject, payload, headers), number, templates)

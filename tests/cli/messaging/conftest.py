@@ -103,9 +103,11 @@ class Other:
         """End it."""
 
         async def end() -> None:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # nats-py may drop one cancellation, so it is told until it listens.
+            while left := [task for task in self._tasks if not task.done()]:
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left, timeout=0.05)
             await self.connection.close()
 
         self.do(end())
