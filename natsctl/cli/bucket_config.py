@@ -84,20 +84,23 @@ def edit_bucket(
     given: Given,
     unset_fields: Sequence[str] | None,
     fields: Mapping[str, str],
-    check: Callable[[Config], None],
+    settle: Callable[[Config], None],
     show: Show,
     *,
     force: bool,
     json: bool,
 ) -> None:
-    """Change what the flags say, and nothing else; `fields` are a bucket's own words for fields of its stream."""
+    """Change what the flags say, and nothing else.
+
+    `fields` are a bucket's own words for fields of its stream; `settle` does what follows from others, or refuses.
+    """
     before = normalised(live.raw["config"])
     wanted = dict(live.raw["config"])
     apply(wanted, table, given)
     own = [fields.get(word.lstrip("-"), word) for text in unset_fields or () for word in text.replace(",", " ").split()]
     unset(wanted, own, table, StreamConfig)
     wanted = normalised(wanted)
-    check(wanted)
+    settle(wanted)
     _send(session, live, changes(before, wanted), wanted, show, force=force, json=json)
 
 

@@ -87,14 +87,16 @@ def add_sources(config: dict[str, Any], sources: list[dict[str, Any]]) -> None:
 
 def drop_mirror(config: dict[str, Any]) -> None:
     """Make a mirror a bucket of its own, which takes writes itself."""
-    if config.pop("mirror", None) is not None:
+    config.pop("mirror", None)
+    settle(config)
+
+
+def settle(config: dict[str, Any]) -> None:
+    """Give a bucket that is no mirror (any more) subjects of its own; UsageError for what excludes each other."""
+    mirror = config.get("mirror")
+    if mirror is None and not config.get("subjects"):
         config["mirror_direct"] = False
         config["subjects"] = [f"$KV.{KV.bucket_of(config['name'])}.>"]
-
-
-def check(config: dict[str, Any]) -> None:
-    """Raise UsageError for what excludes each other."""
-    mirror = config.get("mirror")
     if mirror and config.get("sources"):
         raise UsageError("a mirror has no sources: --mirror and --source exclude each other")
     if mirror and not mirror.get("name"):

@@ -33,7 +33,7 @@ def add(
     session = session_of(ctx)
     wanted = kv_config.new_bucket(bucket)
     apply(wanted, KV_ADD, given)
-    kv_config.check(wanted)
+    kv_config.settle(wanted)
 
     def show(answer: Answer[Any], done: str) -> None:
         show_bucket(answer, json, done)
@@ -60,7 +60,7 @@ def edit(
     def show(answer: Answer[Any], done: str) -> None:
         show_bucket(answer, json, done)
 
-    edit_bucket(session, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.check, show, force=force, json=json)
+    edit_bucket(session, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.settle, show, force=force, json=json)
 
 
 def _warn_of_promotion(config: Config, bucket: str, given: Given, json: bool) -> None:

@@ -134,6 +134,10 @@ def test_a_mirror_reads_here_and_writes_at_its_origin(natsctl: Run) -> None:
     assert (promoted.code, "bucket A, out of reach" in promoted.err) == (0, True)
     natsctl("kv", "put", "M", "own", "3")
     assert natsctl("kv", "ls", "M").out == "own\n"
+    natsctl("kv", "add", "N", "--mirror", "A")
+    assert natsctl("kv", "edit", "N", "--unset", "mirror", "-j").json["stream_info"]["config"]["subjects"] == [
+        "$KV.N.>"
+    ]
 
 
 def test_lists_are_tables_names_or_whole_objects(natsctl: Run) -> None:
