@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.inspect import Inspection
     from natsctl.client.backup.manifest import Manifest
     from natsctl.client.backup.outcome import AccountOutcome, StreamOutcome
-    from natsctl.client.backup.verify import Check, Verdict
+    from natsctl.client.backup.verify import Verdict
 
 
 def render_found(found: Sequence[Found]) -> Table:
@@ -35,21 +35,19 @@ def _found_row(one: Found) -> tuple[str, ...]:
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
-    """What was checked of each backup."""
-    rows = [
-        (verdict.path if first else "", verdict.stream if first else "", check.name, _ok(check), check.detail)
-        for verdict in verdicts
-        for first, check in _first(verdict.checks)
-    ]
-    return render_table("Backups", ("Path", "Stream", "Check", "", "Found"), rows)
+    """What was checked: of one backup everything, of several whether each is whole and else what is wrong."""
+    if len(verdicts) == 1:
+        only = verdicts[0]
+        rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
+        return render_table(only.path, ("Check", "", "Found"), rows)
+    return render_table("Backups", ("Path", "Stream", "Archive", "", "Found"), map(_verdict_row, verdicts))
 
 
-def _first(checks: Sequence[Check]) -> list[tuple[bool, Check]]:
-    return [(number == 0, check) for number, check in enumerate(checks)]
-
-
-def _ok(check: Check) -> str:
-    return "ok" if check.ok else "WRONG"
+def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
+    wrong = [check.detail for check in verdict.checks if not check.ok]
+    last = verdict.checks[-1].detail if verdict.checks else ""
+    archive = f"v{verdict.archive}" if verdict.archive else ""
+    return verdict.path, verdict.stream, archive, "WRONG" if wrong else "ok", "; ".join(wrong) or last
 
 
 def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:

@@ -180,5 +180,5 @@ VERBS = (
     Verb("add, create, new", "stream.template:add", answer="StreamTemplateCreateAnswer|StreamTemplateInfoAnswer"),
     Verb("ls, list, l", "stream.template:ls", answer="StreamTemplateInfo[]"),
     Verb("info, nfo, i", "stream.template:info", answer="StreamTemplateInfoAnswer"),
-    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer"),
+    Verb("rm, delete, del", "stream.template:rm", answer="StreamTemplateDeleteAnswer|cli.stream.shapes:Removed"),
 )
