@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.layout import PART_PREFIX
+from natsctl.client.backup.layout import META_NAME, PART_PREFIX
 from natsctl.client.backup.progress import OnProgress, silent
 from natsctl.client.backup.restore import StreamExists
 from natsctl.client.backup.rewrite import is_since
@@ -197,9 +197,15 @@ async def restore_account(
     Data is not restored. A stream that exists is updated with `update_streams`, else StreamExists is raised before
     anything is changed.
     """
+    if only is None and (source / META_NAME).is_file():
+        raise UsageError(f"{source} is the backup of one stream", hint="natsctl stream restore reads it")
     files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
     if not files:
-        raise UsageError(f"{source} is not a folder of a configuration backup: no JSON files in it")
+        whole = source.is_dir() and any(source.glob(f"*/{META_NAME}"))
+        raise UsageError(
+            f"{source} is not a folder of a configuration backup: no JSON files in it",
+            hint="it is a backup of a whole account: natsctl account restore reads it" if whole else "",
+        )
     saved = []
     for path in files:
         log(f"Reading file {path}")

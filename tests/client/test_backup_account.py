@@ -1,0 +1,114 @@
+"""Backups of whole accounts: side by side, with what fails told, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import UsageError
+from natsctl.client import messages
+from natsctl.client.backup.account_restore import restore_account_data
+from natsctl.client.backup.account_save import save_account_data
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.configuration import restore_account
+from natsctl.client.backup.outcome import Overall
+from natsctl.client.backup.progress import Progress
+from natsctl.client.backup.restore import RestoreOptions
+from natsctl.client.backup.save import SaveOptions
+from natsctl.client.connection import Connection
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+
+NAMES = ["A", "B", "C", "D", "E"]
+
+
+async def _connect(url: str) -> Connection:
+    return await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test")
+
+
+async def _fill(manager: Manager) -> None:
+    for name in NAMES:
+        await manager.stream_create({"name": name, "subjects": [name]})
+        await asyncio.gather(*(messages.publish(manager, name, b"x" * 100) for _ in range(20)))
+
+
+@pytest.mark.both
+async def test_the_bar_of_all_streams_only_grows_and_ends_at_the_sum(server: Any, tmp_path: Path) -> None:
+    seen: list[tuple[float, float]] = []
+    async with await _connect(server.url) as connection:
+        manager = Manager(connection)
+        await _fill(manager)
+        done = await save_account_data(
+            Lifeline(manager), tmp_path / "b", SaveOptions(), parallel=2, on_change=lambda *at: seen.append(at)
+        )
+        assert [one.stream for one in done.streams] == NAMES
+        assert seen[-1][0] == seen[-1][1] == sum(one.bytes for one in done.streams)
+        assert all(before[0] <= after[0] for before, after in itertools.pairwise(seen))
+        for name in NAMES:
+            await manager.stream_delete(name)
+        await restore_account_data(Lifeline(manager), tmp_path / "b", RestoreOptions(), parallel=2)
+        assert sorted(await manager.stream_names()) == NAMES
+
+
+@pytest.mark.both
+async def test_an_account_backup_that_is_cancelled_leaves_nothing(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as connection:
+        manager = Manager(connection)
+        await _fill(manager)
+        begun = asyncio.Event()
+        work = asyncio.ensure_future(
+            save_account_data(
+                Lifeline(manager), tmp_path / "out" / "b", SaveOptions(), parallel=1, on_change=lambda *at: begun.set()
+            )
+        )
+        await begun.wait()
+        assert len(list((tmp_path / "out").iterdir())) == 1
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.both
+async def test_a_stream_that_goes_meanwhile_is_told_and_the_others_are_saved(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as connection, await _connect(server.url) as other:
+        manager = Manager(connection)
+        await _fill(manager)
+        listed = manager.stream_list
+
+        async def then_gone() -> Any:
+            found = await listed()
+            await Manager(other).stream_delete("C")
+            return found
+
+        manager.stream_list = then_gone  # type: ignore[assignment,method-assign]  # the moment between two requests
+        done = await save_account_data(Lifeline(manager), tmp_path / "b", SaveOptions())
+    assert [(one.stream, "not found" in one.error) for one in done.failed] == [("C", True)]
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["A", "B", "D", "E"]
+
+
+def test_an_archive_that_is_larger_than_its_stream_does_not_pass_its_share() -> None:
+    seen: list[tuple[float, float]] = []
+    overall = Overall({"A": 100, "B": 300}, lambda *at: seen.append(at))
+    overall.step("A")(Progress("A", 50, archive_bytes=25))
+    overall.step("A")(Progress("A", 50, archive_bytes=500))
+    overall.finished("B")
+    assert seen == [(50, 400), (100, 400), (400, 400)]
+
+
+@pytest.mark.both
+async def test_the_other_commands_say_which_one_restores_a_folder(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as connection:
+        manager = Manager(connection)
+        await _fill(manager)
+        await save_account_data(Lifeline(manager), tmp_path / "b", SaveOptions())
+        for path, command in ((tmp_path / "b", "account restore"), (tmp_path / "b" / "A", "stream restore")):
+            with pytest.raises(UsageError) as raised:
+                await restore_account(manager, path, update_streams=False, log=lambda text: None)
+            assert command in raised.value.hint
