@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import NothingReceived, UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
+from natsctl.cli.flags import DURATION, ON, SIZE, SWITCH, TEXT, WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
-from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,50 +26,34 @@ if TYPE_CHECKING:
 FETCHED = 100
 """Messages that `fetch` asks for unless told."""
 
-Ack = Annotated[bool, typer.Option("--ack/--no-ack", help="acknowledge")]
-Nak = Annotated[bool, typer.Option("--nak", help="refuse, so that it is delivered again")]
-Term = Annotated[bool, typer.Option("--term", help="end its delivery without an ack")]
-Delay = Annotated[
-    str | None, typer.Option("--delay", metavar="DURATION", help="with --nak: not before this long", show_default=False)
-]
-Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="with --term: why, for the advisory", show_default=False)
-]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="how long to wait [--timeout]")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="take what there is now", show_default=False)]
-MaxBytes = Annotated[
-    str | None, typer.Option("--max-bytes", metavar="SIZE", help="most bytes, headers and subjects included")
-]
-FailEmpty = Annotated[bool, typer.Option("--fail-empty/--no-fail-empty", help="exit with 7 when nothing came")]
-Group = Annotated[str, typer.Option("--group", metavar="NAME", help="priority group to read in", show_default=False)]
-MinPending = Annotated[int, typer.Option("--min-pending", metavar="N", help="overflow: only with so many unprocessed")]
-MinAckPending = Annotated[
-    int, typer.Option("--min-ack-pending", metavar="N", help="overflow: only with so many unacknowledged")
-]
-Priority = Annotated[int, typer.Option("--priority", metavar="N", help="prioritized: 0 comes first, 9 last", max=9)]
+READING = (
+    Flag("--max-bytes", SIZE, "max_bytes", "most bytes, headers and subjects included"),
+    Flag("--wait", DURATION, "wait_ns", "how long to wait", default="--timeout"),
+    Flag("--no-wait", ON, "no_wait", "take what there is now"),
+    Flag("--ack", SWITCH, "ack", "acknowledge", default="yes"),
+    Flag("--nak", ON, "nak", "refuse, so that it is delivered again"),
+    Flag("--delay", DURATION, "delay_ns", "with --nak: not before this long"),
+    Flag("--term", ON, "term", "end its delivery without an ack"),
+    Flag("--reason", TEXT, "reason", "with --term: why, for the advisory"),
+    Flag("--group", TEXT.named("NAME"), "place.group", "priority group to read in"),
+    Flag("--min-pending", WHOLE, "place.min_pending", "overflow: only with so many unprocessed"),
+    Flag("--min-ack-pending", WHOLE, "place.min_ack_pending", "overflow: only with so many unacknowledged"),
+    Flag("--priority", WHOLE, "place.priority", "prioritized: 0 comes first, 9 last"),
+    Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when nothing came", default="yes"),
+)
+"""How messages are asked for and answered, the same for every verb that takes them."""
 
 
+@flagged(READING)
 def next_message(
     ctx: typer.Context,
+    given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     batch: Annotated[
         int | None, typer.Option("--batch", metavar="N", help="most that one request asks for [256]", min=1)
     ] = None,
-    max_bytes: MaxBytes = None,
-    wait: Wait = None,
-    no_wait: NoWait = False,
-    ack: Ack = True,
-    nak: Nak = False,
-    delay: Delay = None,
-    term: Term = False,
-    reason: Reason = None,
-    group: Group = "",
-    min_pending: MinPending = 0,
-    min_ack_pending: MinAckPending = 0,
-    priority: Priority = 0,
-    fail_empty: FailEmpty = True,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -77,47 +61,59 @@ def next_message(
 
     It ends when there are as many as asked for, or when none came for as long as --wait. No request stays behind.
     """
-    from natsctl.client.pull import MAX_BATCH, Place, Wanted
+    from natsctl.client.pull import MAX_BATCH, Wanted
 
     session = session_of(ctx)
-    answered = Answered(ack, nak, term, delay, reason)
-    place = Place(group, "", min_pending, min_ack_pending, priority)
-    wanted = Wanted(
-        count, batch or MAX_BATCH, read_wait(session, wait, no_wait), no_wait, read_size(max_bytes), place=place
-    )
-    _read(session, stream, consumer, wanted, answered, Shown(raw, json), fail_empty)
+    asked = asked_for(session, given)
+    wanted = Wanted(count, batch or MAX_BATCH, **asked.request)
+    _read(session, stream, consumer, wanted, asked, Shown(raw, json))
 
 
+@flagged(READING)
 def fetch(
     ctx: typer.Context,
+    given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     batch: Annotated[int, typer.Option("--batch", "--count", metavar="N", help="most messages", min=1)] = FETCHED,
-    max_bytes: MaxBytes = None,
-    wait: Wait = None,
-    no_wait: NoWait = False,
-    ack: Ack = True,
-    nak: Nak = False,
-    delay: Delay = None,
-    term: Term = False,
-    reason: Reason = None,
-    group: Group = "",
-    min_pending: MinPending = 0,
-    min_ack_pending: MinAckPending = 0,
-    priority: Priority = 0,
-    fail_empty: FailEmpty = True,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Take one batch of a pull consumer with a single request, and acknowledge it."""
-    from natsctl.client.pull import Place, Wanted
+    from natsctl.client.pull import Wanted
 
     session = session_of(ctx)
-    answered = Answered(ack, nak, term, delay, reason)
-    place = Place(group, "", min_pending, min_ack_pending, priority)
-    wait_s = read_wait(session, wait, no_wait)
-    wanted = Wanted(batch, batch, wait_s, no_wait, read_size(max_bytes), once=True, place=place)
-    _read(session, stream, consumer, wanted, answered, Shown(raw, json), fail_empty)
+    asked = asked_for(session, given)
+    _read(session, stream, consumer, Wanted(batch, batch, once=True, **asked.request), asked, Shown(raw, json))
+
+
+class Asked(NamedTuple):
+    """What the flags say: the request, what messages are answered with, and whether none is a failure."""
+
+    request: dict[str, Any]
+    answered: Answered
+    fail_empty: bool
+
+
+def asked_for(session: Session, given: Given) -> Asked:
+    """What the flags of `READING` say. Raises UsageError for those that exclude each other."""
+    from natsctl.client.pull import Place
+
+    said: Config = {"fail_empty": True, "place": {}}
+    apply(said, READING, given)
+    if "wait_ns" in said and said.get("no_wait"):
+        raise UsageError("--wait and --no-wait exclude each other")
+    for flag, field in (("--wait", "wait_ns"), ("--delay", "delay_ns"), ("--max-bytes", "max_bytes")):
+        if said.get(field, 1) <= 0:
+            raise UsageError(f"{flag}: expected more than zero")
+    request = {
+        "wait_s": said["wait_ns"] / 1e9 if "wait_ns" in said else session.target().timeout_s,
+        "no_wait": said.get("no_wait", False),
+        "max_bytes": said.get("max_bytes", 0),
+        "place": Place(**said["place"]),
+    }
+    words = {name: said[name] for name in ("ack", "nak", "term", "delay_ns", "reason") if name in said}
+    return Asked(request, Answered(**words), said["fail_empty"])
 
 
 def _read(
@@ -125,10 +121,10 @@ def _read(
     stream: str | None,
     consumer: str | None,
     wanted: Wanted,
-    answered: Answered,
+    asked: Asked,
     show: Shown,
-    fail_empty: bool,
 ) -> None:
+    answered = asked.answered
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     config = live_consumer(session, where, name).raw["config"]
@@ -138,9 +134,9 @@ def _read(
         )
     answered.check(config)
     if session.dry_run:
-        preview_read(where, name, wanted, answered)
+        preview_read(session, where, name, wanted, answered)
     got = session.run(lambda manager: _take(manager, where, name, wanted, config, answered, show))
-    if not got and fail_empty:
+    if not got and asked.fail_empty:
         raise NothingReceived(f"no message received from Consumer {where} > {name}")
 
 
@@ -166,7 +162,7 @@ async def _take(
     return got
 
 
-def preview_read(stream: str, consumer: str, wanted: Wanted, answered: Answered) -> None:
+def preview_read(session: Session, stream: str, consumer: str, wanted: Wanted, answered: Answered) -> None:
     """End a dry run: taking a message changes what the consumer delivers next."""
     from natsctl.api import endpoints
     from natsctl.client.preview import Planned, Previewed
@@ -175,7 +171,7 @@ def preview_read(stream: str, consumer: str, wanted: Wanted, answered: Answered)
         "batch": min(wanted.batch, wanted.count or wanted.batch),
         **({"no_wait": True} if wanted.no_wait else {}),
     }
-    subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer)
+    subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer, prefix=session.target().api_prefix)
     raise Previewed(Planned(subject, request), effect={"each_message": answered.effect})
 
 
@@ -187,12 +183,12 @@ class Answered:
         ack: bool = True,
         nak: bool = False,
         term: bool = False,
-        delay: str | None = None,
-        reason: str | None = None,
+        delay_ns: int = 0,
+        reason: str = "",
     ) -> None:
         if nak and term:
             raise UsageError("--nak and --term exclude each other")
-        if delay and not nak:
+        if delay_ns and not nak:
             raise UsageError("--delay is for --nak")
         if reason and not term:
             raise UsageError("--reason is for --term")
@@ -201,7 +197,7 @@ class Answered:
         self.unasked = False
         self._kind, self._told = b"+ACK", "Acknowledged message"
         if nak:
-            self._kind, self._told = _nak(delay), "Negative Acknowledged message"
+            self._kind, self._told = _nak(delay_ns), "Negative Acknowledged message"
         elif term:
             self._kind = b"+TERM" + (f" {reason}".encode() if reason else b"")
             self._told = "Terminated message"
@@ -231,10 +227,8 @@ class Answered:
         return self._told
 
 
-def _nak(delay: str | None) -> bytes:
-    if not delay:
-        return b"-NAK"
-    return b'-NAK {"delay": %d}' % round((wait_seconds(delay, "--delay") or 0) * 1e9)
+def _nak(delay_ns: int) -> bytes:
+    return b'-NAK {"delay": %d}' % delay_ns if delay_ns else b"-NAK"
 
 
 class Shown:
@@ -261,25 +255,3 @@ class Shown:
         """Tell how it was answered."""
         if told and not self.json and not self.raw:
             output.note(f"\n{told}\n")
-
-
-def read_wait(session: Session, text: str | None, no_wait: bool) -> float:
-    """Seconds to wait for messages. Raises UsageError."""
-    if text is not None and no_wait:
-        raise UsageError("--wait and --no-wait exclude each other")
-    return wait_seconds(text) or session.target().timeout_s
-
-
-def read_size(text: str | None) -> int:
-    """Bytes of a `--max-bytes`, 0 when it was not given. Raises UsageError."""
-    if text is None:
-        return 0
-    from natsctl.api.units import parse_size
-
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise UsageError(f"--max-bytes: {error}") from error
-    if size <= 0:
-        raise UsageError("--max-bytes: expected a size above zero")
-    return size

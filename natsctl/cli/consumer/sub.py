@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import NothingReceived, UsageError
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
-from natsctl.cli.consumer.messages import Ack, Answered, Group, Shown, preview_read
+from natsctl.cli.consumer.messages import Answered, Shown, preview_read
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
 from natsctl.cli.render.values import safe
@@ -28,13 +28,15 @@ def sub(
     ctx: typer.Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    ack: Ack = True,
+    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="acknowledge")] = True,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
     wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
     deliver_group: Annotated[
         str, typer.Option("--deliver-group", metavar="NAME", help="the consumer's queue group, which is known")
     ] = "",
-    group: Group = "",
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="priority group to read in", show_default=False)
+    ] = "",
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -55,7 +57,7 @@ def sub(
     idle_s, show = wait_seconds(wait), Shown(raw, json)
     wanted = Wanted(0, min(count or MAX_BATCH, MAX_BATCH), place=Place(group))
     if session.dry_run and not config.get("deliver_subject"):
-        preview_read(where, name, wanted, answered)
+        preview_read(session, where, name, wanted, answered)
 
     async def work(manager: Manager) -> int:
         if not (raw or json):
