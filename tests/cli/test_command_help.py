@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -75,14 +77,18 @@ def _examples() -> list[str]:
 
 
 @pytest.mark.parametrize("line", _examples())
-def test_every_example_is_understood(natsctl: Run, line: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_is_understood(
+    line: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
+    # Nobody listens there: what serves or waits for ever ends as soon as it is understood.
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     assert len(line) <= 78
-    words = shlex.split(line)[1:]
-    done = natsctl(*words, *(["--wait", "10ms"] if words[0] == "subscribe" else []))
-    assert done.code != 2 or any(file in done.err for file in ("order.json", "orders.json", "ORDERS.tgz", "saved")), (
-        done
-    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"piped")))
+    code = run(shlex.split(line.rpartition("|")[2])[1:])
+    told = capsys.readouterr().err
+    # Files and terminals that are not there, and what a check finds critical, end with 2 as well.
+    assert code != 2 or not any(word in told for word in ("--help", "unknown", "expected", "did you mean")), told
 
 
 @pytest.mark.parametrize(
