@@ -9,7 +9,8 @@ from typing import NamedTuple
 from natsctl.api import endpoints
 from natsctl.api.times import parse_time
 from natsctl.api.units import MINUTE
-from natsctl.client.kv import Bucket, Entry
+from natsctl.client.kv import Bucket
+from natsctl.client.kv_entry import Entry
 from natsctl.client.kv_watch import entries
 from natsctl.client.preview import Planned, Previewed
 

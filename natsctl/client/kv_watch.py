@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NothingReceived
 from natsctl.api.times import format_time
-from natsctl.client.kv import ALL_KEYS, PUT, SIZE, Bucket, Entry, check_pattern, operation_of, ttl_of
+from natsctl.client.kv import Bucket
+from natsctl.client.kv_entry import ALL_KEYS, PUT, SIZE, Entry, check_pattern, operation_of, ttl_of
 from natsctl.client.ordered import OrderedReader
 
 if TYPE_CHECKING:

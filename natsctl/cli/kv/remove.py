@@ -20,7 +20,8 @@ from natsctl.client.buckets import BucketNotFound
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.kv import Bucket, Entry
+    from natsctl.client.kv import Bucket
+    from natsctl.client.kv_entry import Entry
     from natsctl.client.manager import Manager
 
 Revision = Annotated[
@@ -135,7 +136,7 @@ def purge(
     One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
     whole bucket, vanish at once and without a word, unless --markers or --ttl is given.
     """
-    from natsctl.client.kv import ALL_KEYS, check_pattern, is_pattern
+    from natsctl.client.kv_entry import ALL_KEYS, check_pattern, is_pattern
 
     session = session_of(ctx)
     ttl_ns = ttl_of(ttl)

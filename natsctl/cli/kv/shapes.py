@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs, to_buil
 
 from natsctl.api.model import Model
 from natsctl.client.buckets import KV
-from natsctl.client.kv import Entry as Read
+from natsctl.client.kv_entry import Entry as Read
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer

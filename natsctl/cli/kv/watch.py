@@ -16,7 +16,8 @@ from natsctl.cli.options import Json, session_of
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
-    from natsctl.client.kv import Bucket, Entry
+    from natsctl.client.kv import Bucket
+    from natsctl.client.kv_entry import Entry
     from natsctl.client.kv_watch import Watching
 
 Count = Annotated[

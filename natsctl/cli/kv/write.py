@@ -19,7 +19,8 @@ from natsctl.cli.render.values import duration, safe
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-    from natsctl.client.kv import Bucket, Entry
+    from natsctl.client.kv import Bucket
+    from natsctl.client.kv_entry import Entry
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
 Value = Annotated[
