@@ -108,3 +108,13 @@ def test_narrow_terminals_go_without_the_least_important_columns() -> None:
     assert fitting(titles, rows, 40) == [0, 1, 2]
     assert fitting(titles, rows, 30) == [0, 1]
     assert fitting(titles, rows, 10) == [0]
+
+
+def test_a_live_view_ends_with_ctrl_c_and_stays_below(person: Run, watched: ServerProcess) -> None:
+    view = person("top", "-d", "0.2", "-s", watched.url, "--user", "sys", "--password", "pw")
+    view.sees("Server WATCHED")
+    view.sees("messages/s")
+    view.child.send("\x03")
+    code, seen = view.end()
+    assert code == 130
+    assert "Connections" in seen.rpartition("Server WATCHED")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 from types import SimpleNamespace
 from typing import Any
@@ -120,7 +121,7 @@ def test_messages_are_cut_out_wherever_what_arrives_is_cut(cuts: list[int]) -> N
     edges = [0, *sorted(cuts), len(ARRIVED)]
 
     async def feed() -> None:
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in itertools.pairwise(edges):
             await link.parse(ARRIVED[begin:end])
 
     asyncio.run(feed())
