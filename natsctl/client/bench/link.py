@@ -3,8 +3,7 @@
 A connection spends some 5 µs of processor time on a message that it sends, and as much on one that it receives; most
 servers are quicker. Here whole blocks of commands are written at once (below 0.5 µs a message), and messages of
 subscriptions that were taken over are cut out of what arrives without regular expressions, tasks or queues (2.5 µs).
-Login, TLS, PING and errors stay with nats-py: it is given
-everything else that arrives, byte for byte.
+Login, TLS, PING and errors stay with nats-py: it is given everything else that arrives, byte for byte.
 """
 
 from __future__ import annotations
