@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from natsctl.client.connection import Connection
+from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
@@ -166,3 +169,13 @@ def test_a_request_is_answered_by_reply_in_its_group(natsctl: Run, other: Any) -
     assert 'in group "G"' in natsctl("reply", "grouped", json.dumps({"a": 1}), "-q", "G", "--count", "1").err
     other.do(_nothing())
     assert got == [b'{"a": 1}']
+
+
+def test_ctrl_c_ends_answering_with_130(natsctl: Run, shared_server: ServerProcess) -> None:
+    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "reply", "q", "x"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as answering:
+        assert answering.stderr is not None
+        assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
+        answering.send_signal(signal.SIGINT)
+        assert answering.wait(20) == 130
+        assert answering.stderr.read() == ""
