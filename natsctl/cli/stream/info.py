@@ -14,12 +14,14 @@ from natsctl.cli.stream.config import show_info
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
+NoSelect = Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from", show_default=False)]
+
 
 def info(
     ctx: typer.Context,
     stream: StreamName = None,
     state_only: Annotated[bool, typer.Option("--state", help="the state only")] = False,
-    no_select: Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from")] = False,
+    no_select: NoSelect = False,
     json: Json = False,
 ) -> None:
     """Show a stream's configuration and state."""
@@ -36,9 +38,9 @@ def info(
     show_page(render_stream_state(answer.value))
 
 
-def state(ctx: typer.Context, stream: StreamName = None, json: Json = False) -> None:
+def state(ctx: typer.Context, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
     """Show a stream's state."""
-    info(ctx, stream, state_only=True, json=json)
+    info(ctx, stream, state_only=True, no_select=no_select, json=json)
 
 
 def _existing(session: Session, stream: str | None, no_select: bool) -> str:
