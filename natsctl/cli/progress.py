@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 2.0
 """Seconds between two lines where there is no terminal."""
+RATE_FROM_COLUMNS = 70
+"""Columns below which a bar goes without its rate: better than one that folds."""
 BYTES = "bytes"
 """The unit whose numbers are shown as sizes; any other is a noun in the plural, such as `messages`."""
 
@@ -90,20 +92,29 @@ def _bars(unit: str) -> Progress:
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
     from rich.text import Text
 
     class Figures(ProgressColumn):
         """How much of how much, and how much of it a second."""
 
         def render(self, task: Task) -> Text:
-            total = f" of {amount(task.total, unit)}" if task.total else ""
-            rate = f", {amount(task.speed, unit)}/s" if task.speed else ""
-            return Text(f"{amount(task.completed, unit)}{total}{rate}")
+            done = amount(task.completed, unit)
+            if task.total:
+                done = f"{_number(task.completed, unit)} of {amount(task.total, unit)}"
+            rate = f", {_number(task.speed, unit)}/s" if task.speed and console.width >= RATE_FROM_COLUMNS else ""
+            return Text(f"{done}{rate}", no_wrap=True)
 
     console = Console(stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr))
     what = TextColumn("{task.description}", markup=False)
-    columns = (what, BarColumn(bar_width=None), TaskProgressColumn(), Figures(), TimeRemainingColumn())
-    return Progress(*columns, console=console)
+    # The bar takes what the words leave; without a ratio of its own it would squeeze them.
+    bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
+    return Progress(what, bar, TaskProgressColumn(), Figures(), TimeRemainingColumn(), console=console, expand=True)
+
+
+def _number(number: float, unit: str) -> str:
+    """`1.2 MiB` or `1,234`, before what names the unit."""
+    return amount(number, unit) if unit == BYTES else count(round(number))
 
 
 def amount(number: float, unit: str) -> str:

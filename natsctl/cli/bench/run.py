@@ -92,9 +92,7 @@ async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) ->
 
             def watch(done: int) -> None:
                 if not trackers:  # rates and remaining time count from the first message
-                    trackers.append(
-                        stack.enter_context(progress(load.about.title, load.total, "messages", quiet=quiet))
-                    )
+                    trackers.append(stack.enter_context(progress(load.kind, load.total, "messages", quiet=quiet)))
                 trackers[0].at(done)
 
             return await measure(manager.connection.target, load, watch)
