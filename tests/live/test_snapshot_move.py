@@ -13,6 +13,7 @@ from natsctl.client.backup.restore import restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.pull import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
@@ -29,7 +30,7 @@ async def fill(manager: Manager) -> None:
     for seq in (1, 2, 17, 40):
         await manager.message_delete("S", seq)
     await manager.consumer_create("S", {"durable_name": "C", "ack_policy": "explicit"})
-    async for message in messages.pull(manager, "S", "C", batch=5, expires_s=1):
+    async for message in pull(manager, "S", "C", {"batch": 5, "expires": 1_000_000_000}):
         if b"5" in message.body:
             continue
         await messages.acknowledge(manager, message)
