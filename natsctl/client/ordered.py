@@ -66,6 +66,7 @@ class OrderedReader:
         self._headers_only = headers_only
         self._subscription: Subscription | None = None
         self._name = ""
+        self._held: Message | None = None
         self._received = 0
         self._last_seq = 0
         self.pending = 0
@@ -99,6 +100,18 @@ class OrderedReader:
         """The next message, or None when none came in time. Raises what ends the reading, such as a removed stream."""
         return await self._next(timeout_s)
 
+    def now(self) -> Delivered | None:
+        """The next message if it has come already; what is no message, or not the next one, is left to `next`."""
+        if self._held is not None or self._subscription is None:
+            return None
+        message = self._subscription.now()
+        if message is None:
+            return None
+        if not message.status and (delivered := self._placed(message)) is not None:
+            return delivered
+        self._held = message
+        return None
+
     async def _next(self, timeout_s: float | None, *, ends_idle: bool = False) -> Delivered | None:
         """The next message; None after the time, or with `ends_idle` when the server has nothing left to send."""
         loop = asyncio.get_running_loop()
@@ -126,6 +139,9 @@ class OrderedReader:
     async def _read(self, timeout_s: float) -> Message | None:
         if self._subscription is None:
             raise ProtocolError("the reader was not entered")
+        held, self._held = self._held, None
+        if held is not None:
+            return held
         return await self._subscription.next(timeout_s)
 
     def _placed(self, message: Message) -> Delivered | None:
@@ -206,6 +222,7 @@ class OrderedReader:
 
     async def _end(self) -> None:
         subscription, self._subscription = self._subscription, None
+        self._held = None
         if subscription is None:
             return
         await subscription.stop()

@@ -12,7 +12,7 @@ from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.ordered import OrderedReader
+from natsctl.client.ordered import Delivered, OrderedReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,14 +130,14 @@ class StreamFeed:
         await self._reader.__aexit__(kind, failure, trace)
 
     def now(self) -> Message | None:
-        """Nothing: what has come is known to be in order only when it is waited for."""
-        return None
+        """A message that has come already."""
+        return None if self.ended else self._taken(self._reader.now())
 
     async def next(self, timeout_s: float | None = None) -> Message | None:
         """The next message, or None when none came in time or all were read."""
-        if self.ended:
-            return None
-        delivered = await self._reader.next(timeout_s)
+        return None if self.ended else self._taken(await self._reader.next(timeout_s))
+
+    def _taken(self, delivered: Delivered | None) -> Message | None:
         if delivered is None:
             return None
         self.ended = self._to_end and delivered.at.pending == 0
