@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -302,3 +303,23 @@ async def test_a_stream_moves_between_the_two_servers(server: Any, tmp_path: Pat
             assert await _stored(Manager(here)) == before
             consumer = (await Manager(here).consumer_info("ORDERS", "NEW")).value
             assert consumer.ack_floor.stream_seq == 3
+
+
+@pytest.mark.both
+async def test_less_than_was_saved_is_told_by_its_cause(server: Any, tmp_path: Path) -> None:
+    async with await _connect(server.url) as connection:
+        manager = Manager(connection)
+        await _fill(manager)
+        await backup(manager, "ORDERS", tmp_path / "b")
+        config = dict((await manager.stream_info("ORDERS")).raw["config"])
+        await manager.stream_delete("ORDERS")
+        done = await restore(manager, tmp_path / "b", config={**config, "max_msgs": 10})
+        assert (done.answer.value.state.messages, "its limits" in done.warnings[0]) == (10, True)
+        await manager.stream_delete("ORDERS")
+        meta = tmp_path / "b" / "backup.json"
+        said = json.loads(meta.read_text())
+        said["state"]["messages"] += 1
+        (tmp_path / "b" / "manifest.json").unlink()
+        meta.write_text(json.dumps(said))
+        with pytest.raises(NatsctlError, match=r"messages 399 instead of 400|message count|incomplete"):
+            await restore(manager, tmp_path / "b")

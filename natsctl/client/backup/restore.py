@@ -276,12 +276,16 @@ def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there
 
 
 def _missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
-    """What of the saved state the restored stream does not have."""
-    state, told = answer.raw.get("state") or {}, []
-    for key, word in (("messages", "messages"), ("first_seq", "first sequence"), ("last_seq", "last sequence")):
-        said, found = int(backup.state.get(key) or 0), int(state.get(key) or 0)
-        if said != found and not (key == "first_seq" and not backup.state.get("messages")):
-            told.append(f"{word} {found:,} instead of {said:,}")
+    """What the restored stream lacks of the saved state; it may have more by now, from publishers or its origin."""
+    said, found = backup.state, answer.raw.get("state") or {}
+    told = [
+        f"{word} {int(found.get(key) or 0):,} instead of {int(said.get(key) or 0):,}"
+        for key, word in (("messages", "messages"), ("last_seq", "last sequence"))
+        if int(found.get(key) or 0) < int(said.get(key) or 0)
+    ]
+    first, was = int(found.get("first_seq") or 0), int(said.get("first_seq") or 0)
+    if said.get("messages") and first > was:
+        told.append(f"first sequence {first:,} instead of {was:,}")
     return told
 
 
@@ -295,6 +299,7 @@ def _check(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> l
     if not told:
         return []
     text = f"the restored stream differs from its backup: {', '.join(told)}"
-    if any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl"):
-        return [f"{text}; its limits may have removed messages"]
+    limited = any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl")
+    if limited or config.get("retention", "limits") != "limits":
+        return [f"{text}; its limits or its retention may have removed messages"]
     raise NotWhole(text, hint=f"natsctl backup verify {backup.path} tells whether the backup is whole")
