@@ -154,7 +154,7 @@ def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, share
         code = 5
         deadline = time.monotonic() + WITHIN_S
         while code == 5 and time.monotonic() < deadline:
-            code = natsctl("req", "b.ask", "first", "-r").code
+            code = natsctl("req", "b.ask", "first", "-j").code
         done = natsctl("bench", "service", "request", "b.ask", "--msgs", "29", "-j")
         assert done.code == 0, done.err
         assert done.json["total"]["latency"]["min_ns"] > 0
