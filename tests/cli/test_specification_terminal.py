@@ -239,7 +239,7 @@ def test_consumers_as_the_document_types_them(nats: Terminal) -> None:
         assert shown in screen
     monitor = nats.config("nats con info ORDERS MONITOR")
     (nats.folder / "monitor.json").write_text(json.dumps(monitor))
-    nats("nats con rm ORDERS", {"Select a Consumer": "MON\r", "Really delete Consumer ORDERS > MONITOR": "y\r"})
+    nats("nats con rm ORDERS", {"Select a Consumer": "MON\r", "Really delete Consumer ORDERS > MONITOR": "MONITOR\r"})
     nats("nats con add ORDERS --config monitor.json")
     again = "nats con add ORDERS MONITOR --ack none --target monitor.ORDERS --deliver last --replay instant --filter ''"
     nats(again, {"Delivery Queue Group": ENTER, "Idle Heartbeat": ENTER})
