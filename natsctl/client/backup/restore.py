@@ -24,6 +24,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.client.answer import Answer
 from natsctl.client.backup.aside import aside
 from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.compare import NotWhole, lacking, missing
 from natsctl.client.backup.contents import OnRead, summarise
 from natsctl.client.backup.opened import OpenBackup, open_backup
 from natsctl.client.backup.progress import OnProgress, Progress, silent
@@ -37,8 +38,6 @@ STREAM_NOT_FOUND = 10059
 NAME_IN_USE = 10058
 MAX_SUBJECTS_ASKED = 64
 """Subjects whose owners are asked for before a restore; the server itself judges all of them."""
-_LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
-"""Fields above 0 of which a restored stream may rightly have less than its backup."""
 
 
 class OnExisting(StrEnum):
@@ -59,10 +58,6 @@ class SubjectsTaken(NatsctlError):
     """Another stream listens on subjects of the one that is to be restored."""
 
     exit_code = ExitCode.CONFLICT
-
-
-class NotWhole(NatsctlError):
-    """The server has made the stream, but less is in it than in the backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +140,7 @@ async def restore_stream(
                 answer = await _replace(lifeline, name, sending, options)
         action = "restored" if there is None else "replaced"
         warnings = [done] if done else []
-        warnings += _check(backup, config, answer)
+        warnings += lacking(backup, config, answer)
         return Restored(name, action, answer, sending.progress, warnings)
 
 
@@ -197,7 +192,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
         # The attempt before may have come to its end unheard, or have left a part behind.
         await sending.abandon(manager)
         if sending.begun and (there := await _existing(manager, name)) is not None:
-            if not _missing(sending.backup, there):
+            if not missing(sending.backup, there):
                 return there
             await manager.stream_delete(name)
         return await sending.send(manager)
@@ -273,33 +268,3 @@ def _preview(manager: Manager, backup: OpenBackup, config: dict[str, Any], there
         planned.insert(0, Planned(endpoints.STREAM_DELETE.subject(name, prefix=prefix)))
         effect["replaces_messages"] = (there.raw.get("state") or {}).get("messages", 0)
     return Previewed(*planned, effect=effect)
-
-
-def _missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
-    """What the restored stream lacks of the saved state; it may have more by now, from publishers or its origin."""
-    said, found = backup.state, answer.raw.get("state") or {}
-    told = [
-        f"{word} {int(found.get(key) or 0):,} instead of {int(said.get(key) or 0):,}"
-        for key, word in (("messages", "messages"), ("last_seq", "last sequence"))
-        if int(found.get(key) or 0) < int(said.get(key) or 0)
-    ]
-    first, was = int(found.get("first_seq") or 0), int(said.get("first_seq") or 0)
-    if said.get("messages") and first > was:
-        told.append(f"first sequence {first:,} instead of {was:,}")
-    return told
-
-
-def _check(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
-    """Warnings about what a limit explains. Raises NotWhole for what nothing does."""
-    told = _missing(backup, answer)
-    consumers = int((answer.raw.get("state") or {}).get("consumer_count") or 0)
-    manifest = backup.manifest
-    if manifest is not None and manifest.consumers and consumers < int(backup.state.get("consumer_count") or 0):
-        told.append(f"{consumers} consumers instead of {backup.state.get('consumer_count')}")
-    if not told:
-        return []
-    text = f"the restored stream differs from its backup: {', '.join(told)}"
-    limited = any(int(config.get(limit) or 0) > 0 for limit in _LIMITS) or config.get("allow_msg_ttl")
-    if limited or config.get("retention", "limits") != "limits":
-        return [f"{text}; its limits or its retention may have removed messages"]
-    raise NotWhole(text, hint=f"natsctl backup verify {backup.path} tells whether the backup is whole")
