@@ -189,7 +189,9 @@ def test_streams_as_the_document_types_them(nats: Terminal) -> None:
     nats("nats str rmm ORDERS 2 -f")
     nats("nats str purge ORDERS", {"Really purge Stream ORDERS": ENTER})
     assert "Messages: 1" in nats("nats str info ORDERS")
-    assert "Messages: 0" in nats("nats str purge", {"Select a Stream": "ORD\r", "Really purge Stream ORDERS": "ORDERS\r"})
+    assert "Messages: 0" in nats(
+        "nats str purge", {"Select a Stream": "ORD\r", "Really purge Stream ORDERS": "ORDERS\r"}
+    )
     nats("nats str rm ORDERS", {"Really delete Stream ORDERS": ENTER})
     nats("nats str rm ORDERS", {"Really delete Stream ORDERS": "ORDERS\r"})
     nats("nats str info ORDERS", exit_code=3)
