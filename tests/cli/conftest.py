@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -51,6 +52,93 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
         kinds.append(pytest.param("reference", marks=absent))
     metafunc.parametrize("shared_server", kinds, indirect=True, scope="session")
+
+
+class Published:
+    """Holds what commands print with -j to the schemas that they declare; `faults` are those that differ."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._documents: list[Any] = []
+
+    def printing(self, show: Callable[[Any], None]) -> Callable[[Any], None]:
+        """The same function, which remembers the document."""
+
+        def shown(document: Any) -> None:
+            self._documents.append(json.loads(document) if isinstance(document, str | bytes) else document)
+            show(document)
+
+        return shown
+
+    def running(self, run: Callable[..., int]) -> Callable[..., int]:
+        """The same function, which judges the documents of a command that succeeds."""
+
+        def judged(noun: Any, words: list[str], given: dict[str, Any]) -> int:
+            self._documents.clear()
+            code = run(noun, words, given)
+            if code == 0:
+                self._judge(noun, list(words), "dry_run" in given or "--dry-run" in words)
+            return code
+
+        return judged
+
+    def _judge(self, noun: Any, words: list[str], dry: bool) -> None:
+        answer = _answer_of(noun, [word for word in words if word == "-" or not word.startswith("-")])
+        names = "-n" in words or "--names" in words
+        allowed = "schema.shapes:DryRun" if dry else "schema.shapes:Names" if names else ""
+        for document in self._documents:
+            if why := _differs(json.loads(json.dumps(document)), f"{answer}|{allowed}"):
+                self.faults.append(f"natsctl {noun.name} {' '.join(words)}: {why}")
+
+
+def _answer_of(noun: Any, words: list[str]) -> str:
+    """What the command declares that it prints."""
+    from natsctl.cli.verbs import load, named
+
+    row, where = noun, noun.where
+    while ":" not in where:
+        verb = named(load(where), words.pop(0)) if words else None
+        if verb is None:
+            return str(noun.answer)
+        row, where = verb, verb.where
+    return str(row.answer)
+
+
+def _differs(document: Any, answer: str) -> str:
+    """Why a document is none of what the answer names, or ""."""
+    from natsctl.cli.schema.kinds import kinds_of
+
+    if not answer.strip("|"):
+        return "it prints what it does not declare"
+    why = []
+    for id, suffix in kinds_of(answer):
+        fault = next(_validator(f"{id}[]" if suffix == "[]" else id).iter_errors(document), None)
+        if fault is None:
+            return ""
+        why.append(f"{id}{suffix}: {fault.json_path}: {fault.message[:200]}")
+    return "; ".join(why)
+
+
+@functools.cache
+def _validator(id: str) -> Any:
+    import jsonschema
+
+    from natsctl.cli.schema.kinds import schema_of
+
+    return jsonschema.Draft202012Validator(schema_of(id))
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test in which a command prints, with -j, what its schema does not describe."""
+    from natsctl.cli import output, typer_run
+
+    held = Published()
+    for name in ("emit_json", "emit_json_line"):
+        monkeypatch.setattr(output, name, held.printing(getattr(output, name)))
+    monkeypatch.setattr(typer_run, "run_noun", held.running(typer_run.run_noun))
+    yield
+    assert held.faults == []
 
 
 @pytest.fixture(scope="session")
