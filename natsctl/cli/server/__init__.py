@@ -24,7 +24,7 @@ VERBS = (
         "mappings, mapping",
         "server.offline:mappings",
         answer="cli.server.shapes:Mapped[]",
-        examples=("natsctl server mappings 'orders.*' 'orders.{{wildcard(1)}}.new' orders.7",),
+        examples=("natsctl server mappings 'a.*' 'b.{{wildcard(1)}}' a.x",),
     ),
     Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
     Verb("watch", "server.watch", "Watch servers, accounts and JetStream until Ctrl-C"),

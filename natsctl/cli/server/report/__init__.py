@@ -14,8 +14,8 @@ VERBS = (
         "server.report.connections:connections",
         answer="cli.server.shapes:Connection[]",
         examples=(
-            "natsctl server report connections --account ORDERS --sort out-bytes --top 10",
-            "natsctl server report connections --state closed --filter 'out_msgs > 1000'",
+            "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
+            "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
         ),
     ),
     Verb("leafnodes, leaf, leafz", "server.report.links:leafnodes", answer="cli.server.shapes:Leafnode[]"),
