@@ -28,5 +28,5 @@ VERBS = (
     ),
     Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
     Verb("watch", "server.watch", "Watch servers, accounts and JetStream until Ctrl-C"),
-    Verb("graph", "server.graph:graph", examples=("natsctl server graph n1 --jetstream",)),
+    Verb("graph", "server.graph:graph", examples=("natsctl server graph n1 --jetstream --count 60",)),
 )

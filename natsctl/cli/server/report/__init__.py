@@ -7,7 +7,7 @@ VERBS = (
         "accounts, acct",
         "server.report.connections:accounts",
         answer="cli.server.shapes:Account[]",
-        examples=("natsctl server report accounts --sort in-msgs --watch 5s",),
+        examples=("natsctl server report accounts --sort in-msgs",),
     ),
     Verb(
         "connections, conn, connz, conns",
@@ -28,7 +28,7 @@ VERBS = (
         "jetstream, jsz, js",
         "server.report.state:jetstream",
         answer="cli.server.shapes:ServerAnswer[]",
-        examples=("natsctl server report jetstream --leaders --watch 2s",),
+        examples=("natsctl server report jetstream --leaders",),
     ),
     Verb("downgrade", "server.report.state:downgrade", answer="cli.server.shapes:Asset[]"),
 )
