@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, StreamName, session_of
 from natsctl.cli.waiting import wait_seconds
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
 
 
 def events(
@@ -38,5 +41,10 @@ def events(
     live_consumer(session, where, name)
     subjects = tuple(f"{prefix}.*.*.{where}.{name}" for prefix in (ADVISORY_PREFIX, METRIC_PREFIX))
     show = EventShower(json, cloudevent=cloudevent, short=short)
-    listening = Listening(subjects, "", count, wait_seconds(wait))
-    session.run(lambda manager: listen(manager, listening, show))
+    seconds = wait_seconds(wait)
+
+    async def hear(manager: Manager) -> None:
+        there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
+        await listen(manager, Listening(there, "", count, seconds), show)
+
+    session.run(hear)

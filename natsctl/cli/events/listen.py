@@ -73,7 +73,8 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
             wanted.remove(SYSTEM_ONLY)
         if not wanted:
             raise UsageError("no kind of event is left to listen to")
-        listening = replace(listening, subjects=tuple(one for kind in wanted for one in SOURCES[kind]))
+        there = manager.connection.target.event_subject
+        listening = replace(listening, subjects=tuple(there(one) for kind in wanted for one in SOURCES[kind]))
     await listen(manager, listening, show)
 
 

@@ -58,7 +58,7 @@ def requests(
 
 
 async def _subscribe(manager: Manager) -> Subscription:
-    subscription = await manager.connection.subscribe(SUBJECT)
+    subscription = await manager.connection.subscribe(manager.connection.target.event_subject(SUBJECT))
     await manager.connection.flush()
     return subscription
 

@@ -1,0 +1,107 @@
+"""Flags of every command: what each of them does to a command that is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.api.times import parse_time
+
+Run = Callable[..., Any]
+
+
+def _connect_line(listening: socket.socket, found: list[dict[str, Any]]) -> None:
+    """What a client says in CONNECT to a server that then goes away."""
+    client, _ = listening.accept()
+    with client:
+        info = {"server_id": "X", "version": "2.15.2", "headers": True, "max_payload": 1048576, "proto": 1}
+        client.sendall(f"INFO {json.dumps({**info, 'auth_required': True, 'nonce': 'abc'})}\r\n".encode())
+        read = b""
+        while b"\r\n" not in read:
+            read += client.recv(4096)
+        found.append(json.loads(read.partition(b"CONNECT ")[2].partition(b"\r\n")[0]))
+
+
+def _connect(natsctl: Run, *flags: str, stdin: bytes | None = None) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_connect_line, args=(listening, found))
+        thread.start()
+        natsctl("-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "5s", *flags, "stream", "ls", stdin=stdin)
+        thread.join(10)
+    return found[0]
+
+
+def test_the_server_is_told_who_connects(natsctl: Run, tmp_path: Path) -> None:
+    assert _connect(natsctl, "--connection-name", "nightly")["name"] == "nightly"
+    token = _connect(natsctl, "--token-stdin", stdin=b"of stdin\nrest")
+    assert token["auth_token"] == "of stdin"
+    login = _connect(natsctl, "--user", "bob", "--password-stdin", stdin=b"pw\n")
+    assert (login["user"], login["pass"]) == ("bob", "pw")
+    (tmp_path / "user.jwt").write_text("eyJ0eXAiOiJKV1QifQ.x.y\n")
+    assert _connect(natsctl, "--jwt", str(tmp_path / "user.jwt"))["jwt"] == "eyJ0eXAiOiJKV1QifQ.x.y"
+    assert _connect(natsctl, "--jwt", "eyJ0eXAiOiJKV1QifQ.x.z")["jwt"] == "eyJ0eXAiOiJKV1QifQ.x.z"
+
+
+def test_a_socks_proxy_is_refused_before_anything_is_sent(natsctl: Run) -> None:
+    done = natsctl("--socks-proxy", "socks5://127.0.0.1:1", "stream", "ls")
+    assert (done.code, "SOCKS" in done.err) == (2, True)
+
+
+def test_a_seed_that_is_none_is_told(natsctl: Run) -> None:
+    done = natsctl("--jwt", "eyJ0eXAiOiJKV1QifQ.x.y", "--seed", "SUNOSEED", "stream", "ls")
+    assert (done.code, "seed" in done.err) == (2, True)
+
+
+def test_times_are_shown_in_utc_where_that_is_asked_for(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    natsctl("str", "add", "S", "--subjects", "s")
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert "+05:30" in natsctl("str", "info", "S").out
+        shown = natsctl("str", "info", "S", "--utc")
+        assert "+00:00" in shown.out
+        assert "+05:30" not in shown.out
+        assert "+05:30" in natsctl("str", "info", "S").out
+        assert os.environ["TZ"] == "Asia/Kolkata"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert parse_time("2026-01-01T00:00:00Z")
+
+
+def test_tables_look_as_the_scheme_says(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    assert "╭" in natsctl("str", "ls").out
+    assert "╔" in natsctl("str", "ls", "--colors", "double").out
+    assert "╭" in natsctl("str", "ls").out
+    monkeypatch.setenv("NATS_COLOR", "double")
+    assert "╔" in natsctl("str", "ls").out
+    monkeypatch.setenv("NATS_COLOR", "unknown")
+    assert "╭" in natsctl("str", "ls").out
+    assert natsctl("str", "ls", "--colors", "pink").code == 2
+
+
+def test_domain_and_tls_first_have_a_second_spelling(natsctl: Run) -> None:
+    done = natsctl("--domain", "nowhere", "stream", "ls", "-j")
+    assert done.error["subject"] == "$JS.nowhere.API.STREAM.LIST"
+    assert natsctl("--tls-first", "stream", "ls").code == 5
+
+
+def test_advisories_are_heard_below_their_prefix(natsctl: Run) -> None:
+    command = [sys.executable, "-m", "natsctl", "events", "-j", "--wait", "20s", "--js-advisory", "--count", "1"]
+    listening = subprocess.Popen([*command, "--js-event-prefix", "from.hub"], stdout=subprocess.PIPE, text=True)
+    while listening.poll() is None:
+        natsctl("publish", "from.hub.ADVISORY.X.Y", '{"type": "io.nats.x", "id": "1"}', "-q")
+    assert '"type":"io.nats.x"' in listening.communicate()[0]
