@@ -28,6 +28,7 @@ def _connect_line(listening: socket.socket, found: list[dict[str, Any]]) -> None
         read = b""
         while b"\r\n" not in read:
             read += client.recv(4096)
+        client.sendall(b"-ERR 'Authorization Violation'\r\n")  # so that nobody waits
         found.append(json.loads(read.partition(b"CONNECT ")[2].partition(b"\r\n")[0]))
 
 
@@ -36,7 +37,7 @@ def _connect(natsctl: Run, *flags: str, stdin: bytes | None = None) -> dict[str,
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=_connect_line, args=(listening, found))
         thread.start()
-        natsctl("-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "5s", *flags, "stream", "ls", stdin=stdin)
+        natsctl("-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "1s", *flags, "stream", "ls", stdin=stdin)
         thread.join(10)
     return found[0]
 
