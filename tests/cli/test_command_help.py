@@ -23,7 +23,7 @@ def _paths() -> list[str]:
 
 
 @pytest.mark.parametrize("path", _paths())
-@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_page_fits_and_cuts_nothing_off(
     path: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +102,7 @@ def test_every_example_is_understood(
         ("str inof", 'did you mean "info"'),
         ("pub", "SUBJECT is missing"),
         ("str add S --subjects other", "natsctl stream edit S"),
-        ("--context nope str ls", "nats/context"),
+        ("--context nope str ls", "natsctl context add NAME makes one"),
         ("-s host.invalid:4222 str ls", "no connection to nats://host.invalid:4222"),
     ],
 )
