@@ -21,9 +21,7 @@ class UnknownError(NatsctlError):
 
 
 def ls(
-    match: Annotated[
-        str, typer.Argument(metavar="MATCH", help="regular expression that they have to match")
-    ] = "",
+    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that they have to match")] = "",
     sort: Annotated[str, typer.Argument(metavar="SORT", help="sort by code, http or description")] = "code",
     reverse: Annotated[bool, typer.Option("--reverse", "-R", help="sort backwards")] = False,
     json: Json = False,
