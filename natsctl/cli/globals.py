@@ -46,7 +46,11 @@ def _seconds(text: str) -> float:
 
 GLOBAL_FLAGS = (
     GlobalFlag(
-        "server", ("-s", "--server"), "URL", "server URL or host:port, several with commas (NATS_URL)", kin="Which server"
+        "server",
+        ("-s", "--server"),
+        "URL",
+        "server URL or host:port, several with commas (NATS_URL)",
+        kin="Which server",
     ),
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
@@ -56,7 +60,9 @@ GLOBAL_FLAGS = (
     GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),
     GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix of answers"),
     GlobalFlag("connection_name", ("--connection-name",), "NAME", "what the server calls this connection"),
-    GlobalFlag("socks_proxy", ("--socks-proxy",), "PROXY", "refused: SOCKS proxies are not supported"),
+    GlobalFlag(
+        "socks_proxy", ("--socks-proxy",), "URL", "connect through a SOCKS proxy, socks5://host:port (NATS_SOCKS_PROXY)"
+    ),
     GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", kin="Login there"),
     GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
     GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),

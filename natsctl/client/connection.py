@@ -73,6 +73,10 @@ class Connection:
     async def open(self, url: str, options: dict[str, Any]) -> None:
         """Connect to `url`; raises what nats-py or the system raise."""
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
+        if self.target.settings.socks_proxy:
+            from natsctl.client.socks import socks_transport
+
+            self._client._transport = socks_transport(self.target.settings.socks_proxy)
         try:
             async with asyncio.timeout(self.timeout_s):
                 await self._client.connect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable
 from natsctl.client.connection import Connection
 from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
@@ -27,11 +27,6 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
     unreadable secrets.
     """
     options: dict[str, Any] = {"name": name, **login_options(target.settings)}
-    if target.settings.socks_proxy:
-        raise UsageError(
-            "natsctl does not connect through SOCKS proxies",
-            hint="take --socks-proxy, NATS_SOCKS_PROXY or the context's socks_proxy away, or use an ssh -L tunnel",
-        )
     if context := tls_context(target.settings, target.urls):
         options["tls"] = context
         options["tls_handshake_first"] = target.settings.tls_first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -53,9 +54,59 @@ def test_the_server_is_told_who_connects(natsctl: Run, tmp_path: Path) -> None:
     assert _connect(natsctl, "--jwt", "eyJ0eXAiOiJKV1QifQ.x.z")["jwt"] == "eyJ0eXAiOiJKV1QifQ.x.z"
 
 
-def test_a_socks_proxy_is_refused_before_anything_is_sent(natsctl: Run) -> None:
-    done = natsctl("--socks-proxy", "socks5://127.0.0.1:1", "stream", "ls")
-    assert (done.code, "SOCKS" in done.err) == (2, True)
+class SocksProxy:
+    """A SOCKS 5 proxy without logins, for one connection at a time."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[bytes, int]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"socks5://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            client.recv(client.recv(2)[1])
+            client.sendall(b"\x05\x00")
+            kind = client.recv(4)[3]
+            name = client.recv(4) if kind == 1 else client.recv(client.recv(1)[0])
+            port = int.from_bytes(client.recv(2), "big")
+            self.asked.append((name, port))
+            with socket.create_connection(("127.0.0.1", port)) as server:
+                client.sendall(b"\x05\x00\x00\x01" + bytes(6))
+                threading.Thread(target=pump, args=(client, server), daemon=True).start()
+                pump(server, client)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # whoever accepts would keep it
+        self._listener.close()
+
+
+def pump(here: socket.socket, there: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := here.recv(65536):
+            there.sendall(data)
+        there.shutdown(socket.SHUT_WR)
+
+
+def test_a_socks_proxy_is_gone_through(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = SocksProxy()
+    port = int(os.environ["NATS_URL"].rpartition(":")[2])
+    server = f"nats://localhost:{port}"
+    assert natsctl("-s", server, "--socks-proxy", proxy.url, "stream", "add", "S", "--subjects", "s").code == 0
+    monkeypatch.setenv("NATS_SOCKS_PROXY", proxy.url.removeprefix("socks5://"))
+    assert natsctl("-s", server, "stream", "ls", "-n").out == "S\n"
+    assert proxy.asked == [(b"localhost", port)] * 2
+    proxy.close()
+    done = natsctl("-s", server, "stream", "ls")
+    assert (done.code, "no way through the SOCKS proxy" in done.err) == (5, True)
+    monkeypatch.delenv("NATS_SOCKS_PROXY")
+    assert natsctl("--socks-proxy", "gopher://x:1", "stream", "ls").code == 2
 
 
 def test_a_seed_that_is_none_is_told(natsctl: Run) -> None:
