@@ -6,7 +6,7 @@ A table is a list of columns; each says how its cell is written and, where that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
@@ -37,6 +37,8 @@ class Column(Generic[T]):
     order: Callable[[T], Any] | None = None
     wide: bool = False
     """Only shown with `--wide`, or when it is named."""
+    spare: int = 0
+    """Left out where there is no room, those with the lowest number first; 0 for never, as when it is named."""
 
     @property
     def word(self) -> str:
@@ -55,9 +57,10 @@ class Column(Generic[T]):
 
 def chosen(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
     """The columns to show. Raises UsageError for a name that none has."""
-    if words is None:
-        return [column for column in table if wide or not column.wide]
-    return [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
+    if words is None and not wide:
+        return [column for column in table if not column.wide]
+    asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
+    return [replace(column, spare=0) for column in asked]
 
 
 def ordered(
@@ -67,11 +70,18 @@ def ordered(
     return sorted(rows, key=_named(table, sort or default, "--sort").key, reverse=reverse)
 
 
-def render_columns(title: str, columns: Sequence[Column[T]], rows: Iterable[T]) -> Table:
+def render_columns(
+    title: str,
+    columns: Sequence[Column[T]],
+    rows: Iterable[T],
+) -> Table:
     """The table of those columns."""
     cells = [[column.cell(row) for column in columns] for row in rows]
     right = [column.title for column in columns if column.right]
-    return render_table(title, [column.title for column in columns], cells, right)
+    least = [column.title for column in sorted(columns, key=lambda column: column.spare) if column.spare]
+    return render_table(
+        title, [column.title for column in columns], cells, right, least=least, more="--columns chooses"
+    )
 
 
 def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.consumer import ConsumerInfo
@@ -38,8 +39,8 @@ def consumer_columns(now_ns: int) -> list[Column[Row]]:
     """The columns of lists."""
     return [
         Column("Name", lambda row: row.value.name),
-        Column("Description", lambda row: row.value.config.description),
-        Column("Created", lambda row: when(row.value.created)),
+        Column("Description", lambda row: row.value.config.description, spare=2),
+        Column("Created", lambda row: when(row.value.created), spare=1),
         Column("Ack Pending", *_number(lambda info: info.num_ack_pending)),
         Column("Unprocessed", *_number(lambda info: info.num_pending)),
         Column("Last Delivery", *_age(lambda info: info.delivered.last_active, now_ns)),
@@ -60,15 +61,15 @@ def report_columns(raw: bool) -> list[Column[Row]]:
     length: Callable[[int], str] = str if raw else duration
     return [
         Column("Consumer", lambda row: row.value.name),
-        Column("Mode", lambda row: mode(row.value)),
-        Column("Ack Policy", lambda row: policy(row.value.config.ack_policy.value)),
-        Column("Ack Wait", *_number(lambda info: info.config.ack_wait, length)),
+        Column("Mode", lambda row: mode(row.value), spare=4),
+        Column("Ack Policy", lambda row: policy(row.value.config.ack_policy.value), spare=3),
+        Column("Ack Wait", *_number(lambda info: info.config.ack_wait, length), spare=2),
         Column("Ack Pending", *_number(lambda info: info.num_ack_pending, figure)),
-        Column("Redelivered", *_number(lambda info: info.num_redelivered, figure)),
+        Column("Redelivered", *_number(lambda info: info.num_redelivered, figure), spare=7),
         Column("Unprocessed", *_number(lambda info: info.num_pending, figure)),
-        Column("Ack Floor", *_number(lambda info: info.ack_floor.stream_seq, figure)),
-        Column("API Level", lambda row: level(row.value)),
-        Column("Cluster", lambda row: servers(row.value)),
+        Column("Ack Floor", *_number(lambda info: info.ack_floor.stream_seq, figure), spare=6),
+        Column("API Level", lambda row: level(row.value), spare=1),
+        Column("Cluster", lambda row: servers(row.value), spare=5),
         Column("Delivered", *_number(lambda info: info.delivered.stream_seq, figure), wide=True),
         Column("Waiting", *_number(lambda info: info.num_waiting, figure), wide=True),
         Column("Max Ack Pending", *_number(lambda info: info.config.max_ack_pending, figure), wide=True),
@@ -107,7 +108,7 @@ def _with_share(column: Column[Row], messages: int) -> Column[Row]:
             return column.cell(row)
         return f"{column.cell(row)} / {100 * info.num_pending / messages:.0f}%"
 
-    return Column(column.title, cell, column.order)
+    return replace(column, cell=cell)
 
 
 def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:

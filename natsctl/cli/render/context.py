@@ -77,7 +77,7 @@ def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
         (
             one["name"] + ("*" if one["selected"] else ""),
             str(one.get("fault") or one.get("description") or ""),
-            str(one.get("url") or ""),
+            ", ".join(url.strip() for url in str(one.get("url") or "").split(",")),
         )
         for one in documents
     ]

@@ -1,110 +1,79 @@
-"""A table that suits the width it is drawn in: no column is squeezed to where words fall apart.
+"""A table that suits the width it is drawn in; what it gives up for that is told below it.
 
 Where the columns have no room side by side, each row becomes a paragraph with a line for each column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from natsctl.cli.render.drawn import MANY_ROWS, draw
+from natsctl.cli.render.drawn import draw
+from natsctl.cli.render.fit import Fit, Part, fit, folded
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from collections.abc import Iterator, Sequence
 
-CAPS: Final = range(24, 5, -1)
-"""How much of the longest word of a column is kept in one piece, as the room allows; the last is the least."""
-_BETWEEN: Final = 3
-"""Columns of the terminal between two of the table: a blank, the rule and a blank."""
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 
 class FittedTable(Table):
     """A table drawn with whole words as far as there is room, else as paragraphs."""
 
+    def __init__(self, *, least: Sequence[str] = (), more: str = "", **kind: Any) -> None:
+        """`least` are the columns that are left out first where there is no room; `more` says how to see them."""
+        super().__init__(**kind)
+        self.least = least
+        self.more = more
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it."""
-        room = options.max_width - _BETWEEN * len(self.columns) - 1
-        cells = [[_text(cell) for cell in (column.header, *column.cells)] for column in self.columns]
-        # A number that goes on in the next line is no number any more.
-        whole = [
-            _longest_word(each[1:]) if own.justify == "right" else 0
-            for own, each in zip(self.columns, cells, strict=True)
+        parts = [
+            Part(_text(column.header), [_text(cell) for cell in column.cells], column.justify == "right")
+            for column in self.columns
         ]
-        widths = _widths([_longest_word(each) for each in cells], whole, [_longest_line(each) for each in cells], room)
-        if widths is None:
-            yield from self._paragraphs(options.max_width)
-            return
-        if self.row_count > MANY_ROWS and self.box is not None:
-            yield from draw(self, cells, widths, console, options)
-            return
-        for column, width in zip(self.columns, widths, strict=True):
-            column.width = width
-        yield from super().__rich_console__(console, options)
+        found = fit(parts, self.least, options.max_width)
+        if found is None or self.box is None:
+            yield from self._paragraphs(parts, options.max_width)
+        else:
+            yield from draw(self, found, self._below(found), console, options)
 
-    def _paragraphs(self, width: int) -> RenderResult:
+    def _below(self, found: Fit) -> list[str]:
+        """What stands below the table."""
+        told = _text(self.caption).splitlines() if self.caption else []
+        if found.offset:
+            told.append(f"times are {found.offset}")
+        if found.left_out:
+            told.append(f"no room for {', '.join(found.left_out)}{f': {self.more}' if self.more else ''}")
+        return told
+
+    def _paragraphs(self, parts: Sequence[Part], width: int) -> Iterator[Text]:
         """The rows below each other; cells that are empty are left out."""
-        titles = [_text(column.header) for column in self.columns]
-        margin = max((len(title) for title in titles), default=0)
+        margin = max((len(part.title) for part in parts if any(part.cells)), default=0)
         beside = margin + 2 <= width // 2
         if self.title:
-            yield self.title
-        for row in zip(*(column.cells for column in self.columns), strict=True):
+            yield Text(_text(self.title), style="bold", overflow="fold")
+        for row in zip(*(part.cells for part in parts), strict=True):
             yield Text("")
-            for title, cell in zip(titles, row, strict=True):
-                value = _text(cell)
-                if value and beside:
-                    yield _line(f"{title:>{margin}}: ", value)
-                elif value:
-                    yield Text(f"{title}:", overflow="fold")
-                    yield _line("  ", value)
+            for part, value in zip(parts, row, strict=True):
+                if value:
+                    yield from _labelled(part.title, value, margin if beside else 0, width)
         if self.caption:
             yield Text("")
-            yield self.caption
+            yield Text(_text(self.caption), overflow="fold")
 
 
-def _line(label: str, value: str) -> Table:
-    """A label and its value, which goes on below itself."""
-    grid = Table.grid()
-    grid.add_column(no_wrap=True, min_width=len(label))
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(label), Text(value))
-    return grid
+def _labelled(title: str, value: str, margin: int, width: int) -> Iterator[Text]:
+    """A label and its value, which goes on below itself; without a margin the label stands above."""
+    indent = margin + 2 if margin else 2
+    if not margin:
+        yield Text(f"{title}:", overflow="fold")
+    for number, line in enumerate(folded(value, max(width - indent, 1))):
+        lead = f"{title:>{margin}}: " if margin and not number else " " * indent
+        yield Text(lead + line, overflow="fold")
 
 
 def _text(cell: object) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
-
-
-def _widths(words: Sequence[int], whole: Sequence[int], lines: Sequence[int], room: int) -> list[int] | None:
-    """The width of each column: first room for words, then what is left for those that lack least; None for no room.
-
-    `whole` is what a column needs in any case.
-    """
-    tries = ([max(min(word, cap), least) for word, least in zip(words, whole, strict=True)] for cap in CAPS)
-    widths = next((one for one in tries if sum(one) <= room), None)
-    if widths is None:
-        return None
-    left = room - sum(widths)
-    lacking = sorted(range(len(widths)), key=lambda at: lines[at] - widths[at])
-    for number, at in enumerate(lacking):
-        more = min(lines[at] - widths[at], left // (len(lacking) - number))
-        widths[at] += more
-        left -= more
-    return widths
-
-
-def _longest_word(cells: Sequence[str]) -> int:
-    return max((_length(word) for cell in set(cells) for word in cell.split()), default=1)
-
-
-def _longest_line(cells: Sequence[str]) -> int:
-    return max((_length(line) for cell in set(cells) for line in cell.splitlines()), default=1)
-
-
-def _length(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)

@@ -110,7 +110,7 @@ def render_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
         for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
     ]
     columns = ("Bucket", "Description", "Created", "Size", "Values", "Last Update")
-    return render_table("Key-Value Buckets", columns, rows, ("Size", "Values"))
+    return render_table("Key-Value Buckets", columns, rows, columns[3:], least=("Created", "Description"))
 
 
 def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:

@@ -96,9 +96,8 @@ def render_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
         )
         for info in sorted(infos, key=lambda info: (info.state.bytes, info.config.name))
     ]
-    return render_table(
-        "Object Store Buckets", ("Bucket", "Description", "Created", "Size", "Last Update"), rows, ("Size",)
-    )
+    columns = ("Bucket", "Description", "Created", "Size", "Last Update")
+    return render_table("Object Store Buckets", columns, rows, columns[3:], least=("Created", "Description"))
 
 
 def render_objects(bucket: str, found: Sequence[Object]) -> Table:
@@ -112,7 +111,13 @@ def render_objects(bucket: str, found: Sequence[Object]) -> Table:
         )
         for one in found
     ]
-    return render_table(f"Contents for bucket {bucket}", ("Name", "Size", "Time", "Description"), rows, ("Size",))
+    return render_table(
+        f"Contents for bucket {bucket}",
+        ("Name", "Size", "Time", "Description"),
+        rows,
+        ("Size",),
+        least=("Description",),
+    )
 
 
 def render_event(found: Object, *, coloured: bool) -> str:

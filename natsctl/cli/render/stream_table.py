@@ -111,8 +111,8 @@ _WIDE: tuple[Column[Row], ...] = (
 
 LIST: tuple[Column[Row], ...] = (
     Column("Name", lambda row: row.info.config.name),
-    _text("Description", lambda info: info.config.description),
-    _moment("Created", lambda info: info.created, lambda row: when(row.info.created)),
+    _text("Description", lambda info: info.config.description, spare=2),
+    _moment("Created", lambda info: info.created, lambda row: when(row.info.created), spare=1),
     _MESSAGES,
     _number("Size", lambda info: info.state.bytes, format_size),
     _moment("Last Message", lambda info: info.state.last_ts, lambda row: ago(row.info.state.last_ts, row.now_ns)),
@@ -131,15 +131,15 @@ WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted
 
 REPORT: tuple[Column[Row], ...] = (
     Column("Stream", lambda row: row.info.config.name),
-    _text("Storage", lambda info: info.config.storage.value.capitalize()),
-    _text("Placement", _placement),
-    _number("Consumers", lambda info: info.state.consumer_count),
+    _text("Storage", lambda info: info.config.storage.value.capitalize(), spare=4),
+    _text("Placement", _placement, spare=2),
+    _number("Consumers", lambda info: info.state.consumer_count, spare=7),
     _MESSAGES,
     _number("Bytes", lambda info: info.state.bytes, format_size),
-    _number("Lost", _lost),
-    _number("Deleted", lambda info: info.state.num_deleted),
-    _number("API Level", required_level),
-    _text("Replicas", lambda info: replicas(info.cluster)),
+    _number("Lost", _lost, spare=3),
+    _number("Deleted", lambda info: info.state.num_deleted, spare=5),
+    _number("API Level", required_level, spare=1),
+    _text("Replicas", lambda info: replicas(info.cluster), spare=6),
     _number("Server Level", level_of, wide=True),
     *_WIDE,
     Column("Status", _status, wide=True),
@@ -223,7 +223,7 @@ def render_replication(found: Sequence[Flow], *, raw: bool) -> Table:
         for flow in found
     ]
     columns = ("Stream", "Kind", "API Prefix", "Source Stream", "Filters and Transforms", "Active", "Lag", "Error")
-    return render_table("Replication Report", columns, rows, ("Lag",))
+    return render_table("Replication Report", columns, rows, ("Active", "Lag"), least=("API Prefix",))
 
 
 def _mapped(source: StreamSource) -> str:

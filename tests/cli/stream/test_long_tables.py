@@ -1,13 +1,14 @@
-"""Long tables are drawn without rich's paragraphs, and look the same."""
+"""Tables are drawn line by line, without rich's paragraphs."""
 
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from natsctl.cli.render import fitted
 from natsctl.cli.render.table import render_table
 
 ROWS = [
@@ -29,16 +30,18 @@ def drawn(width: int, *, sections: bool) -> list[str]:
 
 @pytest.mark.parametrize("sections", [False, True])
 @pytest.mark.parametrize("width", [50, 60, 80, 200])
-def test_a_long_table_looks_as_a_short_one(width: int, sections: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = drawn(width, sections=sections)
-    monkeypatch.setattr(fitted, "MANY_ROWS", 0)
-    long = drawn(width, sections=sections)
-    assert long[1:] == short[1:]
-    assert long[0].strip() == short[0].strip() == "Streams of somebody"
+def test_every_letter_of_a_table_is_shown_in_lines_of_one_length(width: int, sections: bool) -> None:
+    title, *lines = drawn(width, sections=sections)
+    assert title.strip() == "Streams of somebody"
+    assert {cell_len(line) for line in lines} == {cell_len(lines[0])}
+    assert cell_len(lines[0]) <= width
+    cells = [re.split("[│├┤]", line)[1:-1] for line in lines]
+    names = "".join(row[0].strip() for row in cells if len(row) == 3)
+    assert names == "NameORDERS" + "WIDE_名前_\\x1b[2J" + "X" * 40 + ("Total" if sections else "")
+    assert "12,345,678" in "".join(lines)
 
 
 def test_coloured_rules_leave_the_cells_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitted, "MANY_ROWS", 0)
     monkeypatch.setenv("NATS_COLOR", "red")
     out = io.StringIO()
     table = render_table("T", ("Name",), [("A",)])
