@@ -53,10 +53,9 @@ def reply(
     """
     if (body is not None) + echo + bool(command) > 1:
         raise UsageError("BODY, --echo and --command exclude each other: there is one answer")
-    payload = b"" if echo or command else read_body(body)
-    if body is None and not payload and not echo and not command:
-        raise UsageError("BODY is missing", hint="give the answer, --echo or --command")
-    fixed = Outgoing(subject, payload, read_headers(header))
+    if body is None and not echo and not command:
+        raise UsageError("BODY is missing", hint="give the answer (- reads it from stdin), --echo or --command")
+    fixed = Outgoing(subject, read_body(body or ""), read_headers(header))
     make = _maker(fixed, echo, command, templates)
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
     session_of(ctx).run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))

@@ -30,7 +30,7 @@ def trace(
     from natsctl.client.outgoing import Outgoing
 
     check_target(subject)
-    message = Outgoing(subject, read_body(payload), read_headers(header))
+    message = Outgoing(subject, read_body(payload or ""), read_headers(header))
     session = session_of(ctx)
     if session.dry_run:
         from natsctl.client.preview import Planned, Previewed
