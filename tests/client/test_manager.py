@@ -14,6 +14,7 @@ from natsctl.client.answer import Answer
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.pull import Wanted, take
 from natsctl.client.requests import JetStreamAbsent
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
@@ -76,7 +77,7 @@ async def test_publish_waits_for_the_ack_and_pull_reads_what_was_stored(server: 
             assert (ack.value.stream, ack.value.seq) == ("ORDERS", number + 1)
         await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
         bodies = []
-        async for message in messages.pull(manager, "ORDERS", "NEW", batch=10, expires_s=0.5):
+        async for message in take(manager, "ORDERS", "NEW", Wanted(count=10, no_wait=True), {}):
             bodies.append(message.body)
             assert message.headers == {"K": "v"}
             await messages.acknowledge(manager, message)
@@ -90,7 +91,7 @@ async def test_pull_without_waiting_ends_at_once_when_there_is_nothing(server: A
         manager = Manager(connection)
         await manager.stream_create(ORDERS)
         await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
-        assert [m async for m in messages.pull(manager, "ORDERS", "NEW", no_wait=True)] == []
+        assert [m async for m in take(manager, "ORDERS", "NEW", Wanted(no_wait=True), {})] == []
 
 
 @pytest.mark.both
@@ -98,13 +99,13 @@ async def test_pull_tells_why_a_consumer_cannot_be_read(server: Any) -> None:
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
         with pytest.raises(ApiFailure) as raised:
-            [m async for m in messages.pull(manager, "ORDERS", "NEW")]
+            [m async for m in take(manager, "ORDERS", "NEW", Wanted(), {})]
         assert raised.value.exit_code == 3
         await manager.stream_create(ORDERS)
         push = {"durable_name": "PUSH", "deliver_subject": "out", "ack_policy": "none"}
         await manager.consumer_create("ORDERS", push)
         with pytest.raises(NatsctlError, match="push"):
-            [m async for m in messages.pull(manager, "ORDERS", "PUSH", expires_s=1)]
+            [m async for m in take(manager, "ORDERS", "PUSH", Wanted(wait_s=1), {})]
 
 
 @pytest.mark.both

@@ -7,6 +7,7 @@ has the same name, and a test uses them.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -200,6 +201,7 @@ def page(root: Path) -> str:
     return "\n".join(lines)
 
 
+@functools.cache
 def compared(root: Path) -> Comparison:
     """The comparison of what the repository holds."""
     folder = root / "tests" / "cli"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,11 +30,18 @@ class TestsFound:
         for folder in FOLDERS:
             for file in sorted((root / folder).rglob("test_*.py")):
                 self._parts += _parts(file, str(file.relative_to(root)))
+        self._with_flag: dict[str, list[int]] = defaultdict(list)
+        """The places of the parts that have a word which may be a flag."""
+        for place, part in enumerate(self._parts):
+            for word in part.words:
+                if word.startswith("-"):
+                    self._with_flag[word].append(place)
 
     def find(self, noun: Sequence[str], verb: Sequence[str], flags: Sequence[str]) -> str:
         """The test that fits best, as `file::name`, or "": it has one of the flags, the verb and the noun."""
         best, at = 0, None
-        for part in self._parts:
+        places = sorted({place for flag in flags for place in self._with_flag.get(flag, ())})
+        for part in [self._parts[place] for place in places] if flags else self._parts:
             score = _score(part, noun, verb, flags)
             if score > best:
                 best, at = score, part

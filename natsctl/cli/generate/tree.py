@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,9 +15,10 @@ REFERENCE_RUN = frozenset(("server.run:run",))
 """Commands whose flags are the reference server's, and not Typer's."""
 
 
-def parameters(where: str) -> list[Any]:
+@functools.cache
+def parameters(where: str) -> Sequence[Any]:
     """The arguments and flags of the command that stands there."""
-    return list(import_typer().get_command(build_single(where)).params)
+    return tuple(import_typer().get_command(build_single(where)).params)
 
 
 def completion_of(noun: Noun) -> dict[str, Any]:
