@@ -1,6 +1,6 @@
 """Flags that set one field of a configuration: the rows of the tables, how values are read and put in place.
 
-A table (stream_flags.py, consumer_flags.py) says for each flag which field it sets. Commands take all flags of a table
+A table (stream/flags.py, consumer/flags.py) says for each flag which field it sets. Commands take all flags of a table
 with `@flagged(TABLE)`: the decorated function has a parameter `given: Given`, which receives the flags that were on the
 command line, in wire values, and only those. So "not given" and "given as zero" never mix; prompts and `--help` come
 from the same rows.
@@ -209,9 +209,17 @@ def apply(config: Config, table: Sequence[Flag], given: Given) -> None:
             flag.place(config, given[flag.name])
 
 
-class Flagged:
-    """A command function that takes the flags of a table; made by `flagged`.
+def fields_of(table: Sequence[Flag], given: Given, **fixed: Any) -> Config:
+    """What the flags that were given set, beside what is fixed."""
+    fields: Config = dict(fixed)
+    apply(fields, table, given)
+    return fields
 
+
+class Flagged:
+    """A command function that takes the flags of a table, and bundles of options; made by `flagged`.
+
+    A bundle is a NamedTuple whose fields are annotated as options: a parameter of that type takes all of them.
     What it declares is computed when Typer asks, as only one of many commands runs.
     """
 
@@ -227,31 +235,53 @@ class Flagged:
             value = keywords.pop(flag.parameter, None)
             if value is not None and not (flag.kind.repeated and not value):
                 given[flag.name] = flag.read(value)
-        return self.__wrapped__(*arguments, given=given, **keywords)
+        for name, kind in self._hints.items():
+            if _is_bundle(kind):
+                keywords[name] = kind(**{field: keywords.pop(field) for field in kind._fields if field in keywords})
+        if "given" in self._hints:
+            keywords["given"] = given
+        return self.__wrapped__(*arguments, **keywords)
+
+    @functools.cached_property
+    def _hints(self) -> dict[str, Any]:
+        return typing.get_type_hints(self.__wrapped__, include_extras=True)
 
     @functools.cached_property
     def __signature__(self) -> inspect.Signature:
-        """The function's own parameters with the table's flags in the place of `given`."""
-        hints = typing.get_type_hints(self.__wrapped__, include_extras=True)
+        """The function's own parameters, a bundle's fields in its place, and the table's flags in that of `given`."""
         keyword = inspect.Parameter.KEYWORD_ONLY
-        own = [
-            one.replace(annotation=hints[one.name])
-            for one in inspect.signature(self.__wrapped__).parameters.values()
-            if one.name != "given"
+        found: list[inspect.Parameter] = []
+        for one in inspect.signature(self.__wrapped__).parameters.values():
+            kind = self._hints[one.name]
+            if _is_bundle(kind):
+                found += _options_of(kind)
+            elif one.name != "given":
+                found.append(one.replace(kind=keyword, annotation=kind))
+        found += [
+            inspect.Parameter(flag.parameter, keyword, default=None, annotation=flag.annotation())
+            for flag in self._table
         ]
-        return inspect.Signature(
-            [one.replace(kind=keyword) for one in own]
-            + [
-                inspect.Parameter(flag.parameter, keyword, default=None, annotation=flag.annotation())
-                for flag in self._table
-            ]
-        )
+        return inspect.Signature(found)
 
     @property
     def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]  # of this command, not of the class
         return {one.name: one.annotation for one in self.__signature__.parameters.values()}
 
 
-def flagged(table: Sequence[Flag]) -> Callable[[Callable[..., Any]], Flagged]:
-    """Make a command take all flags of `table`; its parameter `given` receives those that were used."""
+def _is_bundle(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
+
+
+def _options_of(bundle: Any) -> list[inspect.Parameter]:
+    hints = typing.get_type_hints(bundle, include_extras=True)
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=bundle._field_defaults[name], annotation=hints[name]
+        )
+        for name in bundle._fields
+    ]
+
+
+def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Flagged]:
+    """Make a command take all flags of `table`, which its parameter `given` receives, and the fields of its bundles."""
     return lambda function: Flagged(function, table)

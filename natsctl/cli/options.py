@@ -29,6 +29,7 @@ Watch = Annotated[
     str | None,
     typer.Option("--watch", metavar="DURATION", help="show it again so often", show_default=False),
 ]
+Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N looks", min=0, show_default=False)]
 Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
 All = Annotated[
     bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)

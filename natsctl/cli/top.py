@@ -11,7 +11,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -46,7 +46,7 @@ def top(
     json: Json = False,
 ) -> None:
     """Show what a server does and its connections, again and again; needs a user of the system account."""
-    every_s = _seconds(interval)
+    every_s = every_seconds(interval, "--interval")
     if len(delimiter) > 1 and delimiter != "\\t":
         raise UsageError(f"--delimiter: expected one character, not {delimiter!r}")
     if out is not None and not Path(out).absolute().parent.is_dir():
@@ -59,11 +59,6 @@ def top(
         _write(out, shown, _look(session, looker))
     else:
         _show(session, looker, shown, every_s, rounds, json)
-
-
-def _seconds(text: str) -> float:
-    """The interval; a bare number counts seconds."""
-    return wait_seconds(f"{text}s" if text.replace(".", "", 1).isdigit() else text, "--interval") or 1.0
 
 
 def _looker(session: Session, server: str, conns: int, sort: str, subs: bool, lookup: bool) -> Top:

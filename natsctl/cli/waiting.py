@@ -7,8 +7,15 @@ from natsctl.api.errors import UsageError
 
 def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:
     """Seconds of a duration flag, None when it was not given. Raises UsageError."""
-    if text is None:
-        return None
+    return None if text is None else _seconds(text, flag)
+
+
+def every_seconds(text: str, flag: str = "--watch") -> float:
+    """Seconds between two looks; a bare number is seconds, as the nats tool takes it. Raises UsageError."""
+    return _seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
+
+
+def _seconds(text: str, flag: str) -> float:
     from natsctl.api.units import parse_duration
 
     try:

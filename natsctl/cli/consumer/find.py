@@ -8,7 +8,7 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.consumer.ls import list_consumers, show_consumers, warn_of_absent
-from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Config, Flag, Given, apply, flagged
+from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
 from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Json, Names, StreamName, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
@@ -66,6 +66,4 @@ def find(
 
 def described(given: Given) -> Wanted:
     """What the flags look for."""
-    fields: Config = {}
-    apply(fields, FILTERS, given)
-    return Wanted(**fields)
+    return Wanted(**fields_of(FILTERS, given))

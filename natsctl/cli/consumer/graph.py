@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.names import pick_consumer, pick_stream
-from natsctl.cli.options import ConsumerName, StreamName, session_of
+from natsctl.cli.options import ConsumerName, Rounds, StreamName, session_of
+from natsctl.cli.plotting import Every, plot_room
 from natsctl.cli.render.values import safe
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,23 +22,17 @@ def graph(
     ctx: typer.Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    every: Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two looks")] = "1s",
-    rounds: Annotated[
-        int, typer.Option("--count", metavar="N", help="end after N looks", min=0, show_default=False)
-    ] = 0,
+    every: Every = "1s",
+    rounds: Rounds = 0,
 ) -> None:
     """Plot what a consumer has still to deliver, what waits for acks, and how fast both go on, until Ctrl-C."""
     from natsctl.cli.live import watch
-    from natsctl.cli.render.plot import SMALLEST, Rate, Series, render_plots
-    from natsctl.cli.screen import console
+    from natsctl.cli.render.plot import Rate, Series, render_plots
 
+    columns, lines = plot_room(rounds)
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
-    screen = console()
-    columns, lines = min(screen.width, output.width()), screen.height
-    if columns < SMALLEST[0] or lines < SMALLEST[1]:
-        raise UsageError(f"the terminal is too small to plot: {SMALLEST[0]} columns and {SMALLEST[1]} lines are needed")
     pending, unacked = Series("Unprocessed Messages"), Series("Outstanding Acks")
     delivered, acked = Rate("Delivered"), Rate("Acknowledged")
 
@@ -51,7 +44,7 @@ def graph(
         delivered.count(info.delivered.consumer_seq, at_s)
         acked.count(info.ack_floor.consumer_seq, at_s)
         heading = f"Consumer {safe(where)} > {safe(name)}"
-        return render_plots(heading, (pending, unacked, delivered, acked), columns, lines - 1)
+        return render_plots(heading, (pending, unacked, delivered, acked), columns, lines)
 
     view()
-    watch(view, wait_seconds(every, "--watch") or 1.0, rounds=rounds)
+    watch(view, every_seconds(every), rounds=rounds)

@@ -12,7 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def report(
     elif watch is not None:
         from natsctl.cli.live import watch as redraw
 
-        redraw(view, wait_seconds(watch, "--watch") or 0)
+        redraw(view, every_seconds(watch))
     else:
         from natsctl.cli.screen import show_table
 

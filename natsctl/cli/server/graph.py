@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.options import session_of
+from natsctl.cli.options import Rounds, session_of
+from natsctl.cli.plotting import Every, plot_room
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.info import suggesting_server
 from natsctl.cli.server.scope import ServerName
-from natsctl.cli.server.watch.show import Rounds
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,21 +26,15 @@ def graph(
     jetstream: Annotated[
         bool, typer.Option("--jetstream", "-j", help="what JetStream does instead", show_default=False)
     ] = False,
-    every: Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two looks")] = "1s",
+    every: Every = "1s",
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and what it moves, until Ctrl-C."""
     from natsctl.cli.live import watch
-    from natsctl.cli.render.plot import SMALLEST, render_plots
-    from natsctl.cli.screen import console
+    from natsctl.cli.render.plot import render_plots
     from natsctl.client.system import System
 
-    if not rounds and not sys.stdout.isatty():
-        raise UsageError("there is no terminal to draw on: give --count N to end after N looks")
-    screen = console()
-    columns, lines = min(screen.width, output.width()), screen.height
-    if columns < SMALLEST[0] or lines < SMALLEST[1]:
-        raise UsageError(f"the terminal is too small to plot: {SMALLEST[0]} columns and {SMALLEST[1]} lines are needed")
+    columns, lines = plot_room(rounds)
     session = session_of(ctx)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
@@ -52,9 +43,9 @@ def graph(
     def view() -> RenderableType:
         answer = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ"))
         plots.add(answer.data, time.monotonic())
-        return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines - 1)
+        return render_plots(f"Server {safe(found.name)}", plots.series, columns, lines)
 
-    watch(view, wait_seconds(every, "--watch") or 1.0, rounds=rounds)
+    watch(view, every_seconds(every), rounds=rounds)
 
 
 class _Plots:

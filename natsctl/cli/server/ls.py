@@ -15,6 +15,7 @@ from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
 @flagged(SCOPE)
 def ls(
     ctx: typer.Context,
+    given: Given,
     expect: Expect = 0,
     sort: Sort = None,
     reverse: Reverse = False,
@@ -22,7 +23,6 @@ def ls(
     wide: Wide = False,
     names: Names = False,
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """List the servers that answer, and with EXPECT fail when they are fewer."""
     from natsctl.cli.render.columns import ordered
@@ -46,10 +46,10 @@ def ls(
 @flagged(SCOPE)
 def ping(
     ctx: typer.Context,
+    given: Given,
     expect: Expect = 0,
     show_id: bool = typer.Option(False, "--id", help="also the servers' ids", show_default=False),
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Show how quickly each server answers, and with EXPECT fail when they are fewer."""
     from natsctl.client.system import System

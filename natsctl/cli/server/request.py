@@ -11,12 +11,12 @@ import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, flagged
+from natsctl.cli.flags import DURATION, SUBJECT, SWITCH, TEXT, WHOLE, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.info import suggesting_server
-from natsctl.cli.server.report.connections import STATES
-from natsctl.cli.server.report.state import HEALTH, body_of
+from natsctl.cli.server.report.connections import STATES, place_state
+from natsctl.cli.server.report.state import HEALTH
 from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
 from natsctl.cli.verbs import Verb
 
@@ -28,10 +28,6 @@ _ALL = ("accounts", "streams", "consumer", "config", "raft")
 
 def _everything(body: Config, value: bool) -> None:
     body.update(dict.fromkeys(_ALL, value))
-
-
-def _state(body: Config, value: str) -> None:
-    body["state"] = STATES[value]
 
 
 def _detailed(body: Config, value: bool) -> None:
@@ -49,7 +45,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--sort", TEXT, "sort", "what the server sorts by, such as cid, bytes_to or uptime"),
         SUBSCRIPTIONS,
         Flag("--filter-cid", WHOLE, "cid", "only this connection"),
-        Flag("--filter-state", choice(*STATES), _state, "which connections", default="open"),
+        Flag("--filter-state", choice(*STATES), place_state, "which connections", default="open"),
         Flag("--filter-user", TEXT, "user", "only connections of this user"),
         Flag("--filter-account", TEXT, "acc", "only connections of this account"),
         Flag("--filter-subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
@@ -96,15 +92,10 @@ def _asking(what: str, help: str) -> Callable[..., None]:
     """The command that asks every server for `what`."""
 
     @flagged((*KINDS[what], *SCOPE))
-    def ask(
-        ctx: typer.Context,
-        expect: Expect = 0,
-        json: Json = False,
-        given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-    ) -> None:
+    def ask(ctx: typer.Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
         from natsctl.client.system import System
 
-        body = body_of(KINDS[what], given, **FIXED.get(what, {}))
+        body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
         scope = scope_of(given, expect)
         answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
         for answer in answers:
@@ -168,17 +159,17 @@ _PROFILE = (
 @flagged((*_PROFILE, *SCOPE))
 def profile(
     ctx: typer.Context,
+    given: Given,
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help=", ".join(PROFILES), show_default=False)],
     folder: Annotated[str, typer.Argument(metavar="DIR", help="where to write it", show_default=False)] = ".",
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Have servers profile themselves and write what they found, a file each; natsctl's own server has no profiles."""
     from natsctl.client.system import System
 
     if profile not in PROFILES:
         raise UsageError(f"PROFILE: expected one of {', '.join(PROFILES)}, not {profile!r}")
-    body = body_of(_PROFILE, given, name=profile)
+    body = fields_of(_PROFILE, given, name=profile)
     if profile == "cpu":
         body.setdefault("duration", 5_000_000_000)
     session = session_of(ctx)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, apply, flagged
+from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
 from natsctl.cli.options import All, Json, Names, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
 from natsctl.cli.stream.listing import MoreColumns, Streams, list_streams, tell_absent
@@ -80,8 +80,7 @@ def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Str
     """All streams, and those of them that meet the criteria that were given."""
     from natsctl.client.stream_filter import CRITERIA, matching
 
-    wanted: Given = {}
-    apply(wanted, FIND, given)
+    wanted = fields_of(FIND, given)
     for name in ("expression", "server_name", "cluster"):
         if name in wanted:
             CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked

@@ -74,9 +74,9 @@ def report(
 
     if watch is not None:
         from natsctl.cli.live import watch as show_again
-        from natsctl.cli.waiting import wait_seconds
+        from natsctl.cli.waiting import every_seconds
 
-        every_s = wait_seconds(watch, "--watch") or 1.0
+        every_s = every_seconds(watch)
         show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s)
         return
     streams = look()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from natsctl.cli.flags import Given, flagged
-from natsctl.cli.options import Json, Watch, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.options import session_of
 from natsctl.cli.server.report.connections import FILTER, FILTERS, connection_report, request_of
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
@@ -14,22 +13,11 @@ from natsctl.cli.server.scope import Top
 
 
 @flagged((*FILTERS, FILTER))
-def connections(
-    ctx: typer.Context,
-    top_rows: Top = 1000,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def connections(ctx: typer.Context, given: Given, view: View, top_rows: Top = 1000) -> None:
     """Show the account's connections, those with most subscriptions first."""
     from natsctl.client.account import own_answers
 
     session, body = session_of(ctx), request_of(given)
-    view = View(0, sort, reverse, columns, wide, watch, json)
 
     def build() -> Report:
         answers = session.run(lambda manager: own_answers(manager, "CONNZ", body))
@@ -38,21 +26,14 @@ def connections(
     show_report(build, view)
 
 
-def statistics(
-    ctx: typer.Context,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-) -> None:
+@flagged()
+def statistics(ctx: typer.Context, view: View) -> None:
     """Show what each server counts for the account."""
     from natsctl.cli.render.account_statistics import STATISTICS, render_statistics
     from natsctl.client.account import own_answers
     from natsctl.client.system_reports import listed
 
-    session, view = session_of(ctx), View(0, sort, reverse, columns, wide, watch, json)
+    session = session_of(ctx)
 
     def build() -> Report:
         answers = session.run(lambda manager: own_answers(manager, "STATZ"))
@@ -60,6 +41,6 @@ def statistics(
         rows = [{**row, "told": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")
         document = [{key: value for key, value in row.items() if key != "told"} for row in shown]
-        return Report(document, lambda width: render_statistics(shown, width, columns, wide), answers)
+        return Report(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
 
     show_report(build, view)

@@ -16,12 +16,7 @@ Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="the str
 
 
 @flagged((*STREAM, *OUT))
-def stream(
-    ctx: typer.Context,
-    stream: Stream,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check a stream: messages, subjects, replicas, mirror and sources.
 
     Thresholds may stand in the stream's metadata, too, as io.nats.monitor.msgs-warn and so on.
@@ -41,10 +36,10 @@ def stream(
 @flagged((*CONSUMER, *OUT))
 def consumer(
     ctx: typer.Context,
+    given: Given,
     stream: Stream,
     consumer: Annotated[str, typer.Option("--consumer", metavar="CONSUMER", help="the consumer", show_default=False)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Check a consumer: what waits, and when it was last used.
 
@@ -64,12 +59,7 @@ def consumer(
 
 
 @flagged((*MESSAGE, *OUT))
-def message(
-    ctx: typer.Context,
-    stream: Stream,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
     from natsctl.client.checks.assets import check_message
 
@@ -78,11 +68,7 @@ def message(
 
 
 @flagged((*JETSTREAM, *OUT))
-def jetstream(
-    ctx: typer.Context,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check what the account uses of its JetStream limits, and the replicas of its streams."""
     from natsctl.client.checks.servers import check_jetstream
 
@@ -92,9 +78,9 @@ def jetstream(
 @flagged((*KV, *OUT))
 def kv(
     ctx: typer.Context,
+    given: Given,
     bucket: Annotated[str, typer.Option("--bucket", metavar="BUCKET", help="the bucket", show_default=False)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Check a key-value bucket: that it is there, its values, a key."""
     from natsctl.client.checks.assets import check_kv

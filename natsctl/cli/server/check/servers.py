@@ -15,11 +15,7 @@ from natsctl.client.checks.check import Check
 
 
 @flagged((*CONNECTION, *OUT))
-def connection(
-    ctx: typer.Context,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check that the server can be connected to, and how quickly it answers."""
     from natsctl.client.checks.servers import check_connection
 
@@ -35,11 +31,7 @@ def connection(
 
 
 @flagged((*SERVER, *OUT))
-def server(
-    ctx: typer.Context,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
     """Check a server: uptime, load, certificates, and what is required of it."""
     from natsctl.client.checks.servers import check_server
 
@@ -49,9 +41,9 @@ def server(
 @flagged((*META, *OUT))
 def meta(
     ctx: typer.Context,
+    given: Given,
     expect: Annotated[int, typer.Option("--expect", metavar="N", help="servers there must be", show_default=False)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Check the group of servers that runs JetStream's cluster."""
     from natsctl.client.checks.servers import check_meta
@@ -65,9 +57,9 @@ def meta(
 @flagged((*REQUEST, *OUT))
 def request(
     ctx: typer.Context,
+    given: Given,
     subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="whom to ask", show_default=False)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Check that a service answers a request, how quickly, and with what."""
     from natsctl.client.checks.servers import check_request
@@ -78,9 +70,9 @@ def request(
 @flagged((*CREDENTIAL, *OUT))
 def credential(
     ctx: typer.Context,
+    given: Given,
     file: Annotated[str, typer.Option("--credential", metavar="FILE", help="the credentials", show_default=False)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Check how long a credentials file is still valid; asks no server."""
     from natsctl.api.errors import UsageError

@@ -10,12 +10,11 @@ import typer
 from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.api.units import parse_duration
 from natsctl.cli import output
-from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, flagged
+from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.cluster.meta import describe
-from natsctl.cli.server.report.state import body_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -37,13 +36,13 @@ _KINDS = ("client", "leafnode")
 @flagged((*_WHICH, *_HOW))
 def balance(
     ctx: typer.Context,
+    given: Given,
     spread: Annotated[
         str, typer.Argument(metavar="DURATION", help="send them away over this time", show_default=False)
     ] = "0s",
     force: Force = False,
     progress: Progress = True,
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Send connections away from servers that have more than others; clients come back on another one."""
     from natsctl.client.system_answers import Scope
@@ -54,7 +53,7 @@ def balance(
     if strange := [kind for kind in kinds if kind.lower() not in _KINDS]:
         raise UsageError(f"--kind: expected {' or '.join(_KINDS)}, not {strange[0]!r}")
     scope = Scope(given.get("--server-name", ""), given.get("--cluster", ""))
-    body, idle_ns = body_of(_WHICH, given), int(given.get("--idle", 0))
+    body, idle_ns = fields_of(_WHICH, given), int(given.get("--idle", 0))
     counts, excess = session.run(lambda manager: plan_balance(manager, body, kinds, idle_ns, scope))
     session.effect["connections"] = len(excess)
     for row in counts:

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.flags import TEXT, WORDS, Flag, Given, flagged
+from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import count, safe
-from natsctl.cli.server.report.state import body_of
 
 _PLACEMENT = (
     Flag("--host", TEXT, "preferred", "the server that should lead next", aliases=("--preferred",)),
@@ -21,12 +20,7 @@ _PLACEMENT = (
 
 
 @flagged(_PLACEMENT)
-def step_down(
-    ctx: typer.Context,
-    force: Force = False,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json = False) -> None:
     """Have another server lead JetStream's cluster, and wait until it does."""
     from natsctl.client import system_cluster
 
@@ -35,7 +29,7 @@ def step_down(
     leader = str(group["cluster"].get("leader"))
     if not confirmed(session, f"have {leader} step down as leader", force, needs_force=False, json=json):
         return
-    before, after = session.run(lambda manager: system_cluster.step_down(manager, body_of(_PLACEMENT, given)))
+    before, after = session.run(lambda manager: system_cluster.step_down(manager, fields_of(_PLACEMENT, given)))
     was, now = str(before["cluster"].get("leader")), str(after["cluster"].get("leader"))
     if json:
         output.emit_json({"previous": was, "leader": now, "meta_cluster": after["cluster"]})

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from natsctl.cli.flags import SUBJECT, TEXT, Config, Flag, Given, choice, flagged
-from natsctl.cli.options import Json, Watch, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
+from natsctl.cli.flags import SUBJECT, TEXT, Config, Flag, Given, choice, fields_of, flagged
+from natsctl.cli.options import session_of
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, Top, scope_of
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 STATES = {"open": 0, "closed": 1, "all": 2}
 
 
-def _state(body: Config, value: str) -> None:
+def place_state(body: Config, value: str) -> None:
+    """Ask for connections in that state."""
     body["state"] = STATES[value]
 
 
@@ -30,7 +30,7 @@ def _here(body: Config, value: str) -> None:
 FILTERS = (
     Flag("--subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
     Flag("--username", TEXT, "user", "only connections of this user"),
-    Flag("--state", choice(*STATES), _state, "which connections", default="open"),
+    Flag("--state", choice(*STATES), place_state, "which connections", default="open"),
     Flag("--closed-reason", TEXT, _here, "only connections that ended for this reason"),
 )  # fmt: skip
 FILTER = Flag("--filter", TEXT, _here, "only connections for which this expression is true")
@@ -38,41 +38,27 @@ ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
 @flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE))
-def connections(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    top_rows: Top = 1000,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def connections(ctx: typer.Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
     """Show connections, those with most subscriptions first."""
-    _connections(ctx, given, View(expect, sort, reverse, columns, wide, watch, json), top_rows)
+    _connections(ctx, given, view, expect, top_rows)
 
 
-def _connections(ctx: typer.Context, given: Given, view: View, most: int) -> None:
+def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most: int) -> None:
     from natsctl.client.system import System
 
     session = session_of(ctx)
-    body, scope = request_of(given), scope_of(given, view.expect)
+    body, scope = request_of(given), scope_of(given, expect)
 
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
         return connection_report(answers, given, view, most)
 
-    show_report(build, view)
+    show_report(build, view, expect)
 
 
 def request_of(given: Given) -> dict[str, Any]:
     """The body of a CONNZ request for those flags."""
-    body: dict[str, Any] = {"auth": True}
-    for flag in (ACCOUNT, *FILTERS):
-        if flag.name in given:
-            flag.place(body, given[flag.name])
+    body = fields_of((ACCOUNT, *FILTERS), given, auth=True)
     if "--closed-reason" in given:
         body.setdefault("state", STATES["closed"])
     return body
@@ -101,23 +87,17 @@ def connection_report(answers: Answers, given: Given, view: View, most: int) -> 
 @flagged(SCOPE)
 def accounts(
     ctx: typer.Context,
+    given: Given,
+    view: View,
     account: Annotated[
         str, typer.Argument(metavar="ACCOUNT", help="the connections of this account", show_default=False)
     ] = "",
     expect: Expect = 0,
     top_rows: Top = 1000,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Show accounts with what they have moved since the servers started, or the connections of one."""
-    view = View(expect, sort, reverse, columns, wide, watch, json)
     if account:
-        _connections(ctx, {**given, "--account": account}, view, top_rows)
+        _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_connections import ACCOUNTS
     from natsctl.cli.render.server_sheet import render_sheet
@@ -129,10 +109,12 @@ def accounts(
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
         rows = account_rows(answers)
-        shown, by = top(rows, ACCOUNTS, sort, reverse, top_rows, "subs")
+        shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{len(rows)} Account{'s' if len(rows) != 1 else ''} by {by}"
         return Report(
-            shown, lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=columns, wide=wide)], answers
+            shown,
+            lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],
+            answers,
         )
 
-    show_report(build, view)
+    show_report(build, view, expect)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from natsctl.cli.flags import TEXT, Flag, Given, flagged
-from natsctl.cli.options import Json, Watch, session_of
-from natsctl.cli.render.columns import Column, Columns, Reverse, Sort, Wide
+from natsctl.cli.flags import TEXT, Flag, Given, fields_of, flagged
+from natsctl.cli.options import session_of
+from natsctl.cli.render.columns import Column
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
-from natsctl.cli.server.report.state import body_of
 from natsctl.cli.server.scope import SCOPE, Expect, scope_of
 
 if TYPE_CHECKING:
-    from natsctl.client.system_answers import ServerAnswer
+    from natsctl.client.system_answers import Scope, ServerAnswer
     from natsctl.client.system_reports import Row
 
 _LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this account"),)
@@ -25,93 +24,53 @@ _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"
 
 
 @flagged((*_LEAFNODES, *SCOPE))
-def leafnodes(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
     from natsctl.cli.render.server_connections import LEAFNODES
     from natsctl.client.system_reports import listed
 
-    ask = _asked("LEAFZ", _LEAFNODES, given)
-    rows = partial(listed, key="leafs")
-    _report(
-        ctx, ask, rows, "Leafnode Report", LEAFNODES, View(expect, sort, reverse, columns, wide, watch, json), given
-    )
+    asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
+    _report(ctx, asked, "Leafnode Report", LEAFNODES, view)
 
 
 @flagged(SCOPE)
-def routes(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
     from natsctl.cli.render.server_connections import ROUTES
     from natsctl.client.system_reports import listed
 
-    ask = _asked("ROUTEZ", (), given)
-    rows = partial(listed, key="routes")
-    _report(ctx, ask, rows, "Cluster Report", ROUTES, View(expect, sort, reverse, columns, wide, watch, json), given)
+    asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
+    _report(ctx, asked, "Cluster Report", ROUTES, view)
 
 
 @flagged((*_GATEWAYS, *SCOPE))
-def gateways(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
     from natsctl.cli.render.server_connections import GATEWAYS
     from natsctl.client.system_reports import gateways as rows
 
-    ask = _asked("GATEWAYZ", _GATEWAYS, given)
-    ask[1].setdefault("accounts", True)
-    _report(
-        ctx, ask, rows, "Super Cluster Report", GATEWAYS, View(expect, sort, reverse, columns, wide, watch, json), given
-    )
+    asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
+    _report(ctx, asked, "Super Cluster Report", GATEWAYS, view)
 
 
-def _asked(what: str, flags: tuple[Flag, ...], given: Given) -> tuple[str, dict[str, Any]]:
-    return what, body_of(flags, given)
+class _Asked(NamedTuple):
+    """What servers are asked, and the rows of their answers."""
+
+    what: str
+    body: dict[str, Any]
+    rows_of: Callable[[Iterable[ServerAnswer]], list[Row]]
+    scope: Scope
 
 
-def _report(
-    ctx: typer.Context,
-    ask: tuple[str, dict[str, Any]],
-    rows_of: Callable[[Iterable[ServerAnswer]], list[Row]],
-    title: str,
-    table: Sequence[Column[Row]],
-    view: View,
-    given: Given,
-) -> None:
+def _report(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.server_sheet import render_sheet
     from natsctl.client.system import System
 
-    session, scope = session_of(ctx), scope_of(given, view.expect)
+    session = session_of(ctx)
 
     def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask(*ask, scope))
-        shown, _ = top(rows_of(answers), table, view.sort, view.reverse, 0, "server")
+        answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
+        shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
         none = f"{title}: no connections on {len(answers)} servers"
         totals = {
             "Server": f"{len(answers)} servers" if len(answers) != 1 else "1 server",
@@ -125,4 +84,4 @@ def _report(
             answers,
         )
 
-    show_report(build, view)
+    show_report(build, view, asked.scope.expect)

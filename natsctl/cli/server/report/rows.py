@@ -18,6 +18,7 @@ SPELLED: Mapping[str, str] = {
     "mbytes": "bytes",
     "api": "api-req",
     "mem": "memory",
+    "assets": "ha-assets",
     "err": "api-err",
     "name": "server",
 }

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.cli import output
+from natsctl.cli.options import Json, Watch
+from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.server.scope import require_all
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,20 +27,19 @@ class Report(NamedTuple):
 
 
 class View(NamedTuple):
-    """How a report is wanted: its flags, as they were given."""
+    """How a report is wanted: a bundle of flags for commands."""
 
-    expect: int = 0
-    sort: str | None = None
-    reverse: bool = False
-    columns: str | None = None
-    wide: bool = False
-    watch: str | None = None
-    json: bool = False
+    sort: Sort = None
+    reverse: Reverse = False
+    columns: Columns = None
+    wide: Wide = False
+    watch: Watch = None
+    json: Json = False
 
 
-def show_report(build: Callable[[], Report], view: View) -> None:
+def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> None:
     """Show one report, or with --watch one after the other until Ctrl-C; raises Unreachable."""
-    json, expect = view.json, view.expect
+    json = view.json
     if view.watch is None:
         report = build()
         if json:
@@ -47,7 +48,7 @@ def show_report(build: Callable[[], Report], view: View) -> None:
             _print(report)
         require_all(report.answers, expect)
         return
-    every_s = wait_seconds(_with_unit(view.watch), "--watch") or 1.0
+    every_s = every_seconds(view.watch)
     if json:
         _lines(build, every_s)
     else:
@@ -77,8 +78,3 @@ def _lines(build: Callable[[], Report], every_s: float) -> None:
     while True:
         output.emit_json_line(build().document)
         time.sleep(every_s)
-
-
-def _with_unit(duration: str) -> str:
-    """The duration, in seconds when it is a bare number: the nats tool takes those."""
-    return f"{duration}s" if duration.replace(".", "", 1).isdecimal() else duration

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
-from natsctl.cli.flags import SWITCH, TEXT, Flag, Given, flagged
+from natsctl.cli.flags import SWITCH, TEXT, Flag, Given, fields_of, flagged
 from natsctl.cli.options import Json, Watch, session_of
-from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, note_missing, scope_of
@@ -26,35 +25,23 @@ _JETSTREAM = (Flag("--account", TEXT, "account", "what this account uses"),)
 
 
 @flagged(SCOPE)
-def cpu(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def cpu(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
     """Show how busy servers are, the busiest first."""
-    _use(ctx, "CPU Usage", "cpu", View(expect=expect, watch=watch, json=json), given)
+    _use(ctx, "CPU Usage", "cpu", given, View(watch=watch, json=json), expect)
 
 
 @flagged(SCOPE)
-def mem(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def mem(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
     """Show how much memory servers use, the largest first."""
-    _use(ctx, "Memory Usage", "mem", View(expect=expect, watch=watch, json=json), given)
+    _use(ctx, "Memory Usage", "mem", given, View(watch=watch, json=json), expect)
 
 
-def _use(ctx: typer.Context, title: str, what: str, view: View, given: Given) -> None:
+def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
     from natsctl.api.units import format_size
     from natsctl.cli.render.server_state import render_use
     from natsctl.client.system import System
 
-    session, scope = session_of(ctx), scope_of(given, view.expect)
+    session, scope = session_of(ctx), scope_of(given, expect)
     show = format_size if what == "mem" else lambda value: f"{float(value):.0f}%"
 
     def build() -> Report:
@@ -63,23 +50,17 @@ def _use(ctx: typer.Context, title: str, what: str, view: View, given: Given) ->
         document = [one.raw for one in rows]
         return Report(document, lambda width: render_use(title, what, rows, show, width), census)
 
-    show_report(build, view)
+    show_report(build, view, expect)
 
 
 @flagged((*HEALTH, *SCOPE))
-def health(
-    ctx: typer.Context,
-    expect: Expect = 0,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def health(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
     """Show whether servers call themselves well; fails when one does not."""
     from natsctl.cli.render.server_state import healthy, render_health
     from natsctl.client.system import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
-    body = body_of(HEALTH, given, details=True)
+    body = fields_of(HEALTH, given, details=True)
 
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope))
@@ -91,7 +72,7 @@ def health(
         last[:] = [build()]
         return last[0]
 
-    show_report(kept, View(expect=expect, watch=watch, json=json))
+    show_report(kept, View(watch=watch, json=json), expect)
     ill = [one.name for one in last[0].answers if not healthy(one)]
     if ill:
         raise NatsctlError(f"not well: {', '.join(ill)}")
@@ -100,17 +81,12 @@ def health(
 @flagged((*_JETSTREAM, *SCOPE))
 def jetstream(
     ctx: typer.Context,
+    given: Given,
+    view: View,
     expect: Expect = 0,
     leaders: Annotated[
         bool, typer.Option("--leaders", "-l", help="also how many streams and consumers each server leads")
     ] = False,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    columns: Columns = None,
-    wide: Wide = False,
-    watch: Watch = None,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
     from natsctl.cli.render.server_state import JETSTREAM, render_jetstream
@@ -118,7 +94,7 @@ def jetstream(
     from natsctl.client.system_reports import of_account
 
     session, scope = session_of(ctx), scope_of(given, expect)
-    body = body_of(_JETSTREAM, given)
+    body = fields_of(_JETSTREAM, given)
     if leaders or "--account" in given:
         body.update(accounts=True, streams=True, consumer=True, config=True)
     account = str(given.get("--account", ""))
@@ -128,22 +104,22 @@ def jetstream(
         with_it = [one for one in answers if one.data and not one.data.get("disabled")]
         if account:
             with_it = [of_account(one, account) for one in with_it]
-        rows, _ = top(with_it, JETSTREAM, sort or "cluster", reverse, 0, "cluster")
+        rows, _ = top(with_it, JETSTREAM, view.sort or "cluster", view.reverse, 0, "cluster")
         return Report(
             answers.raw,
-            lambda width: render_jetstream(answers, rows, account, leaders, width, columns, wide),
+            lambda width: render_jetstream(answers, rows, account, leaders, width, view.columns, view.wide),
             answers,
         )
 
-    show_report(build, View(expect=expect, watch=watch, json=json))
+    show_report(build, view, expect)
 
 
 @flagged(SCOPE)
 def downgrade(
     ctx: typer.Context,
+    given: Given,
     level: Annotated[int, typer.Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
     json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
     from natsctl.cli.render.server_sheet import render_sheet
@@ -161,12 +137,3 @@ def downgrade(
         none = f"Every stream and consumer works at API level {level}"
         console().print(render_sheet(f"Above API level {level}", ASSETS, rows, width(), none=none))
     note_missing(answers)
-
-
-def body_of(flags: tuple[Flag, ...], given: Given, **fixed: Any) -> dict[str, Any]:
-    """A request's body from the flags that were given."""
-    body: dict[str, Any] = dict(fixed)
-    for flag in flags:
-        if flag.name in given:
-            flag.place(body, given[flag.name])
-    return body

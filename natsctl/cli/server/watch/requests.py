@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.columns import Reverse, Sort
-from natsctl.cli.server.watch.show import Every, Number, Rounds, show_rows
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import session_of
+from natsctl.cli.server.watch.show import Looks, Number, show_rows
 from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
@@ -25,18 +25,15 @@ LAST_WAIT_S = 0.05
 """Seconds without an advisory after which all that had come are read."""
 
 
+@flagged()
 def requests(
     ctx: typer.Context,
+    looks: Looks,
     account: Annotated[
         str, typer.Option("--account", metavar="REGEX", help="only accounts that this matches", show_default=False)
     ] = "",
     rate: Annotated[str, typer.Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
-    sort: Sort = None,
-    reverse: Reverse = False,
     number: Number = 10,
-    every: Every = "2s",
-    rounds: Rounds = 0,
-    json: Json = False,
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
     from natsctl.cli.render.server_watch import REQUESTS
@@ -54,7 +51,7 @@ def requests(
         session.run(lambda manager: _drain(subscription, counts, wanted))
         return counts.rows(time.monotonic())
 
-    show_rows("JetStream API Requests", REQUESTS, look, (sort, reverse, "requests"), number, every, rounds, json)
+    show_rows("JetStream API Requests", REQUESTS, look, looks, "requests", number)
 
 
 async def _subscribe(manager: Manager) -> Subscription:

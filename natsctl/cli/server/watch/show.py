@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.render.columns import Column
+from natsctl.cli.options import Json, Rounds
+from natsctl.cli.render.columns import Column, Reverse, Sort
 from natsctl.cli.server.report.rows import top
-from natsctl.cli.waiting import wait_seconds
+from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.client.system_reports import Row
 
-Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two looks")]
-Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N looks", min=0, show_default=False)]
 Number = Annotated[
     int, typer.Option("--number", "-n", "--top", metavar="N", help="only the first N rows", min=0, show_default=False)
 ]
 
 
+class Looks(NamedTuple):
+    """How often is looked, and how that is wanted: a bundle of flags for commands."""
+
+    sort: Sort = None
+    reverse: Reverse = False
+    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two looks")] = "2s"
+    rounds: Rounds = 0
+    json: Json = False
+
+
 def show_rows(
-    title: str,
-    table: Sequence[Column[Row]],
-    look: Callable[[], list[Row]],
-    order: tuple[str | None, bool, str],
-    number: int,
-    every: str,
-    rounds: int,
-    json: bool,
+    title: str, table: Sequence[Column[Row]], look: Callable[[], list[Row]], looks: Looks, default: str, number: int
 ) -> None:
-    """Show the rows of one look after the other; `order` is the column, the other way round, and the default one."""
-    every_s = wait_seconds(every, "--every") or 1.0
-    sort, reverse, default = order
+    """Show the rows of one look after the other, in the order of the column `default` if no other is wanted."""
+    every_s = every_seconds(looks.every, "--every")
 
     def rows() -> list[Row]:
-        return top(look(), table, sort, reverse, number, default)[0]
+        return top(look(), table, looks.sort, looks.reverse, number, default)[0]
 
-    if json:
-        _lines(rows, every_s, rounds)
+    if looks.json:
+        _lines(rows, every_s, looks.rounds)
         return
     from natsctl.cli.live import watch
     from natsctl.cli.render.server_sheet import render_sheet
@@ -52,7 +53,7 @@ def show_rows(
     def view() -> RenderableType:
         return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")
 
-    watch(view, every_s, rounds=rounds)
+    watch(view, every_s, rounds=looks.rounds)
 
 
 def _lines(rows: Callable[[], list[Row]], every_s: float, rounds: int) -> None:

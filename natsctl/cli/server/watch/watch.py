@@ -12,58 +12,33 @@ from typing import TYPE_CHECKING
 import typer
 
 from natsctl.cli.flags import Given, flagged
-from natsctl.cli.options import Json, session_of
-from natsctl.cli.render.columns import Reverse, Sort
+from natsctl.cli.options import session_of
 from natsctl.cli.server.scope import SCOPE, scope_of
-from natsctl.cli.server.watch.show import Every, Number, Rounds, show_rows
+from natsctl.cli.server.watch.show import Looks, Number, show_rows
 
 if TYPE_CHECKING:
     from natsctl.client.system_reports import Row
 
 
 @flagged(SCOPE)
-def servers(
-    ctx: typer.Context,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    number: Number = 0,
-    every: Every = "2s",
-    rounds: Rounds = 0,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load, and what they move a second."""
     from natsctl.cli.render.server_watch import SERVERS
 
-    show_rows("Servers", SERVERS, _servers(ctx, given), (sort, reverse, "conns"), number, every, rounds, json)
+    show_rows("Servers", SERVERS, _servers(ctx, given), looks, "conns", number)
 
 
 @flagged(SCOPE)
-def jetstream(
-    ctx: typer.Context,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    number: Number = 0,
-    every: Every = "2s",
-    rounds: Rounds = 0,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: what it holds, and how often its API is asked."""
     from natsctl.cli.render.server_watch import JETSTREAM
 
-    asked = {"assets": "ha-assets", "mem": "memory"}.get(sort or "", sort)
-    look = _servers(ctx, given)
-    show_rows(
-        "JetStream",
-        JETSTREAM,
-        lambda: [row for row in look() if row.get("jetstream")],
-        (asked, reverse, "ha-assets"),
-        number,
-        every,
-        rounds,
-        json,
-    )
+    servers = _servers(ctx, given)
+
+    def look() -> list[Row]:
+        return [row for row in servers() if row.get("jetstream")]
+
+    show_rows("JetStream", JETSTREAM, look, looks, "ha-assets", number)
 
 
 def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
@@ -80,16 +55,7 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 
 
 @flagged(SCOPE)
-def accounts(
-    ctx: typer.Context,
-    sort: Sort = None,
-    reverse: Reverse = False,
-    number: Number = 0,
-    every: Every = "2s",
-    rounds: Rounds = 0,
-    json: Json = False,
-    given: Given = {},  # noqa: B006  # filled in by `flagged`, never changed
-) -> None:
+def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections, and what they move a second."""
     from natsctl.cli.render.server_watch import ACCOUNTS
     from natsctl.client.system import System
@@ -102,4 +68,4 @@ def accounts(
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
         return account_rows(rows_of(answers), rates, time.monotonic())
 
-    show_rows("Accounts", ACCOUNTS, look, (sort, reverse, "conns"), number, every, rounds, json)
+    show_rows("Accounts", ACCOUNTS, look, looks, "conns", number)
