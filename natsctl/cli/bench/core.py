@@ -5,46 +5,37 @@ from __future__ import annotations
 import typer
 
 from natsctl.cli.bench.flags import COMMON, CORE_PATIENCE, MANY_READ, PACED, PATIENCE, PAUSE, PUBLISHING, SENT
-from natsctl.cli.bench.run import Csv, Subject, bench
+from natsctl.cli.bench.run import Reported, Subject, bench
 from natsctl.cli.flags import Given, flagged
-from natsctl.cli.options import Json, Progress
 
 
 @flagged(PUBLISHING)
-def pub(
-    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def pub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Publish messages as quickly as the server reads them.
 
     The clock stops when the server has read the last one. Messages go out in blocks of about 64 KiB, so that one client
     keeps most servers busy; no latency is measured, because no message is answered.
     """
-    bench(ctx, "pub", given, subject=subject, csv=csv, progress=progress, json=json)
+    bench(ctx, "pub", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *MANY_READ, *CORE_PATIENCE))
-def sub(
-    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def sub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Receive messages, each client all of them.
 
     The clock runs from the first message to the last. One client takes some hundred thousand messages a second; beyond
     that it is the client that is measured, and the server may cut it off as a slow consumer.
     """
-    bench(ctx, "sub", given, subject=subject, csv=csv, progress=progress, json=json)
+    bench(ctx, "sub", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *SENT, *PACED, *PATIENCE))
-def request(
-    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def request(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Send requests, each when the one before it was answered."""
-    bench(ctx, "service request", given, subject=subject, csv=csv, progress=progress, json=json)
+    bench(ctx, "service request", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
-def serve(
-    ctx: typer.Context, subject: Subject, given: Given, csv: Csv = None, progress: Progress = True, json: Json = False
-) -> None:
+def serve(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Answer requests until there were --msgs of them; the clients share them."""
-    bench(ctx, "service serve", given, subject=subject, csv=csv, progress=progress, json=json)
+    bench(ctx, "service serve", given, reported, subject=subject)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import session_of
+from natsctl.cli.options import Json, Progress, session_of
 from natsctl.client.bench.load import DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
-Csv = Annotated[str | None, typer.Option("--csv", metavar="FILE", help="write a line for each client to this file")]
+
+
+class Reported(NamedTuple):
+    """What is told of a benchmark: a bundle of flags for commands."""
+
+    csv: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE", help="write a line for each client to this file")
+    ] = None
+    progress: Progress = True
+    json: Json = False
 
 
 def bench(
-    ctx: typer.Context,
-    kind: str,
-    given: Given,
-    *,
-    csv: str | None,
-    progress: bool,
-    json: bool,
-    subject: str = "",
-    force: bool = False,
+    ctx: typer.Context, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False
 ) -> None:
     """Run a benchmark and show its report."""
     load = load_of(kind, given, subject)
     session = session_of(ctx)
+    csv, progress, json = reported
     if csv is not None and not Path(csv).absolute().parent.is_dir():
         raise UsageError(f"--csv: {csv}: there is no such folder")
     if load.purge and not _may_purge(session, load, force, json):
