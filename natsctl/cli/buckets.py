@@ -94,6 +94,8 @@ def _key_hint(session: Session, failure: KeyNotFound) -> str:
     if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
         return safe(listing)
     found = _asked(lambda: session.run(lambda _: keys(bucket)))
+    if failure.key in (found or ()):
+        return safe(f"natsctl kv history {bucket.name} {failure.key} shows the revisions that are kept")
     return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
 
 

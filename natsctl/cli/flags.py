@@ -20,6 +20,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration, parse_size
+from natsctl.cli.plain_values import WHOLE_MAX, WHOLE_MIN
 
 Given = dict[str, Any]
 """Flag (`--max-age`) → the wire value that was asked for."""
@@ -52,9 +53,12 @@ def _duration(text: str) -> int:
 
 def _whole(text: str) -> int:
     try:
-        return int(text.replace("_", ""))
+        number = int(text.replace("_", ""))
     except ValueError:
         raise ValueError(f"expected a whole number, not {text!r}") from None
+    if not WHOLE_MIN <= number <= WHOLE_MAX:
+        raise ValueError(f"expected a whole number of at most {WHOLE_MAX}, not {text!r}")
+    return number
 
 
 def _words(text: str) -> list[str]:

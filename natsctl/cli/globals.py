@@ -94,6 +94,8 @@ GLOBAL_FLAGS = (
     GlobalFlag("version", ("--version",), "", "show the version"),
 )
 
+_MAY_BE_EMPTY = ("password", "connection_name")
+"""Any other that is empty would quietly mean another server, login or domain."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
 
 
@@ -163,6 +165,10 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
         if not left:
             raise _usage_error(f"{name} needs a value ({flag.metavar})")
         value = left.pop(0)
+    if not value and flag.name not in _MAY_BE_EMPTY:
+        raise _usage_error(
+            f"{name} is empty", "leave it away where nothing is meant: a variable that is not set, maybe"
+        )
     try:
         given[flag.name] = flag.read(value)
     except ValueError as failure:

@@ -8,13 +8,19 @@ Typer that works otherwise, stays as it is.
 from __future__ import annotations
 
 import typing
+from pathlib import Path
 from typing import Any
 
 import typer
 
-_PLAIN: dict[Any, Any] = {str: str, int: int, float: float, bool: bool}
+_PLAIN: dict[Any, Any] = {str: str, int: int, float: float, bool: bool, Path: Path}
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
+_MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD")
+"""Metavars of what may have no letter. An empty name, subject or duration is a script's variable that nobody set: taken
+for "not given" it would purge a whole stream, or remove a bucket in place of a key."""
+WHOLE_MIN, WHOLE_MAX = -(2**63), 2**63 - 1
+"""What a number of the contract can be (Go's int64)."""
 
 
 class PlainValue:
@@ -32,6 +38,8 @@ class PlainValue:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
+        if "" in (value if several else (value,)) and _is_refused_empty(param, ctx):
+            raise typer.BadParameter("it is empty.", ctx=ctx, param=param)
         if several:
             return [self._one(each, param, ctx) for each in value]
         return self._one(value, param, ctx)
@@ -44,26 +52,36 @@ class PlainValue:
         except ValueError:
             wanted = "a whole number" if self._kind is int else "a number"
             raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param) from None
-        if self._kind is not str and not self._in_range(read):
-            bounds = " and ".join(
-                text
-                for text in (
-                    f"at least {self._min}" if self._min is not None else "",
-                    f"at most {self._max}" if self._max is not None else "",
-                )
-                if text
-            )
-            raise typer.BadParameter(f"{value} is not {bounds}.", ctx=ctx, param=param)
+        if self._kind in (int, float) and not self._in_range(read):
+            raise typer.BadParameter(f"{value} is not {self._bounds()}.", ctx=ctx, param=param)
         return read
 
     def _in_range(self, number: float) -> bool:
+        if self._kind is int and not WHOLE_MIN <= number <= WHOLE_MAX:
+            return False
         return (self._min is None or number >= self._min) and (self._max is None or number <= self._max)
+
+    def _bounds(self) -> str:
+        upper = self._max if self._max is not None or self._min is not None else WHOLE_MAX
+        texts = (
+            f"at least {self._min}" if self._min is not None else "",
+            f"at most {upper}" if upper is not None else "",
+        )
+        return " and ".join(text for text in texts if text)
 
     def _switch(self, value: Any, param: Any, ctx: Any) -> bool:
         text = str(value).lower()
         if text not in _TRUE + _FALSE:
             raise typer.BadParameter(f"{value!r} is neither true nor false.", ctx=ctx, param=param)
         return text in _TRUE
+
+
+def _is_refused_empty(param: Any, ctx: Any) -> bool:
+    """Whether a parameter that was given as "" is a mistake; the flags of a table judge for themselves."""
+    if param.name.startswith("flag_") or (param.metavar or "").strip("[].") in _MAY_BE_EMPTY:
+        return False
+    source = ctx.get_parameter_source(param.name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def read_plainly(parameters: list[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable
+from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
 from natsctl.client.connection import Connection
 from natsctl.client.login import login_options, tls_context
 from natsctl.client.nats_py import failure_class
@@ -37,6 +37,11 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
         connection = Connection(target, Tracer() if trace else None)
         try:
             await connection.open(url, options)
+        except ImportError as reason:
+            # nats-py looks for it only where a URL asks for a WebSocket.
+            raise UsageError(
+                f"{without_login(url)} needs the package aiohttp", hint="pip install aiohttp, or use a nats:// URL"
+            ) from reason
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
             failure = _explained(reason, url, target)
             continue

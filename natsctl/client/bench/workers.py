@@ -76,6 +76,8 @@ class Workers:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=MAX_LINE_BYTES,
+                # Ctrl-C is this process's to hear: it ends them, and one that is just starting would tell its traceback.
+                process_group=0,
             )
             self._workers.append(_Worker(process))
             numbers = range(place, self._load.clients, self.processes)
