@@ -167,7 +167,7 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
         value = left.pop(0)
     if not value and flag.name not in _MAY_BE_EMPTY:
         raise _usage_error(
-            f"{name} is empty", "leave it away where nothing is meant: a variable that is not set, maybe"
+            f"{name} is empty", "leave it away to mean none; was a variable not set?"
         )
     try:
         given[flag.name] = flag.read(value)

@@ -76,7 +76,7 @@ class Workers:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=MAX_LINE_BYTES,
-                # Ctrl-C is this process's to hear: it ends them, and one that is just starting would tell its traceback.
+                # Ctrl-C is ours to hear, and we end them: one that is just starting would tell its traceback.
                 process_group=0,
             )
             self._workers.append(_Worker(process))
