@@ -1,4 +1,4 @@
-"""Durations and byte sizes as people write them.
+"""Durations, byte sizes and counts as people write them.
 
 Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) and, as the command line has always allowed, d (24 h), w (7 d),
 M (30 d) and y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
@@ -110,6 +110,11 @@ def parse_size(text: str) -> int:
     if size > _DURATION_MAX:
         raise ValueError(f"size {text!r} does not fit in 63 bits")
     return size
+
+
+def plural(number: int, noun: str) -> str:
+    """Return `number` with its noun, given in the singular: "1 message", "1,234 messages"."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def format_size(size: int) -> str:

@@ -35,7 +35,7 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
     more, arguments = take_out(words, _flags_of(chain[-1]))
     given = {**given, **more}
-    if "help" in given or (len(chain) == 1 and group and not arguments):
+    if "help" in given or (group and len(arguments) < len(chain) and hasattr(chain[-1], "commands")):
         return _help(chain[-1], path, _examples(noun, path), asked="help" in given)
     _read_plainly(chain)
     before = signal.signal(signal.SIGTERM, _terminate)

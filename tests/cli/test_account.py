@@ -18,7 +18,7 @@ SERVER = {"client_id": 5, "version": "2.10.29", "server_id": "N1", "server_name"
 def test_info_shows_what_the_specification_shows(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-s", server.url, "account", "info"]) == 0
     shown = capsys.readouterr().out
-    for label in ("Memory: 0 B of Unlimited", "Storage: 0 B of", "Streams: 0 of Unlimited", "Consumers: 0 of"):
+    for label in ("Memory: 0 B of unlimited", "Storage: 0 B of", "Streams: 0 of unlimited", "Consumers: 0 of"):
         assert label in shown
     assert f"Connected URL: {server.url}" in shown
 

@@ -10,7 +10,7 @@ import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.backup import options as flags
 from natsctl.cli.names import confirmed
@@ -123,7 +123,9 @@ def _announce(session: Session, folder: Path) -> None:
     states = [answer.raw.get("state") or {} for answer in listing]
     size = format_size(sum(int(state.get("bytes") or 0) for state in states))
     consumers = sum(int(state.get("consumer_count") or 0) for state in states)
-    output.log(f"Backing up {count(len(states))} streams, {size}, {count(consumers)} consumers to {safe(str(folder))}")
+    output.log(
+        f"Backing up {plural(len(states), 'stream')}, {size}, {plural(consumers, 'consumer')} to {safe(str(folder))}"
+    )
 
 
 def _run(session: Session, what: str, work: Work, retries: int, *, bar: bool, json: bool) -> AccountOutcome:

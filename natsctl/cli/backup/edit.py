@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.backup import picking
 from natsctl.cli.backup.options import Consumers, ForceReplace, Source
 from natsctl.cli.options import Json, Progress, session_of
 from natsctl.cli.progress import progress as shown
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 
 
 def edit(
@@ -59,4 +60,4 @@ def edit(
 
         output.emit_json(to_builtins(done))
     else:
-        output.note(f"Wrote {count(done.messages)} messages of Stream {safe(done.stream)} to {safe(done.target)}")
+        output.note(f"Wrote {plural(done.messages, 'message')} of Stream {safe(done.stream)} to {safe(done.target)}")

@@ -10,6 +10,7 @@ import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.cheat import shapes
 from natsctl.cli.cheat.topics import TOPICS, Topic
@@ -84,4 +85,4 @@ def _save(found: list[Topic], folder: Path, *, dry_run: bool) -> None:
             path.write_text(content, encoding="utf-8")
     except OSError as failure:
         raise UsageError(f"--save {folder}: {failure.strerror or failure}") from failure
-    output.note(f"wrote {len(files)} files to {folder}")
+    output.note(f"wrote {plural(len(files), 'file')} to {folder}")

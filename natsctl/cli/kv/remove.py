@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import format_size, parse_duration
+from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.kv.write import open_bucket, ttl_of
@@ -60,7 +60,7 @@ def rm(
 def _remove_bucket(session: Session, bucket: Bucket, force: bool, json: bool) -> None:
     state = bucket.info.value.state
     session.effect |= {"values": state.messages, "keys": state.num_subjects, "bytes": state.bytes}
-    held = f"{count(state.messages)} values of {count(state.num_subjects)} keys ({format_size(state.bytes)})"
+    held = f"{plural(state.messages, 'value')} of {plural(state.num_subjects, 'key')} ({format_size(state.bytes)})"
     question = f"delete Bucket {bucket.name} with {held}"
     if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
         return
@@ -195,7 +195,7 @@ def _purge_many(
 
     keys, messages = _kept(session, bucket, pattern)
     session.effect |= {"keys": len(keys), "purges": messages}
-    held = f"{count(len(keys))} keys with {count(messages)} values"
+    held = f"{plural(len(keys), 'key')} with {plural(messages, 'value')}"
     question = f"purge {held} of Bucket {bucket.name}"
     if not confirmed(session, question, force, needs_force=False, json=json, typed=bucket.name):
         return

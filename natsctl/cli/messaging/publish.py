@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import ON, SUBJECT, TEXT, WHOLE, Flag, Given, apply, choice, flagged
 from natsctl.cli.messaging.bodies import (
@@ -115,7 +116,7 @@ class Publishing:
     def tell(self, message: Outgoing) -> None:
         """Say that a message is out."""
         if not self.quiet and not self.json and not self.many:
-            output.log(f'Published {len(message.body)} bytes to "{safe(message.subject)}"')
+            output.log(f'Published {plural(len(message.body), "byte")} to "{safe(message.subject)}"')
 
 
 @flagged(FLAGS)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.errors import NothingReceived
 from natsctl.api.subjects import matches
+from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.client.feed import CoreFeed
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
     async with CoreFeed(manager, listening.subjects, listening.queue) as feed:
         number = await follow(manager, feed, listening, show)
         if feed.dropped:
-            output.note(f"{count(feed.dropped)} messages came faster than they were shown, and were dropped")
+            output.note(f"{plural(feed.dropped, 'message')} came faster than they could be shown, and went unseen")
     return number
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.subjects import matches
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.live import drawing
 from natsctl.cli.messaging.receive import Listening, follow
@@ -81,7 +81,7 @@ class View:
     def render(self) -> RenderableType:
         """The picture of this moment."""
         tally = self._tally
-        heading = f"{count(tally.total)} messages, {format_size(tally.total_bytes)}"
+        heading = f"{plural(tally.total, 'message')}, {format_size(tally.total_bytes)}"
         if self._graph:
             size = shutil.get_terminal_size((80, 24))
             return render_plots(f"{self._what}: {heading}", self._rates, size.columns, size.lines)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.names import confirmed
@@ -14,7 +14,7 @@ from natsctl.cli.object.config import show_bucket
 from natsctl.cli.object.ls import OptionalObject
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Force, Json, MissingOk, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.client.buckets import BucketNotFound
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bo
     size = bucket.info.value.state.bytes
     there = 0 if force and not session.dry_run else len(session.run(lambda _: objects(bucket)))
     session.effect |= {"objects": there, "bytes": size}
-    question = f"delete Bucket {bucket.name} with {count(there)} objects ({format_size(size)})"
+    question = f"delete Bucket {bucket.name} with {plural(there, 'object')} ({format_size(size)})"
     if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
         return
     answer = session.run(lambda manager: manager.stream_delete(bucket.stream))

@@ -10,7 +10,7 @@ from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.values import count, duration, safe, yes
 
-UNLIMITED = "Unlimited"
+UNLIMITED = "unlimited"
 
 
 def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Mapping[str, Any]) -> Page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_connections import counted, number, sized, text
 from natsctl.cli.render.server_sheet import render_sheet, summed
@@ -34,7 +34,7 @@ STATISTICS: tuple[Column[Row], ...] = (
 def render_statistics(rows: Sequence[Row], width: int | None, words: str | None, wide: bool) -> list[RenderableType]:
     """One line a server, and the totals."""
     totals = {
-        "Server": f"{len(rows)} servers" if len(rows) != 1 else "1 server",
+        "Server": plural(len(rows), "server"),
         "Conns": summed(rows, number("conns"), count),
         "Leafs": summed(rows, number("leafnodes"), count),
         "Subs": summed(rows, number("num_subscriptions"), count),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from natsctl.api.units import plural
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.values import duration, listed, safe, when, yes
 from natsctl.client.certificates import Shown
@@ -11,7 +12,7 @@ from natsctl.client.certificates import Shown
 
 def render_chain(certificates: Sequence[Shown], ocsp: bool) -> Page:
     """The page: a section for each certificate."""
-    page = Page(f"TLS chain of {len(certificates)} certificate{'s' if len(certificates) != 1 else ''}")
+    page = Page(f"TLS chain of {plural(len(certificates), 'certificate')}")
     for number, one in enumerate(certificates, 1):
         section = page.section(f"Certificate {number}")
         section.row("Subject", safe(one.subject))

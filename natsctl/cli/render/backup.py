@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import count, duration, safe, when
@@ -77,7 +77,7 @@ def render_outcome_line(what: str, done: AccountOutcome) -> str:
     """What became of all of them, with what is to be known besides."""
     good = len(done.streams) - len(done.failed)
     archives = format_size(sum(one.archive_bytes for one in done.streams))
-    line = f"{what} of {count(good)} streams, {archives} of archives, in {duration(done.elapsed)}"
+    line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
     if done.failed:
         line += f"; {count(len(done.failed))} failed: {', '.join(safe(one.stream) for one in done.failed)}"
     return "\n".join([*map(safe, done.warnings), line])
@@ -129,4 +129,4 @@ def _subjects(section: Section, found: Inspection) -> None:
         section.row(safe(one.subject), count(one.messages))
     if found.other_messages:
         others = found.number_of_subjects - len(found.subjects)
-        section.row("others", f"{count(found.other_messages)} on {count(others)} subjects")
+        section.row("others", f"{count(found.other_messages)} on {plural(others, 'subject')}")

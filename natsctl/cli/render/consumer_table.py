@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.times import ZERO_NS, parse_time
+from natsctl.api.units import plural
 from natsctl.cli.render.columns import Column, render_columns
 from natsctl.cli.render.consumer import policy
 from natsctl.cli.render.table import render_table
@@ -86,7 +87,7 @@ def render_report(
     """The report on a stream's consumers, with the totals below it."""
     rows = order(found.infos)
     columns = [_with_share(column, found.messages) if column.title == "Unprocessed" else column for column in shown]
-    title = f"Consumer report for {found.stream} with {count(len(rows))} consumer{'' if len(rows) == 1 else 's'}"
+    title = f"Consumer report for {found.stream} with {plural(len(rows), 'consumer')}"
     table = render_columns(title, columns, rows)
     values = [row.value for row in rows]
     paused = sum(value.paused for value in values)

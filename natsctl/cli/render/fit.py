@@ -21,7 +21,10 @@ COMFORT: Final = 20
 NARROWEST: Final = 8
 """The width below which a text is in pieces."""
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([+-]\d\d:\d\d)")
-_JOINTS: Final = tuple(map(re.compile, (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@]", r"[_-]", r":(?!/)")))
+_JOINTS: Final = tuple(
+    re.compile(joint)
+    for joint in (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":(?!/)", r"(?<=[a-z0-9])(?=[A-Z])")
+)
 """After what a list, a path, a name, a subject go on in the next line, the best first."""
 
 

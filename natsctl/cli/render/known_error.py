@@ -36,4 +36,4 @@ def render_errors(found: Sequence[KnownError]) -> Table:
     """The table of errors."""
     rows = [(str(one.err_code), str(one.code), one.description, one.constant) for one in found]
     columns = ("NATS Code", "HTTP Code", "Description", "Go Constant")
-    return render_table("NATS Errors", columns, rows, right=columns[:2])
+    return render_table("NATS Errors", columns, rows, right=columns[:2], least=("Go Constant",))

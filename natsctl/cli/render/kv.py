@@ -143,7 +143,7 @@ def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:
         for entry in found
     ]
     columns = ("Key", "Revision", "Op", "Created", "Length", "Value")
-    return render_table(f"History for {bucket} > {key}", columns, rows, ("Revision", "Length"))
+    return render_table(f"History for {bucket} > {key}", columns, rows, ("Revision", "Length"), least=("Key", "Length"))
 
 
 def render_heading(entry: Entry) -> str:

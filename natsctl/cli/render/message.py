@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks
 from natsctl.api.times import format_time, parse_time
+from natsctl.api.units import plural
 from natsctl.cli.render.values import count, duration, safe
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def render_ack(ack: PubAck) -> str:
     """What a stream says of a message that it has stored."""
     parts = [f"Stored in Stream: {safe(ack.stream)}", f"Sequence: {ack.seq}"]
     if ack.batch:
-        parts.append(f"Batch: {count(ack.count)} messages")
+        parts.append(f"Batch: {plural(ack.count, 'message')}")
     if ack.domain:
         parts.append(f'Domain: "{safe(ack.domain)}"')
     if ack.duplicate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.stream import render_cluster, render_metadata
 from natsctl.cli.render.table import render_table
@@ -56,7 +56,7 @@ def render_object(found: Object) -> Page:
     if found.link is not None:
         section.row("Link To", _link(found.link))
     else:
-        section.row("Size", f"{format_size(found.size)} ({count(found.size)} bytes)")
+        section.row("Size", f"{format_size(found.size)} ({plural(found.size, 'byte')})")
         section.row("Chunks", count(found.chunks))
         section.row("Digest", _digest(found))
     section.row("Modification Time", when(found.time) if found.time else "now")
@@ -129,4 +129,4 @@ def render_event(found: Object, *, coloured: bool) -> str:
         return line
     if found.link is not None:
         return f"{line}: link to {_link(found.link)}"
-    return f"{line}: {format_size(found.size)} in {count(found.chunks)} chunks"
+    return f"{line}: {format_size(found.size)} in {plural(found.chunks, 'chunk')}"

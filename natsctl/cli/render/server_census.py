@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.times import parse_time
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_sheet import render_sheet, summed
 from natsctl.cli.render.values import count, duration, safe
@@ -63,7 +63,7 @@ def render_census(
 ) -> list[RenderableType]:
     """The table of servers in the order of `rows`, and that of clusters where there is one."""
     totals = {
-        "Name": f"{len(rows)} servers" if len(rows) != 1 else "1 server",
+        "Name": plural(len(rows), "server"),
         "JS": str(sum(bool(one.server.get("jetstream")) for one in rows)),
         "Conns": summed(rows, _number("connections"), count),
         "Subs": summed(rows, _number("subscriptions"), count),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_connections import counted, text
 from natsctl.cli.render.server_sheet import render_sheet, summed
@@ -59,7 +59,7 @@ def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
         Column("Error", text("error")),
     )
     well = sum(healthy(one) for one in answers)
-    totals = {"Server": count(len(answers)), "Status": f"ok: {well}, failing: {len(answers) - well}"}
+    totals = {"Server": plural(len(answers), "server"), "Status": f"ok: {well}, failing: {len(answers) - well}"}
     return [render_sheet("Health Report", table, rows, width, totals)]
 
 
@@ -137,7 +137,7 @@ def render_jetstream(
 ) -> list[RenderableType]:  # fmt: skip
     """Use of JetStream by server, and where there is a cluster its members."""
     title = f"JetStream Summary for Account {safe(account)}" if account else "JetStream Summary"
-    totals = {"Server": f"{len(rows)} servers" if len(rows) != 1 else "1 server"}
+    totals = {"Server": plural(len(rows), "server")}
     for column, field, show in (
         ("Streams", "streams", count),
         ("Consumers", "consumers", count),

@@ -212,7 +212,7 @@ def _source_info(section: Section, source: StreamSourceInfo) -> None:
     transforms = [_transform(transform) for transform in source.subject_transforms or ()]
     section.many(f"Subject {'Filter and Transform' if len(transforms) == 1 else 'Filters and Transforms'}", transforms)
     section.row("Lag", count(source.lag))
-    section.row("Last Seen", "never" if source.active < 0 else duration(source.active))
+    section.row("Last Seen", "never" if source.active < 0 else f"{duration(source.active)} ago")
     if source.external is not None:
         section.maybe("Ext. API Prefix", safe(source.external.api))
         section.maybe("Ext. Delivery Prefix", safe(source.external.deliver))

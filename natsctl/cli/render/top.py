@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.times import parse_time
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import ago, count, safe
 
@@ -120,7 +120,7 @@ def server_lines(view: TopView, raw: bool = False) -> list[str]:
 
     def flow(way: str) -> str:
         messages, size = int(getattr(view, f"{way}_msgs")), int(getattr(view, f"{way}_bytes"))
-        told = f"{count(messages)} messages, {sized(size)}"
+        told = f"{plural(messages, 'message')}, {sized(size)}"
         if not rates:
             return told
         per_s = f"{rates[f'{way}_msgs']:,.1f} messages/s, {sized(round(rates[f'{way}_bytes']))}/s"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.options import Json, Names, session_of
@@ -65,6 +66,6 @@ def ping(
             output.emit(f"{lead}{safe(one.name):<{wide}}  rtt={duration(one.rtt_ns)}")
         spans = [one.rtt_ns for one in answers]
         most, least, mean = duration(max(spans)), duration(min(spans)), duration(sum(spans) // len(spans))
-        answered = "1 server" if len(spans) == 1 else f"{len(spans)} servers"
+        answered = plural(len(spans), "server")
         output.emit(f"\n{answered} answered: fastest {least}, slowest {most}, mean {mean}")
     require_all(census, expect)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.messaging.bodies import read_headers
 from natsctl.cli.options import Header, Json, session_of
@@ -35,7 +36,7 @@ def serve(
         if json:
             output.emit_json_line({"subject": message.subject, "bytes": len(message.body), "reply": message.reply})
         else:
-            output.log(f'Request of {len(message.body)} bytes on "{safe(message.subject)}"')
+            output.log(f'Request of {plural(len(message.body), "byte")} on "{safe(message.subject)}"')
 
     async def work(manager: Manager) -> None:
         await service.run(manager.connection, listening, handled)

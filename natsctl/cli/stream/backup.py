@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import format_size
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.backup import options as flags
 from natsctl.cli.backup.progress import shown
 from natsctl.cli.names import confirmed, suggesting
 from natsctl.cli.options import Config, Force, Json, Progress, session_of
-from natsctl.cli.render.values import count, duration, safe
+from natsctl.cli.render.values import duration, safe
 from natsctl.cli.stream.config import show_info
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def backup(
         output.emit_json(to_builtins(done))
         return
     output.note(
-        f"\nReceived {format_size(done.archive_bytes)} bytes of compressed data in {done.chunks:,} chunks"
+        f"\nReceived {format_size(done.archive_bytes)} of compressed data in {plural(done.chunks, 'chunk')}"
         f' for stream "{safe(stream)}" in {duration(done.elapsed)}, {format_size(done.bytes)} uncompressed'
     )
 
@@ -137,7 +137,7 @@ def _may_replace(session: Session, source: Path, options: RestoreOptions, force:
     if there is None:
         return True
     info = there.value
-    held = f"{count(info.state.messages)} messages, {format_size(info.state.bytes)}"
+    held = f"{plural(info.state.messages, 'message')}, {format_size(info.state.bytes)}"
     question = f"replace Stream {info.config.name} ({held})"
     return confirmed(session, question, force, needs_force=False, json=json, typed=info.config.name)
 

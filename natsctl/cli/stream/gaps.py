@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, Progress, StreamName, session_of
@@ -35,7 +36,7 @@ def gaps(
         found = ranges(live.value.state.deleted or ())
     else:
         messages = live.value.state.messages
-        question = f"read the headers of all {count(messages)} messages of Stream {name}"
+        question = f"read the headers of all {plural(messages, 'message')} of Stream {name}"
         if not confirmed(session, question, force, needs_force=False, json=json):
             return
         found = _walk(session, live, bar=progress, quiet=json)
@@ -47,7 +48,7 @@ def gaps(
 
         columns = ("First Message", "Last Message", "Missing")
         rows = [(count(first), count(last), count(last - first + 1)) for first, last in found]
-        title = f"{count(len(found))} {'gap' if len(found) == 1 else 'gaps'} found in Stream {name}"
+        title = f"{plural(len(found), 'gap')} found in Stream {name}"
         show_table(render_table(title, columns, rows, columns))
     else:
         output.emit(f"No gaps found in Stream {safe(name)}")

@@ -9,6 +9,7 @@ import typer
 
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.names import confirmed, suggesting
 from natsctl.cli.options import Force, Json, session_of
@@ -67,7 +68,7 @@ def purge(
         output.emit_json(_answers(answers, several))
         return
     for name, answer in answers.items():
-        output.note(f"Purged {count(answer.value.purged)} messages from {safe(name)}")
+        output.note(f"Purged {plural(answer.value.purged, 'message')} from {safe(name)}")
     if not several:
         show_info(_live(session, names[0]), json)
 
@@ -123,7 +124,7 @@ def _told(effect: Effect, name: str) -> str:
     ends = (effect.first_seq, effect.last_seq)
     span = f", sequences {count(ends[0])} to {count(ends[1])}" if ends[1] else f", the first is {count(ends[0])}"
     size = f"about {format_size(effect.bytes)}"
-    return f"{most}{count(effect.messages)} messages of Stream {safe(name)} would go ({size}{span})"
+    return f"{most}{plural(effect.messages, 'message')} of Stream {safe(name)} would go ({size}{span})"
 
 
 def _send(session: Session, purges: dict[str, Purge]) -> dict[str, Answer[Any]]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import ApiFailure
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.names import STREAM_NOT_FOUND, confirmed, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
 from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern, shown_names
 from natsctl.cli.stream.sequence import Sequence, ask_sequence
@@ -90,8 +91,8 @@ def _told(one: Answer[StreamInfoAnswer]) -> str:
     from natsctl.api.units import format_size
 
     state = one.value.state
-    holds = f"{count(state.messages)} messages ({format_size(state.bytes)}) and {count(state.consumer_count)} consumers"
-    return f"Stream {safe(one.value.config.name)} holds {holds}"
+    messages, consumers = plural(state.messages, "message"), plural(state.consumer_count, "consumer")
+    return f"Stream {safe(one.value.config.name)} holds {messages} ({format_size(state.bytes)}) and {consumers}"
 
 
 def _delete(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[Any]]:

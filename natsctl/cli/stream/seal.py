@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
 from natsctl.cli.stream.config import show_info
 
@@ -25,7 +26,9 @@ def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, js
     state = live.value.state
     session.effect["messages_kept_for_ever"] = state.messages
     if not json and not session.dry_run:
-        output.note(f"Stream {safe(name)} holds {count(state.messages)} messages; a sealed stream can not be unsealed")
+        output.note(
+            f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream can not be unsealed"
+        )
     warn_of_bucket(name, json=json or session.dry_run)
     if not confirmed(session, f"seal Stream {name}", force, needs_force=True, typed=name):
         return

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.cli.stream.flags import STREAM_ADD
 from natsctl.cli.verbs import Verb
 
@@ -101,7 +102,7 @@ def rm(
         return
     made = live.raw.get("streams") or []
     session.effect["streams"] = made
-    question = f"delete Stream Template {name} and its {count(len(made))} streams"
+    question = f"delete Stream Template {name} and its {plural(len(made), 'stream')}"
     if not confirmed(session, question, force, needs_force=True, typed=name):
         return
     with explaining(session, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
+from natsctl.api.units import plural
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer
@@ -38,7 +39,7 @@ def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> 
     consumers = int((answer.raw.get("state") or {}).get("consumer_count") or 0)
     manifest = backup.manifest
     if manifest is not None and manifest.consumers and consumers < int(backup.state.get("consumer_count") or 0):
-        told.append(f"{consumers} consumers instead of {backup.state.get('consumer_count')}")
+        told.append(f"{plural(consumers, 'consumer')} instead of {backup.state.get('consumer_count')}")
     if not told:
         return []
     text = f"the restored stream differs from its backup: {', '.join(told)}"

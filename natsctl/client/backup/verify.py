@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from natsctl.api.errors import NatsctlError
+from natsctl.api.units import plural
 from natsctl.client.backup.account_restore import missing_in
 from natsctl.client.backup.configuration import read_saved
 from natsctl.client.backup.contents import OnRead, Summary, summarise, unseen
@@ -70,7 +71,7 @@ def _check_manifest(backup: OpenBackup, verdict: Verdict) -> None:
     told = faults(manifest, backup.sums())
     if manifest.stream != backup.stream:
         told.append(f"it is of stream {manifest.stream}")
-    verdict.add("checksums", not told, "; ".join(told) or f"{len(manifest.files)} files, {manifest.created}")
+    verdict.add("checksums", not told, "; ".join(told) or f"{plural(len(manifest.files), 'file')}, {manifest.created}")
 
 
 def _check_archive(backup: OpenBackup, verdict: Verdict, on_read: OnRead) -> None:
@@ -96,7 +97,9 @@ def _check_counts(backup: OpenBackup, found: Summary, verdict: Verdict) -> None:
         told.append(f"first sequence {found.first_seq:,}, the state says {first:,}")
     if found.last_seq > last:
         told.append(f"last sequence {found.last_seq:,}, the state says {last:,}")
-    verdict.add("counts", not told, "; ".join(told) or f"{said:,} messages, {len(found.consumers):,} consumers")
+    verdict.add(
+        "counts", not told, "; ".join(told) or f"{plural(said, 'message')}, {plural(len(found.consumers), 'consumer')}"
+    )
 
 
 def verify_account(folder: Path, paths: list[Path]) -> list[str]:

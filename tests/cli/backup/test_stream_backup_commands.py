@@ -177,7 +177,7 @@ def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Callable[
     _fill(natsctl)
     lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
     assert re.fullmatch(r'\d\d:\d\d:\d\d Starting backup of Stream "S" with \d+ B', lines[0])
-    assert "compressed data in 1 chunks" in lines[-1]
+    assert "compressed data in 1 chunk " in lines[-1]
 
 
 def test_a_person_types_the_name_of_what_is_replaced(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli.flags import SUBJECT, TEXT, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import session_of
 from natsctl.cli.server.report.rows import top
@@ -110,7 +111,7 @@ def accounts(
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
         rows = account_rows(answers)
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
-        title = f"{len(rows)} Account{'s' if len(rows) != 1 else ''} by {by}"
+        title = f"{plural(len(rows), 'Account')} by {by}"
         return Report(
             shown,
             lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli.flags import TEXT, Flag, Given, fields_of, flagged
 from natsctl.cli.options import session_of
 from natsctl.cli.render.columns import Column
@@ -71,9 +72,9 @@ def _report(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Colum
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
         shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
-        none = f"{title}: no connections on {len(answers)} servers"
+        none = f"{title}: no connections on {plural(len(answers), 'server')}"
         totals = {
-            "Server": f"{len(answers)} servers" if len(answers) != 1 else "1 server",
+            "Server": plural(len(answers), "server"),
             "Name": f"{len(shown)} in all",
         }
         return Report(
