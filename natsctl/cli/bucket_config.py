@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiFailure
 from natsctl.api.stream import StreamConfig
-from natsctl.cli import output
-from natsctl.cli.buckets import suggesting
+from natsctl.cli.bucket_shown import show_bucket
+from natsctl.cli.buckets import pick_bucket, suggesting
 from natsctl.cli.editing import preview_edit, show_differences, unset
 from natsctl.cli.flags import Config, Flag, Given, apply
 from natsctl.cli.names import confirmed
 from natsctl.cli.render.change import changes
-from natsctl.cli.render.values import safe
 from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.buckets import BucketNotFound, Kind, bucket_info
 from natsctl.client.stream_defaults import normalised
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from natsctl.client.answer import Answer
 
 EXISTS_OTHERWISE = 10058
-Show = Callable[["Answer[Any]", str], None]
-"""Shows a bucket after telling what was done."""
 
 
 def placed_on_tags(config: Config, value: list[str]) -> None:
@@ -50,23 +47,22 @@ def compressed(config: Config, value: bool) -> None:
 
 
 def create_bucket(
-    session: Session, kind: Kind, bucket: str, wanted: Config, show: Show, *, if_not_exists: bool, json: bool
+    session: Session, kind: Kind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
 ) -> None:
     """Create the bucket and show it; one that exists is shown as it is where that was asked for. Raises ApiFailure."""
     with suggesting(session):
         if if_not_exists and (live := _existing(session, kind, bucket)) is not None:
-            show(live, f"Bucket {bucket} exists already")
+            show_bucket(kind, live, json, f"Bucket {bucket} exists already")
             return
         try:
             answer = session.run(lambda manager: manager.stream_create(wanted))
         except ApiFailure as failure:
             if failure.err_code == EXISTS_OTHERWISE:
-                noun = "kv" if kind.prefix == "KV_" else "object"
                 failure.args = (f"bucket {bucket} exists with another configuration",)
-                failure.hint = f"natsctl {noun} edit {bucket} changes it, --if-not-exists leaves it alone"
+                failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
             raise
     made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
-    show(answer, f"Bucket {bucket} {made}")
+    show_bucket(kind, answer, json, f"Bucket {bucket} {made}")
     warn_unless_taken(wanted, answer, json)
 
 
@@ -77,15 +73,22 @@ def _existing(session: Session, kind: Kind, bucket: str) -> Answer[Any] | None:
         return None
 
 
+def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
+    """The bucket that was given, or is picked, as it is now. Raises BucketNotFound, with what may have been meant."""
+    name = pick_bucket(session, kind, given)
+    with suggesting(session):
+        return session.run(lambda manager: bucket_info(manager, kind, name))
+
+
 def edit_bucket(
     session: Session,
+    kind: Kind,
     live: Answer[Any],
     table: Sequence[Flag],
     given: Given,
     unset_fields: Sequence[str] | None,
     fields: Mapping[str, str],
     settle: Callable[[Config], None],
-    show: Show,
     *,
     force: bool,
     json: bool,
@@ -101,14 +104,14 @@ def edit_bucket(
     unset(wanted, own, table, StreamConfig)
     wanted = normalised(wanted)
     settle(wanted)
-    _send(session, live, changes(before, wanted), wanted, show, force=force, json=json)
+    _send(session, kind, live, changes(before, wanted), wanted, force=force, json=json)
 
 
 def _send(
-    session: Session, live: Answer[Any], found: Sequence[Any], wanted: Config, show: Show, *, force: bool, json: bool
+    session: Session, kind: Kind, live: Answer[Any], found: Sequence[Any], wanted: Config, *, force: bool, json: bool
 ) -> None:
     """Show what differs, ask, and send the whole configuration."""
-    bucket = str(wanted["name"]).partition("_")[2]
+    bucket = kind.bucket_of(str(wanted["name"]))
 
     def send() -> Answer[Any]:
         return session.run(lambda manager: manager.stream_update(wanted))
@@ -117,17 +120,12 @@ def _send(
         preview_edit(session, found, send, json=json)
         return
     if not found:
-        show(live, "No difference in configuration")
+        show_bucket(kind, live, json, "No difference in configuration")
         return
     if session.interactive or not json:
         show_differences(found, f"Bucket {bucket}")
     if not confirmed(session, f"edit Bucket {bucket}", force, needs_force=False, json=json):
         return
     answer = send()
-    show(answer, f"Bucket {bucket} was updated")
+    show_bucket(kind, answer, json, f"Bucket {bucket} was updated")
     warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)
-
-
-def told(done: str) -> None:
-    """Say on stderr what was done."""
-    output.note(safe(done))

@@ -80,8 +80,7 @@ def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
     names = _asked(lambda: session.run(lambda manager: bucket_names(manager, kind)))
     if not names:
         return f"no {kind.noun}s are defined" if names is not None else ""
-    noun = "kv" if kind.prefix == "KV_" else "object"
-    return safe(did_you_mean(failure.bucket, names) or f"natsctl {noun} ls shows the buckets there are")
+    return safe(did_you_mean(failure.bucket, names) or f"natsctl {kind.word} ls shows the buckets there are")
 
 
 def _key_hint(session: Session, failure: KeyNotFound) -> str:

@@ -22,8 +22,9 @@ _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Kind(NamedTuple):
-    """A kind of bucket: `prefix` begins the names of its streams, `subject` matches what they store."""
+    """A kind of bucket: `word` names its commands, `prefix` begins its streams, `subject` matches what they store."""
 
+    word: str
     noun: str
     prefix: str
     subject: str
@@ -46,8 +47,8 @@ class Kind(NamedTuple):
         return stream.startswith(self.prefix) and _BUCKET.fullmatch(stream.removeprefix(self.prefix)) is not None
 
 
-KV = Kind("Key-Value bucket", "KV_", "$KV.*.>")
-OBJECTS = Kind("Object bucket", "OBJ_", "$O.*.>")
+KV = Kind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
+OBJECTS = Kind("object", "Object bucket", "OBJ_", "$O.*.>")
 
 
 class BucketNotFound(ApiFailure):

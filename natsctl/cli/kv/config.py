@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.bucket_config import create_bucket, edit_bucket, told
-from natsctl.cli.buckets import BucketName, TheBucket, pick_bucket, suggesting
+from natsctl.cli.bucket_config import create_bucket, edit_bucket, live_bucket
+from natsctl.cli.buckets import BucketName, TheBucket
 from natsctl.cli.editing import Unset
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.kv.flags import FIELDS, KV_ADD, KV_EDIT
 from natsctl.cli.options import Force, IfNotExists, Json, session_of
 from natsctl.cli.render.values import safe
 from natsctl.client import kv_config
-from natsctl.client.buckets import KV, bucket_info
-
-if TYPE_CHECKING:
-    from natsctl.client.answer import Answer
+from natsctl.client.buckets import KV
 
 
 @flagged(KV_ADD)
@@ -35,10 +30,7 @@ def add(
     apply(wanted, KV_ADD, given)
     kv_config.settle(wanted)
 
-    def show(answer: Answer[Any], done: str) -> None:
-        show_bucket(answer, json, done)
-
-    create_bucket(session, KV, bucket, wanted, show, if_not_exists=if_not_exists, json=json)
+    create_bucket(session, KV, bucket, wanted, if_not_exists=if_not_exists, json=json)
 
 
 @flagged(KV_EDIT)
@@ -52,35 +44,15 @@ def edit(
 ) -> None:
     """Change what the flags say about a bucket, and nothing else."""
     session = session_of(ctx)
-    name = pick_bucket(session, KV, bucket)
-    with suggesting(session):
-        live = session.run(lambda manager: bucket_info(manager, KV, name))
-    _warn_of_promotion(live.raw["config"], name, given, json)
+    live = live_bucket(session, KV, bucket)
+    _warn_of_promotion(live.raw["config"], given, json)
 
-    def show(answer: Answer[Any], done: str) -> None:
-        show_bucket(answer, json, done)
-
-    edit_bucket(session, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.settle, show, force=force, json=json)
+    edit_bucket(session, KV, live, KV_EDIT, given, unset_fields, FIELDS, kv_config.settle, force=force, json=json)
 
 
-def _warn_of_promotion(config: Config, bucket: str, given: Given, json: bool) -> None:
+def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
     """Say what becomes of the values of a mirror that shall be one no more: they keep the subjects of their origin."""
-    mirror = config.get("mirror") or {}
+    mirror, bucket = config.get("mirror") or {}, KV.bucket_of(config["name"])
     origin = KV.bucket_of(mirror.get("name", ""))
     if "--no-mirror" in given and origin not in ("", bucket) and not mirror.get("subject_transforms") and not json:
         output.note(f"warning: what was copied stays under the subjects of bucket {safe(origin)}, out of reach here")
-
-
-def show_bucket(answer: Answer[Any], json: bool, done: str = "") -> None:
-    """Show the bucket that an answer describes, after telling what was done."""
-    if json:
-        from natsctl.cli.kv.shapes import bucket_document
-
-        output.emit_json(bucket_document(answer))
-        return
-    if done:
-        told(done)
-    from natsctl.cli.render.kv import render_bucket
-    from natsctl.cli.screen import show_page
-
-    show_page(render_bucket(answer.value))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
-from natsctl.cli.kv.config import show_bucket
+from natsctl.cli.bucket_config import live_bucket
+from natsctl.cli.bucket_shown import list_buckets, show_bucket
+from natsctl.cli.buckets import BucketName, suggesting
 from natsctl.cli.kv.write import open_bucket
 from natsctl.cli.options import Json, Names, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import KV, bucket_info, bucket_infos, bucket_names
+from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 def info(ctx: typer.Context, bucket: BucketName = None, json: Json = False) -> None:
     """Show a bucket's configuration and state."""
-    session = session_of(ctx)
-    name = pick_bucket(session, KV, bucket)
-    with suggesting(session):
-        answer = session.run(lambda manager: bucket_info(manager, KV, name))
-    show_bucket(answer, json)
+    show_bucket(KV, live_bucket(session_of(ctx), KV, bucket), json)
 
 
 def ls(
@@ -47,30 +43,9 @@ def ls(
     session = session_of(ctx)
     with suggesting(session):
         if bucket is None:
-            _list_buckets(session, names=names, json=json)
+            list_buckets(session, KV, names=names, json=json)
         else:
             _list_keys(session, bucket, keys or ">", names=names, table=verbose or values, values=values, json=json)
-
-
-def _list_buckets(session: Session, *, names: bool, json: bool) -> None:
-    if names:
-        found = session.run(lambda manager: bucket_names(manager, KV))
-        output.emit_json(found) if json else output.emit_names(found)
-        return
-    infos, absent = session.run(lambda manager: bucket_infos(manager, KV))
-    if json:
-        from natsctl.cli.kv.shapes import bucket_document
-
-        output.emit_json([bucket_document(one) for one in infos])
-    elif infos:
-        from natsctl.cli.render.kv import render_buckets
-        from natsctl.cli.screen import show_table
-
-        show_table(render_buckets([one.value for one in infos], time.time_ns()))
-    else:
-        output.emit("No Key-Value buckets defined")
-    if absent:
-        output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
 
 
 def _list_keys(

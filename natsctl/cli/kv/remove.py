@@ -10,13 +10,14 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli import output
+from natsctl.cli.bucket_shown import remove_bucket, tell_missing
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.kv.write import open_bucket, ttl_of
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.values import count, safe
-from natsctl.client.buckets import BucketNotFound
+from natsctl.client.buckets import KV, BucketNotFound
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -49,7 +50,7 @@ def rm(
         except BucketNotFound:
             if not missing_ok:
                 raise
-            _tell_missing(bucket, key, json)
+            tell_missing(bucket, json, key=key)
             return
         if key is None:
             _remove_bucket(session, opened, force, json)
@@ -61,14 +62,7 @@ def _remove_bucket(session: Session, bucket: Bucket, force: bool, json: bool) ->
     state = bucket.info.value.state
     session.effect |= {"values": state.messages, "keys": state.num_subjects, "bytes": state.bytes}
     held = f"{plural(state.messages, 'value')} of {plural(state.num_subjects, 'key')} ({format_size(state.bytes)})"
-    question = f"delete Bucket {bucket.name} with {held}"
-    if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
-        return
-    answer = session.run(lambda manager: manager.stream_delete(bucket.stream))
-    if json:
-        output.emit_json({"bucket": bucket.name, **answer.raw})
-    else:
-        output.note(f"Bucket {safe(bucket.name)} was removed, with {held}")
+    remove_bucket(session, KV, bucket.name, held, force=force, json=json)
 
 
 def _remove_key(
@@ -93,15 +87,8 @@ def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json:
     except KeyNotFound:
         if not missing_ok:
             raise
-        _tell_missing(bucket.name, key, json)
+        tell_missing(bucket.name, json, key=key)
         return None
-
-
-def _tell_missing(bucket: str, key: str | None, json: bool) -> None:
-    if json:
-        output.emit_json({"bucket": bucket, **({"key": key} if key else {}), "success": True, "missing": True})
-    else:
-        output.note(f"{'Key' if key else 'Bucket'} {safe(f'{bucket} > {key}' if key else bucket)} does not exist")
 
 
 def _tell_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool) -> None:
@@ -150,7 +137,7 @@ def purge(
         except BucketNotFound:
             if not missing_ok:
                 raise
-            _tell_missing(bucket, key, json)
+            tell_missing(bucket, json, key=key)
             return
         if key is not None and not many:
             if _present_or_marked(session, opened, key, missing_ok, json):

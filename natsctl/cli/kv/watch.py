@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import parse_duration
 from natsctl.cli import output
 from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
 from natsctl.cli.kv.write import open_bucket
 from natsctl.cli.options import Json, session_of
+from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def watch(
         raise UsageError("--updates excludes --history and --revision")
     from natsctl.client.kv_watch import Watching
 
-    watching = Watching(keys, history, updates, revision, deletes, count, wait_s(wait))
+    watching = Watching(keys, history, updates, revision, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, KV, bucket)
     with suggesting(session):
@@ -75,16 +75,3 @@ def _show(entry: Entry, json: bool) -> None:
 
     output.emit(render_event(entry, coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()
-
-
-def wait_s(text: str | None) -> float | None:
-    """The seconds of `--wait`. Raises UsageError."""
-    if text is None:
-        return None
-    try:
-        ns = parse_duration(text)
-    except ValueError as failure:
-        raise UsageError(f"--wait: {failure}") from failure
-    if ns <= 0:
-        raise UsageError("--wait: give a time above 0")
-    return ns / 1e9

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from natsctl.cli import output
+from natsctl.cli.bucket_shown import list_buckets, show_bucket
 from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
-from natsctl.cli.object.config import show_bucket
 from natsctl.cli.object.transfer import open_bucket, show_object
 from natsctl.cli.options import Json, Names, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import OBJECTS, bucket_infos, bucket_names
+from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -28,7 +27,7 @@ def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = N
     with suggesting(session):
         opened = open_bucket(session, picked)
         if name is None:
-            show_bucket(opened.info, json)
+            show_bucket(OBJECTS, opened.info, json)
             return
         found = session.run(lambda _: opened.info_of(name))
     if json:
@@ -42,30 +41,9 @@ def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json
     session = session_of(ctx)
     with suggesting(session):
         if bucket is None:
-            _list_buckets(session, names=names, json=json)
+            list_buckets(session, OBJECTS, names=names, json=json)
         else:
             _list_objects(session, bucket, names=names, json=json)
-
-
-def _list_buckets(session: Session, *, names: bool, json: bool) -> None:
-    if names:
-        found = session.run(lambda manager: bucket_names(manager, OBJECTS))
-        output.emit_json(found) if json else output.emit_names(found)
-        return
-    infos, absent = session.run(lambda manager: bucket_infos(manager, OBJECTS))
-    if json:
-        from natsctl.cli.object.shapes import bucket_document
-
-        output.emit_json([bucket_document(one) for one in infos])
-    elif infos:
-        from natsctl.cli.render.object import render_buckets
-        from natsctl.cli.screen import show_table
-
-        show_table(render_buckets([one.value for one in infos], time.time_ns()))
-    else:
-        output.emit("No Object buckets defined")
-    if absent:
-        output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
 
 
 def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> None:

@@ -8,14 +8,14 @@ import typer
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
+from natsctl.cli.bucket_shown import remove_bucket, show_bucket, tell_missing
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.names import confirmed
-from natsctl.cli.object.config import show_bucket
 from natsctl.cli.object.ls import OptionalObject
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import BucketNotFound
+from natsctl.client.buckets import OBJECTS, BucketNotFound
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -38,7 +38,7 @@ def rm(
         except BucketNotFound:
             if not missing_ok:
                 raise
-            _tell_missing(bucket, name, json)
+            tell_missing(bucket, json, name=name)
             return
         if name is None:
             _remove_bucket(session, opened, force, json)
@@ -50,16 +50,12 @@ def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bo
     from natsctl.client.objects_watch import objects
 
     size = bucket.info.value.state.bytes
-    there = 0 if force and not session.dry_run else len(session.run(lambda _: objects(bucket)))
-    session.effect |= {"objects": there, "bytes": size}
-    question = f"delete Bucket {bucket.name} with {plural(there, 'object')} ({format_size(size)})"
-    if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket.name):
-        return
-    answer = session.run(lambda manager: manager.stream_delete(bucket.stream))
-    if json:
-        output.emit_json({"bucket": bucket.name, **answer.raw})
-    else:
-        output.note(f"Bucket {safe(bucket.name)} was removed, with {format_size(size)}")
+    held = format_size(size)
+    session.effect["bytes"] = size
+    if not force or session.dry_run:  # counting reads them, so where nobody looks it is left out
+        there = session.effect["objects"] = len(session.run(lambda _: objects(bucket)))
+        held = f"{plural(there, 'object')} ({held})"
+    remove_bucket(session, OBJECTS, bucket.name, held, force=force, json=json)
 
 
 def _remove_object(
@@ -88,15 +84,8 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
     except ObjectNotFound:
         if not missing_ok:
             raise
-        _tell_missing(bucket.name, name, json)
+        tell_missing(bucket.name, json, name=name)
         return None
-
-
-def _tell_missing(bucket: str, name: str | None, json: bool) -> None:
-    if json:
-        output.emit_json({"bucket": bucket, **({"name": name} if name else {}), "success": True, "missing": True})
-    else:
-        output.note(f"{'Object' if name else 'Bucket'} {safe(f'{bucket} > {name}' if name else bucket)} does not exist")
 
 
 def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
@@ -105,11 +94,11 @@ def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json
     with suggesting(session):
         opened = open_bucket(session, bucket)
         if opened.info.value.config.sealed:
-            show_bucket(opened.info, json, f"Bucket {bucket} is sealed already")
+            show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
             return
         question = f"seal Bucket {bucket}, which can neither be undone nor the bucket changed afterwards"
         if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket):
             return
         wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}
         answer = session.run(lambda manager: manager.stream_update(wanted))
-    show_bucket(answer, json, f"Bucket {bucket} was sealed")
+    show_bucket(OBJECTS, answer, json, f"Bucket {bucket} was sealed")

@@ -9,9 +9,10 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.buckets import BucketName, pick_bucket, suggesting
-from natsctl.cli.kv.watch import Count, Wait, wait_s
+from natsctl.cli.kv.watch import Count, Wait
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Json, session_of
+from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def watch(
     """
     from natsctl.client.objects_watch import Watching
 
-    watching = Watching(updates, deletes, count, wait_s(wait))
+    watching = Watching(updates, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting(session):

@@ -168,7 +168,7 @@ def test_lists_are_tables_names_or_whole_objects(natsctl: Run) -> None:
 def test_a_removed_bucket_is_gone_with_what_it_held(natsctl: Run) -> None:
     natsctl("kv", "add", "B")
     natsctl("kv", "put", "B", "k", "x")
-    assert "with 1 values of 1 keys" in natsctl("kv", "del", "B").err
+    assert "with 1 value of 1 key" in natsctl("kv", "del", "B").err
     assert natsctl("kv", "rm", "B", "-f", "--dry-run", "-j").json["effect"]["values"] == 1
     assert natsctl("kv", "rm", "B", "-f", "-j").json["success"] is True
     gone = natsctl("kv", "rm", "B", "-f")

@@ -1,0 +1,79 @@
+"""Buckets of both kinds shown, listed and removed: the same steps, with the document, page and table of each kind."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from natsctl.cli import output
+from natsctl.cli.buckets import suggesting
+from natsctl.cli.names import confirmed
+from natsctl.cli.render.values import safe
+from natsctl.client.buckets import Kind, bucket_infos, bucket_names
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Answer
+
+
+def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
+    document: dict[str, Any] = importlib.import_module(f"natsctl.cli.{kind.word}.shapes").bucket_document(answer)
+    return document
+
+
+def _pictures(kind: Kind) -> Any:
+    return importlib.import_module(f"natsctl.cli.render.{kind.word}")
+
+
+def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
+    """Show the bucket that an answer describes, after telling what was done."""
+    if json:
+        output.emit_json(_document(kind, answer))
+        return
+    if done:
+        output.note(safe(done))
+    from natsctl.cli.screen import show_page
+
+    show_page(_pictures(kind).render_bucket(answer.value))
+
+
+def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
+    """Show which buckets there are."""
+    if names:
+        found = session.run(lambda manager: bucket_names(manager, kind))
+        output.emit_json(found) if json else output.emit_names(found)
+        return
+    infos, absent = session.run(lambda manager: bucket_infos(manager, kind))
+    if json:
+        output.emit_json([_document(kind, one) for one in infos])
+    elif infos:
+        from natsctl.cli.screen import show_table
+
+        show_table(_pictures(kind).render_buckets([one.value for one in infos], time.time_ns()))
+    else:
+        output.emit(f"No {kind.noun}s defined")
+    if absent:
+        output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
+
+
+def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force: bool, json: bool) -> None:
+    """Remove a bucket with what it held, unless the person who is asked does not want that."""
+    if not confirmed(session, f"delete Bucket {bucket} with {held}", force, needs_force=True, json=json, typed=bucket):
+        return
+    with suggesting(session):
+        answer = session.run(lambda manager: manager.stream_delete(kind.stream_of(bucket)))
+    if json:
+        output.emit_json({"bucket": bucket, **answer.raw})
+    else:
+        output.note(f"Bucket {safe(bucket)} was removed, with {held}")
+
+
+def tell_missing(bucket: str, json: bool, **held: str | None) -> None:
+    """Tell that a bucket, or what it should hold (`key=…`, `name=…`), is not there, and that this is well."""
+    there = {field: name for field, name in held.items() if name}
+    if json:
+        output.emit_json({"bucket": bucket, **there, "success": True, "missing": True})
+    else:
+        named = " > ".join((bucket, *there.values())) if there else f"Bucket {bucket}"
+        output.note(safe(f"{named} does not exist"))
