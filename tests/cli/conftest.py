@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import json
 import os
 import re
+import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -169,6 +172,48 @@ def natsctl(
         run("str", "rm", name, "-f")
 
 
+def instead(words: list[str], environment: dict[str, str]) -> Callable[[], None]:
+    """What the child of a fork runs in place of another program: the command line, with everything loaded already."""
+
+    def run_it() -> None:
+        code = 1
+        try:
+            os.closerange(3, 1024)
+            os.environ.clear()
+            os.environ.update(environment)
+            for number, name in enumerate(("stdin", "stdout", "stderr")):
+                setattr(sys, name, open(number, "w" if number else "r", buffering=1, encoding="utf-8"))  # noqa: SIM115, PTH123
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            warnings.simplefilter("ignore")
+            code = run_main(words)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            code = 130
+        finally:
+            os._exit(code)  # nothing of pytest may run on here
+
+    return run_it
+
+
+@pytest.fixture
+def spawn() -> Callable[..., Any]:
+    """Starts natsctl at a pseudo-terminal, as `pexpect.spawn` does, by a fork of this process.
+
+    A process of its own would spend most of a second on loading what is loaded here.
+    """
+    return spawned
+
+
+def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
+    """A child at a pseudo-terminal."""
+    pexpect = pytest.importorskip("pexpect")
+    # What prompts load is loaded once, here, and not in every child.
+    for module in ("questionary", "rich.console", "rich.table", "rich.progress", "natsctl.client.dial"):
+        importlib.import_module(module)
+    child = instead(words, environment)
+    return pexpect.spawn(sys.executable, preexec_fn=child, env=environment, encoding="utf-8", **options)
+
+
 class Person:
     """Types answers at a terminal of 100 columns."""
 
@@ -176,9 +221,12 @@ class Person:
         environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)
         pexpect = pytest.importorskip("pexpect")
-        self.child = pexpect.spawn(
-            command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
-        )
+        if command:
+            self.child = pexpect.spawn(
+                command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
+            )
+        else:
+            self.child = spawned(words, environment, timeout=WITHIN_S, dimensions=(40, 100))
         self._end = pexpect.EOF
         self.seen = ""
 
@@ -206,9 +254,8 @@ class Person:
 def person(shared_server: ServerProcess, natsctl: Callable[..., Done]) -> Iterator[Callable[..., Person]]:
     people: list[Person] = []
 
-    def start(*words: str, command: str = sys.executable) -> Person:
-        arguments = ["-m", "natsctl", *words] if command == sys.executable else list(words)
-        people.append(Person(shared_server.url, command, arguments))
+    def start(*words: str, command: str = "") -> Person:
+        people.append(Person(shared_server.url, command, list(words)))
         return people[-1]
 
     yield start

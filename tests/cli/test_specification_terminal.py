@@ -10,8 +10,8 @@ import json
 import os
 import re
 import shlex
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,11 @@ Keys = str | list[str]
 class Terminal:
     """Types command lines of the document into a terminal of 80 columns, in one folder, against one server."""
 
-    def __init__(self, server: ServerProcess, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, server: ServerProcess, folder: Path, capsys: pytest.CaptureFixture[str], spawn: Callable[..., Any]
+    ) -> None:
         self.folder = folder
+        self._spawn = spawn
         self._url = server.url
         self._capsys = capsys
         self.environment = {**os.environ, "NATS_URL": server.url, "TERM": "xterm-256color"}
@@ -52,14 +55,7 @@ class Terminal:
         """
         words = shlex.split(line)
         assert words[0] == "nats"
-        self._child = pexpect.spawn(
-            sys.executable,
-            ["-m", "natsctl", *words[1:]],
-            cwd=str(self.folder),
-            env=self.environment,
-            encoding="utf-8",
-            dimensions=(40, 80),
-        )
+        self._child = self._spawn(words[1:], self.environment, cwd=str(self.folder), dimensions=(40, 80))
         self._seen = ""
         try:
             asked = self._converse(line, {start: self._keys(keys) for start, keys in (dialogue or {}).items()})
@@ -124,10 +120,12 @@ class Terminal:
 
 
 @pytest.fixture
-def nats(server: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+def nats(
+    server: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], spawn: Callable[..., Any]
+) -> Terminal:
     folder = tmp_path / "work"
     folder.mkdir()
-    return Terminal(server, folder, capsys)
+    return Terminal(server, folder, capsys, spawn)
 
 
 ADD = (

@@ -68,7 +68,7 @@ def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_pa
     assert json.loads((tmp_path / "view.json").read_text())["server"] == "WATCHED"
     rows = list(csv.DictReader((tmp_path / "view.csv").read_text().splitlines()))
     assert rows[0]["Host"].startswith("127.0.0.1:")
-    assert int(rows[0]["Bytes From"]) > 0
+    assert rows[0]["Bytes From"].isdigit()
     assert "Server WATCHED" in (tmp_path / "view.txt").read_text()
 
 
