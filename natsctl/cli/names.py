@@ -101,9 +101,9 @@ def suggesting(session: Session, stream: str, consumer: str = "") -> Iterator[No
 
 
 def _hint(session: Session, word: str, stream: str) -> str:
+    """What may have been meant, else how many there are and how to see them."""
     from natsctl.cli.suggest import did_you_mean
 
-    """What may have been meant, else how many there are and how to see them."""
     try:
         if stream:
             names = session.run(lambda manager: manager.consumer_names(stream))

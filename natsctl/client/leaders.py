@@ -5,9 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.client.preview import Planned
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
 
 WAIT_S: Final = 10.0
 """How long another leader may take: elections need 4 to 9 seconds where a server is lost."""
@@ -18,6 +23,41 @@ Info = Mapping[str, Any]
 
 class NotClustered(NatsctlError):
     """There is but one server that could lead."""
+
+
+class Asset(NamedTuple):
+    """A stream, or a consumer of it: what has a leader."""
+
+    stream: str
+    consumer: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What it is called in texts."""
+        return f"Consumer {self.stream} > {self.consumer}" if self.consumer else f"Stream {self.stream}"
+
+    async def info(self, manager: Manager) -> Info:
+        """The server's answer about it."""
+        if self.consumer:
+            return (await manager.consumer_info(self.stream, self.consumer)).raw
+        return (await manager.stream_info(self.stream)).raw
+
+    async def hand_over(self, manager: Manager, preferred: str = "", wait_s: float = WAIT_S) -> tuple[Info, Info]:
+        """Have its leader step down; what `hand_over` returns and raises."""
+
+        async def ask() -> object:
+            if self.consumer:
+                return await manager.consumer_step_down(self.stream, self.consumer, preferred)
+            return await manager.stream_step_down(self.stream, preferred=preferred)
+
+        return await hand_over(lambda: self.info(manager), ask, self.shown, wait_s)
+
+    def planned(self, preferred: str, prefix: str) -> Planned:
+        """The request that `hand_over` sends, for an API prefix."""
+        body = {"placement": {"preferred": preferred}}
+        if self.consumer:
+            return Planned(endpoints.CONSUMER_LEADER_STEPDOWN.subject(self.stream, self.consumer, prefix=prefix), body)
+        return Planned(endpoints.STREAM_LEADER_STEPDOWN.subject(self.stream, prefix=prefix), body)
 
 
 class Move(NamedTuple):
@@ -92,3 +132,21 @@ def plan_balance(infos: Iterable[tuple[str, Info]]) -> list[Move]:
             load[target] += 1
             moves.append(Move(name, peers[0], target))
     return moves
+
+
+async def await_gone(manager: Manager, stream: str, peer: str, wait_s: float = WAIT_S) -> None:
+    """Return once a server is no peer of the stream. Raises Unreachable when that takes too long."""
+    import asyncio
+
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        try:
+            if peer not in peers_of((await manager.stream_info(stream)).raw):
+                return
+        except (ApiFailure, Unreachable):
+            pass  # nobody answers while another leader is elected
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise Unreachable(
+        f"{peer} is still a peer of Stream {stream} after {wait_s:g}s",
+        hint="the removal goes on: natsctl str info shows the peers",
+    )

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import ApiFailure, Unreachable, UsageError
+from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.cli import output
 from natsctl.cli.names import confirmed, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.leaders import LOOK_EVERY_S, WAIT_S, check_clustered, peers_of
+from natsctl.client.leaders import WAIT_S, await_gone, check_clustered, peers_of
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamRemovePeerAnswer
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-    from natsctl.client.manager import Manager
 
 NOBODY_ELSE = 10075
 Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server that leaves", show_default=False)]
@@ -47,7 +44,7 @@ def peer_remove(
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, needs_force=True, typed=leaving):
         return
     answer = _remove(session, name, leaving)
-    session.run(lambda manager: _await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
+    session.run(lambda manager: await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
     output.emit_json(answer.raw) if json else output.note(f"{safe(leaving)} was removed from Stream {safe(name)}")
 
 
@@ -73,19 +70,3 @@ def _picked(session: Session, name: str, given: str | None, peers: list[str]) ->
         hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"
         raise UsageError(f"Stream {name} is not on {given}", hint=hint)
     return given
-
-
-async def _await_gone(manager: Manager, name: str, leaving: str, wait_s: float) -> None:
-    """Return once the server is no peer of the stream. Raises Unreachable when that takes too long."""
-    until_s = time.monotonic() + wait_s
-    while time.monotonic() < until_s:
-        try:
-            if leaving not in peers_of((await manager.stream_info(name)).raw):
-                return
-        except (ApiFailure, Unreachable):
-            pass  # nobody answers while another leader is elected
-        await asyncio.sleep(LOOK_EVERY_S)
-    raise Unreachable(
-        f"{leaving} is still a peer of Stream {name} after {wait_s:g}s",
-        hint="the removal goes on: natsctl str info shows the peers",
-    )
