@@ -24,6 +24,8 @@ from natsctl.client.subscription import Subscription
 from natsctl.client.trace import Tracer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from natsctl.client.servers import Target
 
 NO_RESPONDERS = 503
@@ -56,11 +58,12 @@ class Connection:
         self.tracer = tracer
         self.timeout_s = target.timeout_s
         self.dry_run = False
+        self.on_refused: Callable[[NotAuthorised], None] | None = None
+        """Called when the server has refused a published message."""
         self.url = ""
-        self.violations: list[str] = []
+        self._refused: list[NotAuthorised] = []
         self._client: Any = client_class()()
         self._failures: tuple[type[Exception], ...] = (failure_class(), OSError)
-        self._told_violations = 0
         self._waiting: dict[str, _Waiter] = {}
         self._subscriptions: set[Subscription] = set()
         self._inbox = ""
@@ -114,19 +117,24 @@ class Connection:
         if self._connecting:
             # nats-py would try the same address again and again; raising here ends its loop with the true reason.
             raise failure
-        text = str(failure).lower()
-        if _VIOLATION in text:
-            self._on_violation(text)
+        text = str(failure)
+        if _VIOLATION in text.lower():
+            self._on_violation(self._client.error_line or text)
 
     def _on_violation(self, text: str) -> None:
-        """Fail whoever uses the subject that the server refused; nats-py gives its text in lower case."""
-        self.violations.append(text)
-        verb, _, quoted = text.partition(_VIOLATION)[2].partition(" to ")
-        subject = quoted.partition('"')[2].partition('"')[0]
+        """Fail whoever uses the subject that the server refused."""
+        at = text.lower().index(_VIOLATION) + len(_VIOLATION)
+        verb, _, quoted = text[at:].partition(" to ")
+        named = quoted.partition('"')[2].partition('"')[0]
+        verb, subject = verb.lower(), named.lower()
+        if verb == "publish":
+            self._refused.append(_refused(verb, named))
+            if self.on_refused is not None:
+                self.on_refused(self._refused[-1])
         for waiter in list(self._waiting.values()):
             inbox_refused = verb == "subscription" and self._inbox.lower().startswith(subject.rstrip("*"))
             if (waiter.subject.lower() == subject or inbox_refused) and not waiter.future.done():
-                waiter.future.set_exception(_refused(verb, waiter.subject if not inbox_refused else subject))
+                waiter.future.set_exception(_refused(verb, waiter.subject if not inbox_refused else named))
         for subscription in self._subscriptions:
             for used in subscription.subjects if verb == "subscription" else (subscription.watched,):
                 if used.lower() == subject:
@@ -212,10 +220,9 @@ class Connection:
             raise self._lost or Unreachable(f"no answer from {self.target.shown}") from failure
         except self._failures as failure:
             raise self._lost or Unreachable(f"no answer from {self.target.shown}: {failure}") from failure
-        told, self._told_violations = self._told_violations, len(self.violations)
-        for text in self.violations[told:]:
-            if f"{_VIOLATION}publish" in text:
-                raise NotAuthorised(text.removeprefix("nats: "))
+        if self._refused:
+            refused, self._refused = self._refused[0], []
+            raise refused
 
     def new_inbox(self) -> str:
         """A subject that nobody else uses."""

@@ -72,6 +72,12 @@ def client_class() -> type[Client]:
             super().__init__()
             self.takers: dict[int, Taker] = {}
             self._ps: Any = QuickParser(self._ps, self._subs, self.takers)
+            self._quick = self._ps
+
+        @property
+        def error_line(self) -> str:
+            """The last -ERR of the server, as it came."""
+            return str(self._quick.error_line.decode(errors="replace"))
 
         async def listen(self, subject: str, queue: str, taker: Taker) -> Subscription:
             """Subscribe, and give each message to `taker`."""
@@ -88,6 +94,15 @@ def client_class() -> type[Client]:
             await self._send_command(b"%b%b%b\r\n" % (lead, block, body))
             if self._flush_queue is not None and self._flush_queue.empty():
                 await self._flush_pending()
+
+        async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
+            """Send a PING behind all that is still to be sent.
+
+            nats-py writes it at once, so that its answer says nothing about what was published before.
+            """
+            self._pongs.append(future or asyncio.get_running_loop().create_future())
+            await self._send_command(b"PING\r\n")
+            await self._flush_pending()
 
         async def _flush_pending(self, force_flush: bool = False) -> Any:
             """Kick the flusher, and with `force_flush` wait for it; nats-py drops a Ctrl-C that meets it there."""

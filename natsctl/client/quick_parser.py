@@ -26,6 +26,8 @@ class QuickParser:
         self._takers = takers
         self._parts: list[bytes] = []
         self._missing = 0
+        self.error_line = b""
+        """The last -ERR of the server as it came: nats-py tells it in lower case."""
 
     @property
     def buf(self) -> bytes:
@@ -65,6 +67,8 @@ class QuickParser:
             elif words[0] == b"HMSG":
                 header_end, reply_at = begin + int(words[-2]), 5
             else:
+                if words[0] == b"-ERR":
+                    self.error_line = data[at:end]
                 await self._inner.parse(data[at:begin])
                 at = begin
                 continue

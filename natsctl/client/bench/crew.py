@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from natsctl.client.bench.client import Client
@@ -15,6 +15,8 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 
 if TYPE_CHECKING:
+    from natsctl.api.errors import NotAuthorised
+    from natsctl.client.connection import Connection
     from natsctl.client.servers import Target
 
 
@@ -42,7 +44,7 @@ class Crew:
             connection = await connect(self._target, name=f"natsctl bench {self._load.kind} {number + 1}")
             client = Client(Manager(connection), Link(connection), self._load, number, self._one_ready, self._started)
             self._clients.append(client)
-            self._tasks.append(asyncio.create_task(work(client)))
+            self._tasks.append(asyncio.create_task(_unless_refused(work(client), connection)))
         ready = asyncio.create_task(self._all_ready.wait())
         await asyncio.wait({ready, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
@@ -78,3 +80,23 @@ class Crew:
         for client in self._clients:
             await client.link.close()
             await client.manager.connection.close()
+
+
+async def _unless_refused(work: Coroutine[Any, Any, None], connection: Connection) -> None:
+    """Do the work, or raise at once that the server refused a message of it: no answer to that will ever come."""
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(failure: NotAuthorised) -> None:
+        if not refused.done():
+            refused.set_exception(failure)
+
+    connection.on_refused = tell
+    working = asyncio.create_task(work)
+    try:
+        await asyncio.wait({working, refused}, return_when=asyncio.FIRST_COMPLETED)
+        await (working if working.done() else refused)
+    finally:
+        refused.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)

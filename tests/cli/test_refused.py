@@ -1,0 +1,134 @@
+"""What the server refuses is told at once, with the subject, by every command that publishes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+Run = Callable[..., Any]
+SOON_S = 4.0
+"""Below the 5 seconds of a timeout; processes of a benchmark take one to start."""
+
+CONFIG = """
+accounts { A { jetstream: enabled, users: [
+  {user: admin, password: p}
+  {user: mute, password: p, permissions: {publish: {deny: ["s.*", "Big.Case", "$KV.B.>", "$O.>", "$SRV.>", "$JS.ACK.>"]}}}
+  {user: deaf, password: p, permissions: {subscribe: {deny: ["_INBOX.>"]}}}
+] } }
+"""
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> Any:
+        """The error object on stderr."""
+        return json.loads(self.err)["error"]
+
+
+@pytest.fixture(scope="module", params=["natsctl", "reference"])
+def strict_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    kind: Kind = request.param
+    if kind == "reference" and reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    folder = tmp_path_factory.mktemp("strict")
+    (folder / "server.conf").write_text(CONFIG)
+    with ServerProcess(folder, kind, "-c", str(folder / "server.conf")) as process:
+        yield process
+
+
+@pytest.fixture
+def as_user(strict_server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> Run:
+    from natsctl.cli.main import run as run_main
+
+    def run(user: str, line: str) -> Any:
+        capsys.readouterr()
+        words = ["-s", strict_server.url, "--user", user, "--password", "p", *shlex.split(line), "-j"]
+        return Ended(run_main(words), *capsys.readouterr())
+
+    for line in ("str add S --subjects s.*", "con add S C --pull", "kv add B", "object add O", "pub s.a x -J"):
+        run("admin", f"{line} --if-not-exists" if " add " in line else line)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("pub s.a x", "s.a"),
+        ("pub s.a x --count 50", "s.a"),
+        ("pub Big.Case x", "Big.Case"),
+        ("pub s.a x -J", "s.a"),
+        ("req s.a x", "s.a"),
+        ("kv put B k v", "$KV.B.k"),
+        ("con next S C", "$JS.ACK."),
+        ("service ls", "$SRV.INFO"),
+        ("bench pub s.a --msgs 5", "s.a"),
+        ("bench js pub sync s.a --stream S --msgs 5", "s.a"),
+        ("bench js pub async s.a --stream S --msgs 5", "s.a"),
+        ("bench kv put --bucket B --msgs 5", "$KV.B."),
+        ("bench service request s.a --msgs 5", "s.a"),
+    ],
+)
+def test_a_refused_message_is_exit_6_with_its_subject_and_no_timeout(as_user: Run, line: str, subject: str) -> None:
+    began_s = time.monotonic()
+    done = as_user("mute", line)
+    assert done.code == 6, done
+    assert time.monotonic() - began_s < SOON_S
+    assert done.error["subject"].startswith(subject)
+    assert subject in done.error["description"]
+    assert done.error["hint"]
+
+
+@pytest.mark.parametrize("line", ["str info S", "kv put B k v", "req s.a x", "con next S C", "service ls"])
+def test_a_refused_inbox_is_exit_6_and_no_timeout(as_user: Run, line: str) -> None:
+    began_s = time.monotonic()
+    done = as_user("deaf", line)
+    assert done.code == 6, done
+    assert time.monotonic() - began_s < SOON_S
+    assert "_INBOX" in done.error["description"]
+
+
+def test_core_messages_that_are_refused_are_never_reported_as_published(as_user: Run) -> None:
+    """The server's PONG must answer for what was published before it, in every of several tries."""
+    assert {as_user("mute", "pub s.a x").code for _ in range(12)} == {6}
+
+
+def test_a_flush_comes_behind_what_was_published() -> None:
+    import asyncio
+
+    from natsctl.client.dial import connect
+    from natsctl.client.servers import Target, TargetKind
+    from natsctl.client.settings import Settings
+
+    seen = bytearray()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"X","version":"2.15.2","headers":true,"max_payload":1048576,"proto":1}\r\n')
+        while data := await reader.read(4096):
+            seen.extend(data)
+            writer.write(b"PONG\r\n" * data.count(b"PING\r\n"))
+        writer.close()
+
+    async def go() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            target = Target(TargetKind.NAMED, (f"nats://127.0.0.1:{port}",), "--server", Settings())
+            async with await connect(target, name="test") as connection:
+                await connection.publish("a.b", b"x")
+                await connection.flush()
+                assert seen.rindex(b"PING\r\n") > seen.index(b"PUB a.b")
+
+    asyncio.run(go())
