@@ -171,9 +171,10 @@ def test_tables_are_rounded_fit_and_lose_no_letter_of_a_name(width: int) -> None
 
     name = "A_VERY_LONG_STREAM_NAME_THAT_SOMEBODY_CHOSE_ON_A_MONDAY"
     config = {**STREAM["config"], "name": name, "description": "[bold red]not markup[/] \x1b[31m"}
+    named = chosen(LIST, "name description messages size", False)
     out = io.StringIO()
     Console(file=out, width=width, no_color=True).print(
-        render_stream_list("Streams", chosen(LIST, None, False), stream_rows([stream(config=config)], {}, NOW_NS))
+        render_stream_list("Streams", named, stream_rows([stream(config=config)], {}, NOW_NS))
     )
     lines = out.getvalue().splitlines()
     assert max(len(line) for line in lines) <= width

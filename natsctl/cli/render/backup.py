@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from natsctl.api.units import format_size, plural
@@ -23,15 +25,33 @@ if TYPE_CHECKING:
 def render_found(found: Sequence[Found]) -> Table:
     """The backups below a folder."""
     columns = ("Path", "Form", "Stream", "Messages", "Size", "Created")
-    return render_table("Backups", columns, map(_found_row, found), right=("Messages", "Size"))
+    top = _common([one.path for one in found])
+    rows = [(_below(top, one.path), *_found_row(one)) for one in found]
+    right, least = ("Messages", "Size"), ("Form", "Created")
+    return render_table(_backups_in(top), columns, rows, right, least=least)
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The folder that all of several paths are in, "" for none."""
+    folders = [Path(path).parent for path in paths]
+    one_root = len({folder.is_absolute() for folder in folders}) == 1
+    return os.path.commonpath(folders) if len(paths) > 1 and one_root else ""
+
+
+def _below(top: str, path: str) -> str:
+    return os.path.relpath(path, top) if top else path
+
+
+def _backups_in(top: str) -> str:
+    return f"Backups in {top}" if top else "Backups"
 
 
 def _found_row(one: Found) -> tuple[str, ...]:
     if one.error:
-        return one.path, "unreadable", one.error, "", "", ""
+        return "unreadable", one.error, "", "", ""
     kind = f"{one.kind.replace('_', ' ')} {one.form}" if not one.archive else f"{one.form}, v{one.archive}"
     messages = count(one.messages) if one.archive else ""
-    return one.path, kind, one.stream, messages, format_size(one.size), when(one.created) if one.created else ""
+    return kind, one.stream, messages, format_size(one.size), when(one.created) if one.created else ""
 
 
 def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
@@ -40,14 +60,20 @@ def render_verdicts(verdicts: Sequence[Verdict]) -> Table:
         only = verdicts[0]
         rows = [(check.name, "ok" if check.ok else "WRONG", check.detail) for check in only.checks]
         return render_table(only.path, ("Check", "", "Found"), rows)
-    return render_table("Backups", ("Path", "Stream", "Archive", "", "Found"), map(_verdict_row, verdicts))
+    top = _common([verdict.path for verdict in verdicts])
+    told = [(_below(top, verdict.path), *_verdict_row(verdict)) for verdict in verdicts]
+    # Whoever backs up an account has a folder for each stream, of its name.
+    if all(path == stream for path, stream, *_ in told):
+        told = [("", *row[1:]) for row in told]
+    columns = ("Path", "Stream", "Archive", "", "Found")
+    return render_table(_backups_in(top), columns, told, least=("Archive",))
 
 
-def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
+def _verdict_row(verdict: Verdict) -> tuple[str, str, str, str]:
     wrong = [check.detail for check in verdict.checks if not check.ok]
     last = verdict.checks[-1].detail if verdict.checks else ""
     archive = f"v{verdict.archive}" if verdict.archive else ""
-    return verdict.path, verdict.stream, archive, "WRONG" if wrong else "ok", "; ".join(wrong) or last
+    return verdict.stream, archive, "WRONG" if wrong else "ok", "; ".join(wrong) or last
 
 
 def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) -> str:

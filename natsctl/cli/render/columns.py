@@ -74,14 +74,13 @@ def render_columns(
     title: str,
     columns: Sequence[Column[T]],
     rows: Iterable[T],
+    more: str = "--columns chooses",
 ) -> Table:
-    """The table of those columns."""
+    """The table of those columns; `more` is for `render_table`."""
     cells = [[column.cell(row) for column in columns] for row in rows]
     right = [column.title for column in columns if column.right]
     least = [column.title for column in sorted(columns, key=lambda column: column.spare) if column.spare]
-    return render_table(
-        title, [column.title for column in columns], cells, right, least=least, more="--columns chooses"
-    )
+    return render_table(title, [column.title for column in columns], cells, right, least=least, more=more)
 
 
 def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:

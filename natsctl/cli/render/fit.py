@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rich.cells import cell_len
+from natsctl.cli.render.fold import length
 
 BETWEEN: Final = 3
 """Columns of the terminal between two of the table: a blank, the rule and a blank."""
@@ -21,11 +21,6 @@ COMFORT: Final = 20
 NARROWEST: Final = 8
 """The width below which a text is in pieces."""
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([+-]\d\d:\d\d)")
-_JOINTS: Final = tuple(
-    re.compile(joint)
-    for joint in (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":(?!/)", r"(?<=[a-z0-9])(?=[A-Z])")
-)
-"""After what a list, a path, a name, a subject go on in the next line, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ def fit(parts: Sequence[Part], least: Sequence[str], width: int) -> Fit | None:
         return None
     kept, widths, left_out = found
     told = offset if any(_is_moment(cell) for part in kept for cell in part.cells) else ""
-    return Fit(kept, widths, [parts[at].title for at in left_out], told)
+    return Fit(kept, widths, [parts[at].title for at in sorted(left_out)], told)
 
 
 def _with_room(
@@ -136,50 +131,3 @@ def _is_moment(cell: str) -> bool:
 def _lines(part: Part) -> Iterator[str]:
     for cell in part.cells:
         yield from cell.splitlines()
-
-
-def length(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return len(text) if text.isascii() else cell_len(text)
-
-
-def folded(text: str, width: int) -> list[str]:
-    """A text in lines of at most `width`: broken between words, else within names and paths at their joints."""
-    if "\n" not in text and length(text) <= width:
-        return [text]
-    return [piece for line in text.splitlines() for piece in _folded_line(line, width)] or [""]
-
-
-def _folded_line(line: str, width: int) -> Iterator[str]:
-    while length(line) > width:
-        most = _fitting(line, width)
-        blank = line.rfind(" ", 0, most + 1)
-        if blank > 0:
-            yield line[:blank].rstrip()
-            line = line[blank:].lstrip()
-            continue
-        at = _joint(line, most)
-        yield line[:at]
-        line = line[at:]
-    yield line
-
-
-def _joint(line: str, most: int) -> int:
-    """Where a word goes on in the next line: at the best joint that leaves half of the line filled."""
-    for marks in _JOINTS:
-        at = max((found.end() for found in marks.finditer(line, 0, most)), default=0)
-        if at * 2 >= most:
-            return at
-    return most
-
-
-def _fitting(line: str, width: int) -> int:
-    """How many letters of a line that is too long have room."""
-    if line.isascii():
-        return max(width, 1)
-    taken = 0
-    for at, letter in enumerate(line):
-        taken += cell_len(letter)
-        if taken > width:
-            return max(at, 1)
-    return len(line)

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from natsctl.cli.render.drawn import draw
-from natsctl.cli.render.fit import Fit, Part, fit, folded
+from natsctl.cli.render.fit import Fit, Part, fit
+from natsctl.cli.render.fold import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Annotated
+from typing import Annotated, Any, Final, get_origin
 
 import msgspec
 import typer
@@ -14,6 +14,8 @@ from natsctl.cli import output
 from natsctl.cli.options import Json, Names
 from natsctl.cli.schema.kinds import full_id, kinds, printed_by, schema_of
 from natsctl.cli.schema.shapes import Described
+
+_PLAIN: Final = {list: "An array; the schema says of what.", dict: "An object; the schema says of what."}
 
 
 def ls(
@@ -47,8 +49,10 @@ def ls(
         output.emit("No schema matches")
 
 
-def _first_line(kind: type) -> str:
-    return inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
+def _first_line(kind: Any) -> str:
+    """What a kind says of itself; of an array or a map Python has words of its own."""
+    plain = _PLAIN.get(get_origin(kind) or kind)
+    return plain or inspect.cleandoc(kind.__doc__ or "").split("\n")[0]
 
 
 def info(
