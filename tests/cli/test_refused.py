@@ -6,7 +6,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +19,8 @@ SOON_S = 4.0
 CONFIG = """
 accounts { A { jetstream: enabled, users: [
   {user: admin, password: p}
-  {user: mute, password: p, permissions: {publish: {deny: ["s.*", "Big.Case", "$KV.B.>", "$O.>", "$SRV.>", "$JS.ACK.>"]}}}
+  {user: mute, password: p, permissions: {publish:
+    {deny: ["s.*", "Big.Case", "$KV.B.>", "$O.>", "$SRV.>", "$JS.ACK.>"]}}}
   {user: deaf, password: p, permissions: {subscribe: {deny: ["_INBOX.>"]}}}
 ] } }
 """
