@@ -21,6 +21,16 @@ RATE_FROM_COLUMNS = 70
 BYTES = "bytes"
 """The unit whose numbers are shown as sizes; any other is a noun in the plural, such as `messages`."""
 
+_LOOK = {
+    "bar.back": "dim",
+    "bar.complete": "none",
+    "bar.finished": "none",
+    "bar.pulse": "dim",
+    "progress.percentage": "none",
+    "progress.remaining": "none",
+}
+"""Weight in place of colours, which would vanish on one ground or the other."""
+
 
 class Tracker(Protocol):
     """What is told how far it is."""
@@ -94,6 +104,7 @@ def _bars(unit: str) -> Progress:
     )
     from rich.table import Column
     from rich.text import Text
+    from rich.theme import Theme
 
     class Figures(ProgressColumn):
         """How much of how much, and how much of it a second."""
@@ -105,7 +116,9 @@ def _bars(unit: str) -> Progress:
             rate = f", {_number(task.speed, unit)}/s" if task.speed and console.width >= RATE_FROM_COLUMNS else ""
             return Text(f"{done}{rate}", no_wrap=True)
 
-    console = Console(stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr))
+    console = Console(
+        stderr=True, highlight=False, markup=False, no_color=not output.has_color(sys.stderr), theme=Theme(_LOOK)
+    )
     what = TextColumn("{task.description}", markup=False)
     # The bar takes what the words leave; without a ratio of its own it would squeeze them.
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
@@ -119,6 +132,6 @@ def _number(number: float, unit: str) -> str:
 
 def amount(number: float, unit: str) -> str:
     """`1.2 MiB` or `1,234 messages`."""
-    from natsctl.api.units import format_size
+    from natsctl.api.units import format_size, plural
 
-    return format_size(int(number)) if unit == BYTES else f"{count(round(number))} {unit}"
+    return format_size(int(number)) if unit == BYTES else plural(round(number), unit.removesuffix("s"))

@@ -17,6 +17,15 @@ HELP_KEY = "?"
 _HELP = object()
 """What a list or a yes/no question gives when the person pressed the help key."""
 
+_LOOK = {
+    "qmark": "bold",
+    "question": "bold",
+    "answer": "nobold",
+    "instruction": "nobold",
+    "validation-toolbar": "reverse",
+}
+"""Weight in place of colours, which would vanish on a white ground or on a black one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -149,7 +158,8 @@ def _explain(help: str) -> None:
 def _terminal() -> dict[str, Any]:
     """Where questions appear: stderr, without asking the terminal where its cursor stands (not every one answers)."""
     from prompt_toolkit.output.vt100 import Vt100_Output
+    from questionary import Style
 
     output = Vt100_Output.from_pty(sys.stderr)
     output.enable_cpr = False
-    return {"output": output}
+    return {"output": output, "style": Style(list(_LOOK.items()))}
