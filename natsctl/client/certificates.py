@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from natsctl.api.errors import Unreachable
 from natsctl.api.times import format_time
 
 if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
+    from cryptography import x509
 
     from natsctl.client.manager import Manager
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One certificate of the chain, from the server's own on; times are RFC 3339."""
+class Certificate(msgspec.Struct, frozen=True):
+    """A certificate of the chain that the server showed; `expires_in_ns` is negative once it has expired.
+
+    Times are RFC 3339; `pem` is "" where it is not wanted.
+    """
 
     subject: str
     issuer: str
@@ -33,14 +36,10 @@ class Shown:
     sha256: str
     ocsp: list[str]
     must_staple: bool
-    pem: str
-
-    def document(self) -> dict[str, Any]:
-        """The certificate as a JSON object."""
-        return asdict(self)
+    pem: str = ""
 
 
-async def chain(manager: Manager) -> list[Shown]:
+async def chain(manager: Manager) -> list[Certificate]:
     """The certificates that the server showed, its own first; raises Unreachable where there is no TLS."""
     from cryptography.x509 import load_der_x509_certificate
 
@@ -65,13 +64,13 @@ def _encoded(wrapped: Any) -> list[bytes]:
     return [wrapped.getpeercert(binary_form=True)]
 
 
-def _shown(certificate: Certificate) -> Shown:
+def _shown(certificate: x509.Certificate) -> Certificate:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding
 
     ends_ns = _ns(certificate.not_valid_after_utc)
     algorithm = certificate.signature_hash_algorithm
-    return Shown(
+    return Certificate(
         subject=certificate.subject.rfc4514_string(),
         issuer=certificate.issuer.rfc4514_string(),
         serial=f"{certificate.serial_number:x}",
@@ -93,7 +92,7 @@ def _ns(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000_000_000
 
 
-def _extension(certificate: Certificate, kind: Any) -> Any:
+def _extension(certificate: x509.Certificate, kind: Any) -> Any:
     from cryptography.x509 import ExtensionNotFound
 
     try:
@@ -102,26 +101,26 @@ def _extension(certificate: Certificate, kind: Any) -> Any:
         return None
 
 
-def _names(certificate: Certificate) -> list[str]:
+def _names(certificate: x509.Certificate) -> list[str]:
     from cryptography.x509 import SubjectAlternativeName
 
     return [str(getattr(one, "value", one)) for one in _extension(certificate, SubjectAlternativeName) or ()]
 
 
-def _is_ca(certificate: Certificate) -> bool:
+def _is_ca(certificate: x509.Certificate) -> bool:
     from cryptography.x509 import BasicConstraints
 
     found = _extension(certificate, BasicConstraints)
     return bool(found and found.ca)
 
 
-def _key(certificate: Certificate) -> str:
+def _key(certificate: x509.Certificate) -> str:
     key = certificate.public_key()
     size = getattr(key, "key_size", 0)
     return f"{type(key).__name__.strip('_').removesuffix('PublicKey')}{f' {size}' if size else ''}"
 
 
-def _responders(certificate: Certificate) -> list[str]:
+def _responders(certificate: x509.Certificate) -> list[str]:
     from cryptography.x509 import AuthorityInformationAccess
     from cryptography.x509.oid import AuthorityInformationAccessOID
 
@@ -129,7 +128,7 @@ def _responders(certificate: Certificate) -> list[str]:
     return [str(one.access_location.value) for one in found if one.access_method == AuthorityInformationAccessOID.OCSP]
 
 
-def _must_staple(certificate: Certificate) -> bool:
+def _must_staple(certificate: x509.Certificate) -> bool:
     from cryptography.x509 import TLSFeature, TLSFeatureType
 
     return TLSFeatureType.status_request in (_extension(certificate, TLSFeature) or ())

@@ -12,38 +12,44 @@ from dataclasses import fields
 from typing import Any
 
 from natsctl.api.errors import UsageError
+from natsctl.api.model import Model
 from natsctl.client.secrets import resolve_file, resolve_text
 from natsctl.client.settings import Settings, expand_path, without_login
 
 Document = dict[str, Any]
 
-EMPTY: Mapping[str, Any] = {
-    "description": "",
-    "url": "",
-    "socks_proxy": "",
-    "token": "",
-    "user": "",
-    "password": "",
-    "creds": "",
-    "nkey": "",
-    "cert": "",
-    "key": "",
-    "ca": "",
-    "nsc": "",
-    "jetstream_domain": "",
-    "jetstream_api_prefix": "",
-    "jetstream_event_prefix": "",
-    "inbox_prefix": "",
-    "user_jwt": "",
-    "user_seed": "",
-    "color_scheme": "",
-    "tls_first": False,
-    "windows_cert_store": "",
-    "windows_cert_match_by": "",
-    "windows_cert_match": "",
-    "windows_ca_certs_match": None,
-}
-"""Every key that the `nats` tool writes, and what it writes for one that is not set."""
+
+class Keys(Model, kw_only=True):
+    """What a context file says: every key that the `nats` tool writes, and what it writes for one that is not set."""
+
+    description: str = ""
+    url: str = ""
+    socks_proxy: str = ""
+    token: str = ""
+    user: str = ""
+    password: str = ""
+    creds: str = ""
+    nkey: str = ""
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    nsc: str = ""
+    jetstream_domain: str = ""
+    jetstream_api_prefix: str = ""
+    jetstream_event_prefix: str = ""
+    inbox_prefix: str = ""
+    user_jwt: str = ""
+    user_seed: str = ""
+    color_scheme: str = ""
+    tls_first: bool = False
+    windows_cert_store: str = ""
+    windows_cert_match_by: str = ""
+    windows_cert_match: str = ""
+    windows_ca_certs_match: list[str] | None = None
+
+
+EMPTY: Mapping[str, Any] = dict(zip(Keys.__struct_fields__, Keys.__struct_defaults__, strict=True))
+"""Every key, not set."""
 
 PATHS = ("creds", "nkey", "cert", "key", "ca")
 _SECRETS = ("token", "password", "user_jwt", "user_seed")

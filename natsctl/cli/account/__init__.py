@@ -8,7 +8,7 @@ VERBS = (
     Verb(
         "tls",
         "account.tls:tls",
-        answer="cli.account.shapes:Certificate[]",
+        answer="client.certificates:Certificate[]",
         examples=("natsctl account tls --no-pem --expire-warn 30d",),
     ),
     Verb(

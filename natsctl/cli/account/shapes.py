@@ -32,22 +32,3 @@ class AccountStatistics(msgspec.Struct):
     received: Moved
     slow_consumers: int
     server: ToldBy
-
-
-class Certificate(msgspec.Struct):
-    """A certificate of the chain that the server showed; `expires_in_ns` is negative once it has expired."""
-
-    subject: str
-    issuer: str
-    serial: str
-    not_before: str
-    not_after: str
-    expires_in_ns: int
-    names: list[str]
-    is_ca: bool
-    key: str
-    signature: str
-    sha256: str
-    ocsp: list[str]
-    must_staple: bool
-    pem: str = ""

@@ -22,6 +22,8 @@ def tls(
     json: Json = False,
 ) -> None:
     """Show the certificates that the server showed, its own first, and warn of those that expire soon."""
+    import msgspec
+
     from natsctl.api.units import parse_duration
     from natsctl.client.certificates import chain
 
@@ -31,8 +33,7 @@ def tls(
         raise UsageError(f"--expire-warn: {failure}") from failure
     found = session_of(ctx).run(chain)
     if json:
-        documents = [one.document() for one in found]
-        output.emit_json(documents if pem else [{**one, "pem": ""} for one in documents])
+        output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
         from natsctl.cli.render.account_tls import render_chain
         from natsctl.cli.screen import show_page

@@ -145,8 +145,8 @@ def _unset(words: Sequence[str] | None) -> Document:
 
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """The document as the person left it in the editor; keys that were taken away are not set."""
-    from natsctl.cli.context.shapes import Keys
     from natsctl.cli.editor import edit_config
+    from natsctl.client.context_file import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}

@@ -5,35 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from natsctl.api.model import Duration, Model
-
-
-class Keys(Model, kw_only=True):
-    """What a context file says: the keys of the `nats` tool."""
-
-    description: str = ""
-    url: str = ""
-    socks_proxy: str = ""
-    token: str = ""
-    user: str = ""
-    password: str = ""
-    creds: str = ""
-    nkey: str = ""
-    cert: str = ""
-    key: str = ""
-    ca: str = ""
-    nsc: str = ""
-    jetstream_domain: str = ""
-    jetstream_api_prefix: str = ""
-    jetstream_event_prefix: str = ""
-    inbox_prefix: str = ""
-    user_jwt: str = ""
-    user_seed: str = ""
-    color_scheme: str = ""
-    tls_first: bool = False
-    windows_cert_store: str = ""
-    windows_cert_match_by: str = ""
-    windows_cert_match: str = ""
-    windows_ca_certs_match: list[str] | None = None
+from natsctl.client.context_file import Keys
 
 
 class Reached(Model, kw_only=True):

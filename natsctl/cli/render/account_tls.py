@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from natsctl.api.units import plural
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.values import duration, listed, safe, when, yes
-from natsctl.client.certificates import Shown
+from natsctl.client.certificates import Certificate
 
 
-def render_chain(certificates: Sequence[Shown], ocsp: bool) -> Page:
+def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
     """The page: a section for each certificate."""
     page = Page(f"TLS chain of {plural(len(certificates), 'certificate')}")
     for number, one in enumerate(certificates, 1):
