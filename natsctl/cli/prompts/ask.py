@@ -18,9 +18,9 @@ _HELP = object()
 """What a list or a yes/no question gives when the person pressed the help key."""
 
 _LOOK = {
-    "qmark": "bold",
+    "qmark": "fg:default bold",
     "question": "bold",
-    "answer": "nobold",
+    "answer": "fg:default nobold",
     "instruction": "nobold",
     "validation-toolbar": "reverse",
 }
