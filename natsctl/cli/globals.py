@@ -96,6 +96,9 @@ GLOBAL_FLAGS = (
 
 _MAY_BE_EMPTY = ("password", "connection_name")
 """Any other that is empty would quietly mean another server, login or domain."""
+_ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "offer streams of KV, object store and MQTT too")
+OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
+"""What every verb of a noun takes, as the nats tool has it, unless it declares the same spelling itself."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
 
 
@@ -128,12 +131,15 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return given, left
 
 
-def take_out(words: Sequence[str], own: Mapping[str, bool]) -> tuple[dict[str, Any], list[str]]:
+def take_out(
+    words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """The global options among a command's words, and the words without them.
 
     `own` are the command's flags and whether each takes a value, which is then never taken for a flag. Words after
-    `--` stay.
+    `--` stay. `of_noun` is taken like a global option.
     """
+    known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
     given: dict[str, Any] = {}
     kept: list[str] = []
     left = list(words)
@@ -146,8 +152,8 @@ def take_out(words: Sequence[str], own: Mapping[str, bool]) -> tuple[dict[str, A
             kept.append(left.pop(0))
             if own[name] and not equals and left:
                 kept.append(left.pop(0))
-        elif name in _BY_SPELLING:
-            _take(_BY_SPELLING[name], left, given)
+        elif flag := known.get(name):
+            _take(flag, left, given)
         else:
             kept.append(left.pop(0))
     return given, kept
@@ -166,9 +172,7 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
             raise _usage_error(f"{name} needs a value ({flag.metavar})")
         value = left.pop(0)
     if not value and flag.name not in _MAY_BE_EMPTY:
-        raise _usage_error(
-            f"{name} is empty", "leave it away to mean none; was a variable not set?"
-        )
+        raise _usage_error(f"{name} is empty", "leave it away to mean none; was a variable not set?")
     try:
         given[flag.name] = flag.read(value)
     except ValueError as failure:

@@ -32,7 +32,7 @@ class Noun(NamedTuple):
 
 NOUNS = (
     Noun("account", ("a", "act"), "Show JetStream use and limits of the account", "account"),
-    Noun("stream", ("str", "st", "s"), "Create, list, show, edit, purge, back up and remove streams", "stream"),
+    Noun("stream", ("str", "st", "s", "ms"), "Create, list, show, edit, purge, back up and remove streams", "stream"),
     Noun("consumer", ("con", "obs", "c"), "Create, list, show, read from and remove consumers", "consumer"),
     Noun(
         "publish",

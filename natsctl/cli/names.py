@@ -54,7 +54,8 @@ def pick_stream(session: Session, given: str | None, *, all_streams: bool = Fals
     from natsctl.cli.prompts.ask import prompt_name
 
     names = session.run(lambda manager: manager.stream_names())
-    shown = [name for name in names if all_streams or not is_internal(name)]
+    every = all_streams or session.options.all_streams
+    shown = [name for name in names if every or not is_internal(name)]
     if not shown:
         raise UsageError("no Streams are defined")
     return prompt_name("Select a Stream", shown)

@@ -64,6 +64,7 @@ class GlobalOptions:
     no_input: bool = False
     dry_run: bool = False
     colors: str | None = None
+    all_streams: bool = False
 
     def settings(self) -> Settings:
         """What the flags say about the server and the login."""

@@ -11,12 +11,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.globals import all_spellings, take_out, wants_json
+from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
 from natsctl.cli.look import looking
 from natsctl.cli.secret_input import given_on_stdin
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
-from natsctl.cli.verbs import build, build_single, load, named, walk
+from natsctl.cli.verbs import build, build_single, load, named, verbs_first, walk
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ _TERMINATED = 128 + signal.SIGTERM
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """The exit code of a noun's command; raises UsageError and whatever the command raises."""
     typer_main = import_typer()
+    if ":" not in noun.where and not noun.alone:
+        words = verbs_first(load(noun.where), words)
     group, app = _app(noun, words)
     command = typer_main.get_group(app) if group else typer_main.get_command(app)
     chain = _named(command, words)
     path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
-    more, arguments = take_out(words, _flags_of(chain[-1]))
+    more, arguments = take_out(words, _flags_of(chain[-1]), OF_NOUNS.get(noun.name))
     given = {**given, **more}
     if "help" in given or (group and len(arguments) < len(chain) and hasattr(chain[-1], "commands")):
         return _help(chain[-1], path, _examples(noun, path), asked="help" in given)

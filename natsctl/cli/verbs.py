@@ -53,6 +53,38 @@ def named(verbs: Sequence[Verb], word: str) -> Verb | None:
     return next((verb for verb in verbs if word in verb.words), None)
 
 
+def verbs_first(verbs: Sequence[Verb], words: Sequence[str]) -> list[str]:
+    """The words with the flags that stand before a verb behind it, so that a group takes those of its verbs.
+
+    A word behind a flag that is no verb is taken for the flag's value; any other that is no verb ends the search.
+    """
+    path: list[str] = []
+    early: list[str] = []
+    rest = list(words)
+    while (at := _verb_at(verbs, rest)) is not None:
+        early += rest[:at]
+        path.append(rest[at])
+        found, rest = named(verbs, rest[at]), rest[at + 1 :]
+        if found is None or not found.is_group:
+            break
+        verbs = load(found.where)
+    return [*path, *early, *rest]
+
+
+def _verb_at(verbs: Sequence[Verb], words: Sequence[str]) -> int | None:
+    after_flag = False
+    for at, word in enumerate(words):
+        if word == "--":
+            return None
+        if named(verbs, word):
+            return at
+        is_flag = word.startswith("-") and word != "-"
+        if not is_flag and not after_flag:
+            return None
+        after_flag = is_flag and "=" not in word
+    return None
+
+
 def walk(verbs: Sequence[Verb]) -> Iterator[tuple[str, Verb]]:
     """Every verb below a noun, groups included, with the words that lead there."""
     for verb in verbs:

@@ -11,6 +11,7 @@ import pytest
 from natsctl.api.errors import Unreachable, UsageError
 from natsctl.cli.globals import leading, take_out, wants_json
 from natsctl.cli.session import GlobalOptions, Session, data_folder
+from natsctl.cli.verbs import load, verbs_first
 
 
 def _client_id(session: Session) -> int:
@@ -85,6 +86,24 @@ def test_a_commands_own_flag_wins_and_its_value_is_never_a_flag() -> None:
     given, left = take_out(words, {"-s": True, "--subject": True})
     assert left == ["-s", "5", "--subject", "--trace"]
     assert given == {"server": "x"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sorted_words"),
+    [
+        ("-a ls -n", "ls -a -n"),
+        ("cluster -a balance X", "cluster balance -a X"),
+        ("-s ls ls", "ls -s ls"),
+        ("--subject a.b ls", "ls --subject a.b"),
+        ("--subject=a.b ls", "ls --subject=a.b"),
+        ("info ORDERS -j", "info ORDERS -j"),
+        ("-a ORDERS", "-a ORDERS"),
+        ("-- ls", "-- ls"),
+        ("NOPE ls", "NOPE ls"),
+    ],
+)
+def test_flags_before_a_verb_are_the_verbs(words: str, sorted_words: str) -> None:
+    assert verbs_first(load("stream"), words.split()) == sorted_words.split()
 
 
 def test_words_after_two_dashes_stay() -> None:

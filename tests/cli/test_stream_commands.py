@@ -189,6 +189,9 @@ def test_lists_are_a_table_names_or_json(natsctl: Run) -> None:
     natsctl("str", "add", "KV_x", "--subjects", "$KV.x.>")
     assert natsctl("str", "ls", "-n").out == "A\nB\n"
     assert natsctl("str", "ls", "-n", "-a", "-j").json == ["A", "B", "KV_x"]
+    # As the tool takes its group's flag: before the verb, and with verbs that list nothing.
+    assert natsctl("ms", "-a", "ls", "-n", "-j").json == ["A", "B", "KV_x"]
+    assert natsctl("str", "-a", "state", "A").code == natsctl("str", "info", "A", "--all").code == 0
     assert [one["config"]["name"] for one in natsctl("str", "ls", "-j").json] == ["A", "B"]
     table = natsctl("stream", "list").out
     assert "╭" in table

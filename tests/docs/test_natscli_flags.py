@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Flagged
 from natsctl.cli.generate.files import ROOT
-from natsctl.cli.generate.natscli import compared
+from natsctl.cli.generate.natscli import Node, compared, our_tree
 from natsctl.cli.globals import leading
 from natsctl.cli.typer_run import import_typer
 from natsctl.cli.verbs import build_single, load
@@ -32,6 +33,12 @@ SAMPLES = {
     "FILE": "/dev/null",
 }
 """A value for each metavar; any other is text, or the first of the words that it lists."""
+FACTS: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/cli/natscli_commands.json").read_text())
+LEFT_OUT = [
+    path
+    for path, said in json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())["commands"].items()
+    if "reason" in said
+]
 
 
 def _taken() -> Iterator[tuple[str, str, str]]:
@@ -59,10 +66,20 @@ def test_every_flag_that_has_a_counterpart_is_taken(path: str) -> None:
             _take_everywhere(flag)
 
 
+@pytest.mark.parametrize("noun", sorted({path.split()[0] for path in FACTS if path}))
+def test_every_command_answers_to_the_words_of_the_tool(noun: str) -> None:
+    node = our_tree()
+    for path, fact in FACTS.items():
+        if path.split()[:1] != [noun] or any(f"{path} ".startswith(f"{key} ") for key in LEFT_OUT):
+            continue
+        found = node
+        for word in path.split():
+            found = found.below[word]
+        assert {path.split()[-1], *fact.get("aliases", ())} <= set(found.names), path
+
+
 def _commands(path: str) -> list[str]:
     """Where the command is, or those of a group."""
-    from natsctl.cli.generate.natscli import Node, our_tree
-
     node = our_tree()
     for word in path.split():
         node = node.below[word]

@@ -1,7 +1,7 @@
 """docs/natscli.md: every command and flag of the `nats` tool with its counterpart, or why it has none.
 
 `tests/cli/natscli_commands.json` has the facts of the tool (`nats --fisk-introspect`), `natscli_differences.json`
-beside it what is spelled otherwise or left out. Everything else is found: a command answers to the same words, a flag
+beside it what is spelled otherwise, means something else or is left out. Everything else is found: a command answers to the same words, a flag
 has the same name, and a test uses them.
 """
 
@@ -67,12 +67,13 @@ def _grow(node: Node) -> None:
 
 
 class Row(NamedTuple):
-    """One row: what the tool has, what we have, and the test of it or the reason against it."""
+    """One row: what the tool has, what we have, the test of it or the reason against it, and what it means here."""
 
     theirs: str
     ours: str
     test: str
     reason: str
+    note: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -110,7 +111,7 @@ class Comparison:
             return
         if path and not fact.get("group"):
             test = self._test(path, node, ())
-            yield Row(path, self._named(words), test, "")
+            yield Row(path, self._named(words), test, "", said.get("note", ""))
         for flag in flags:
             yield self._of_flag(path, node, flag)
 
@@ -154,7 +155,7 @@ class Comparison:
             shorts = [word for word in spellings[:-1] if known.get(word) == known.get(spellings[-1]) or word in known]
             ours = " ".join([*shorts, f"--[no-]{spellings[-1][2:]}" if negated else spellings[-1]])
         names = [word.replace("--[no-]", "--") for word in (*spellings, *ours.split()) if word.startswith("-")]
-        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "")
+        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "", said.get("note", ""))
 
     def _flag_difference(self, path: str, flag: str) -> Mapping[str, Any]:
         """What was written about a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
@@ -189,7 +190,8 @@ def page(root: Path) -> str:
         "",
         "Every command and flag of the `nats` tool, what natsctl calls it and a test that uses it, or why it has none.",
         "Made by `python -m natsctl.cli.generate` of what the tool says of itself (`tests/cli/natscli_commands.json`),",
-        "of natsctl's commands, and of what is spelled otherwise or left out (`tests/cli/natscli_differences.json`).",
+        "of natsctl's commands, and of what is spelled otherwise, means something else or is left out",
+        "(`tests/cli/natscli_differences.json`).",
         "",
     ]
     for path, rows in comparison.rows():
@@ -218,4 +220,5 @@ def _link(row: Row) -> str:
     if not row.test:
         return (row.reason or "missing").replace("|", "\\|")
     file, _, name = row.test.partition("::")
-    return f"[{name or Path(file).stem}](../{file})"
+    note = f"{row.note}; ".replace("|", "\\|") if row.note else ""
+    return f"{note}[{name or Path(file).stem}](../{file})"
