@@ -41,7 +41,7 @@ def encode_task(task: Task) -> bytes:
 def encode_failure(failure: BaseException) -> dict[str, Any]:
     """What went wrong, so that `decode_failure` can raise the same."""
     told: dict[str, Any] = {
-        "kind": type(failure).__name__,
+        "kind": _kind(failure).__name__,
         "text": str(failure),
         "hint": getattr(failure, "hint", ""),
         "subject": getattr(failure, "subject", ""),
@@ -50,6 +50,11 @@ def encode_failure(failure: BaseException) -> dict[str, Any]:
         error = failure.error
         told["error"] = {"code": error.code, "err_code": error.err_code, "description": error.description}
     return told
+
+
+def _kind(failure: BaseException) -> type[BaseException]:
+    """The nearest of natsctl's own errors that the failure is: those of single modules are not known elsewhere."""
+    return next((kind for kind in type(failure).__mro__ if getattr(errors, kind.__name__, None) is kind), NatsctlError)
 
 
 def decode_failure(told: dict[str, Any]) -> NatsctlError:

@@ -203,3 +203,11 @@ def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
 
     module, _, name = KINDS[kind].where.partition(":")
     assert callable(getattr(importlib.import_module(f"natsctl.client.bench.{module}"), name))
+
+
+def test_a_worker_tells_a_failure_of_a_single_module_by_what_it_is_for_everyone() -> None:
+    from natsctl.api.errors import Unreachable
+    from natsctl.client.dial import NobodyListens
+
+    told = decode_failure(encode_failure(NobodyListens("nobody listens", hint="start it")))
+    assert (type(told), str(told), told.hint) == (Unreachable, "nobody listens", "start it")
