@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,6 +84,8 @@ async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[Stream
 
     Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one.
     """
+    import asyncio
+
     from natsctl.client.answer import Answer
 
     names, listed = await asyncio.gather(bucket_names(manager, kind), manager.stream_list(subject=kind.subject))

@@ -8,12 +8,12 @@ the other way round; the tests hold both. Source: ADR-8, ADR-48.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client import messages, stored
-from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info, bucket_names
+from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info
 from natsctl.client.kv_entry import (
     ALL_KEYS,
     DEL,
@@ -199,19 +199,3 @@ class Bucket:
 def current_key(failure: NatsctlError) -> str:
     """The key of the message that failed."""
     return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
-
-
-async def kv_buckets(manager: Manager) -> list[str]:
-    """The names of all key-value buckets, cheaply: for completion and suggestions."""
-    return await bucket_names(manager, KV)
-
-
-async def kv_keys(manager: Manager, bucket: str) -> list[str]:
-    """The keys of a bucket by its counts of messages, one request for 100,000 of them: for completion and suggestions.
-
-    Keys that were deleted and whose marker is still there are among them; `kv_watch.entries` knows, and reads more.
-    """
-    raw: dict[str, Any] = (await manager.stream_info(KV.stream_of(bucket), subjects_filter=ALL_KEYS)).raw
-    subjects = (raw.get("state") or {}).get("subjects") or {}
-    # A mirror's subjects begin with the name of its origin.
-    return sorted(subject.split(".", 2)[2] for subject in subjects if subject.count(".") > 1)

@@ -8,14 +8,11 @@ from typing import NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api.times import parse_time
-from natsctl.api.units import MINUTE
 from natsctl.client.kv import Bucket
 from natsctl.client.kv_entry import Entry
 from natsctl.client.kv_watch import entries
 from natsctl.client.preview import Planned, Previewed
 
-OLD_NS = 30 * MINUTE
-"""Age from which a marker goes too; younger ones may still be news to a watcher. The same as in other clients."""
 AT_ONCE = 32
 """Requests that are on their way at a time."""
 

@@ -17,7 +17,7 @@ from natsctl.api.errors import NatsctlError, ProtocolError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import ZERO_TIME
 from natsctl.client import messages, stored
-from natsctl.client.buckets import OBJECTS, bucket_info, bucket_names
+from natsctl.client.buckets import OBJECTS, bucket_info
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -203,8 +203,3 @@ class ObjectBucket:
             return 0
         answer = await self.manager.stream_purge(self.stream, filter=self.chunk_subject(nuid))
         return answer.value.purged
-
-
-async def object_buckets(manager: Manager) -> list[str]:
-    """The names of all object buckets, cheaply: for completion and suggestions."""
-    return await bucket_names(manager, OBJECTS)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.glance import Glance, glance
 
 if TYPE_CHECKING:
@@ -65,25 +66,28 @@ def _templates(server: Glance, place: Place, current: str) -> Iterator[str]:
 
 
 def _buckets(server: Glance, place: Place, current: str) -> Iterator[str]:
-    names = _pages(server, "STREAM.NAMES", "streams", {"subject": "$KV.>"})
-    return (name.removeprefix("KV_") for name in names if name.startswith("KV_"))
+    return _buckets_of(server, KV)
 
 
 def _stores(server: Glance, place: Place, current: str) -> Iterator[str]:
-    names = _pages(server, "STREAM.NAMES", "streams", {"subject": "$O.>"})
-    return (name.removeprefix("OBJ_") for name in names if name.startswith("OBJ_"))
+    return _buckets_of(server, OBJECTS)
+
+
+def _buckets_of(server: Glance, kind: Kind) -> Iterator[str]:
+    """Not asked for by subject: a mirror stores no subjects of its own, and would be missing."""
+    return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
 
 
 def _keys(server: Glance, place: Place, current: str) -> Iterator[str]:
-    bucket = place.value("BUCKET")
-    prefix = f"$KV.{bucket}."
-    return (one.removeprefix(prefix) for one in _subjects_in(server, f"KV_{bucket}", _filter(prefix + current)))
+    # A mirror's subjects begin with the name of its origin.
+    found = _subjects_in(server, f"{KV.prefix}{place.value('BUCKET')}", _filter(f"$KV.*.{current}"))
+    return (subject.split(".", 2)[2] for subject in found)
 
 
 def _objects(server: Glance, place: Place, current: str) -> Iterator[str]:
     bucket = place.value("BUCKET")
     prefix = f"$O.{bucket}.M."
-    for subject in _subjects_in(server, f"OBJ_{bucket}", prefix + ">"):
+    for subject in _subjects_in(server, OBJECTS.prefix + bucket, prefix + ">"):
         try:
             yield base64.urlsafe_b64decode(subject.removeprefix(prefix)).decode()
         except (binascii.Error, UnicodeDecodeError):

@@ -181,7 +181,6 @@ class Summary:
     last_seq: int = 0
     last_ts_ns: int = 0
     subjects: Counter[str] = field(default_factory=Counter)
-    other_subjects: int = 0
     consumers: list[ArchivedConsumer] = field(default_factory=list)
     inner: ArchivedStream = field(default_factory=ArchivedStream)
     removed: Removed = field(default_factory=Removed)
@@ -199,8 +198,6 @@ class Summary:
             subject = raw.decode("utf-8", "replace")
             if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
                 self.subjects[subject] += number
-            else:
-                self.other_subjects += number
 
     def reached(self, seq: int, ts_ns: int) -> None:
         """Note that the stream went on to that sequence, whose message is gone."""

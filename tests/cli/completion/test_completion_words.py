@@ -75,19 +75,24 @@ def test_names_are_those_that_the_server_has(natsctl: Run) -> None:
     natsctl("pub", "ORDERS.new", "x", "-J")
     natsctl("kv", "add", "CFG")
     natsctl("kv", "put", "CFG", "a.b", "1")
+    natsctl("kv", "add", "COPY", "--mirror", "CFG")
     natsctl("object", "add", "FILES")
     natsctl("object", "put", "FILES", "-", "--name", "the file", stdin=b"x")
     assert words("stream", "info", "") == ["ORDERS", "OTHER"]
     assert words("stream", "info", "OR") == ["ORDERS"]
-    assert words("stream", "info", "KV_") == ["KV_CFG"]
+    assert words("stream", "info", "KV_") == ["KV_CFG", "KV_COPY"]
     assert words("consumer", "info", "ORDERS", "") == ["NEW"]
     assert words("consumer", "info", "--json", "ORDERS", "N") == ["NEW"]
     assert words("publish", "ORDERS.") == ["ORDERS.*", "ORDERS.new"]
     assert words("consumer", "add", "ORDERS", "X", "--filter", "a,ORDERS.n") == ["a,ORDERS.new"]
-    assert words("kv", "get", "") == ["CFG"]
+    assert words("kv", "get", "") == ["CFG", "COPY"]
     assert words("kv", "get", "CFG", "a") == ["a.b"]
+    until_s = time.monotonic() + 10
+    while (found := words("kv", "get", "COPY", "a")) == [] and time.monotonic() < until_s:
+        time.sleep(0.05)  # until the server has copied it
+    assert found == ["a.b"]
     assert words("object", "get", "FILES", "") == ["the file"]
-    for name in ("KV_CFG", "OBJ_FILES"):
+    for name in ("KV_CFG", "KV_COPY", "OBJ_FILES"):
         natsctl("str", "rm", name, "-f")
 
 

@@ -12,8 +12,9 @@ import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 
 from natsctl.api.errors import StorageError
+from natsctl.client.buckets import OBJECTS, bucket_names
 from natsctl.client.manager import Manager
-from natsctl.client.objects import ObjectBucket, ObjectNotFound, object_buckets
+from natsctl.client.objects import ObjectBucket, ObjectNotFound
 from natsctl.client.objects_config import new_bucket
 from natsctl.client.objects_get import Damaged, beside, get
 from natsctl.client.objects_put import Meta, put
@@ -69,7 +70,7 @@ async def test_what_nats_py_puts_is_got_here(clients: Any) -> None:
         await store.delete("f")
         with pytest.raises(ObjectNotFound):
             await bucket.info_of("f")
-        assert await object_buckets(manager) == ["B"]
+        assert await bucket_names(manager, OBJECTS) == ["B"]
 
 
 async def test_a_cancelled_upload_leaves_nothing(clients: Any) -> None:
