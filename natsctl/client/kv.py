@@ -167,6 +167,12 @@ class Bucket:
         filter = "" if pattern == ALL_KEYS else self.reads + pattern
         return await self.manager.stream_purge(self.stream, filter=filter, seq=below)
 
+    async def kept(self, pattern: str = ALL_KEYS) -> dict[str, int]:
+        """The keys that match, deleted ones too, and how many messages each has."""
+        answer = await self.manager.stream_info(self.stream, subjects_filter=self.reads + pattern)
+        subjects = (answer.raw.get("state") or {}).get("subjects") or {}
+        return {subject.removeprefix(self.reads): number for subject, number in subjects.items()}
+
     async def _guarded(self, key: str, body: bytes, headers: dict[str, str], revision: int | None) -> Answer[PubAck]:
         try:
             return await self._write(key, body, headers)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from natsctl.client.answer import parse_object
 from natsctl.client.system_answers import ServerAnswer
 from natsctl.client.system_reports import Row, told_by
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.client.subscription import Subscription
 
 
 class Rates:
@@ -62,13 +69,22 @@ def _number(part: Mapping[str, Any] | None, key: str) -> float:
 
 MAX_SUBJECTS = 10_000
 """Kinds of requests that are counted: beyond it new ones are left out."""
+API_ADVISORIES = "$JS.EVENT.ADVISORY.API"
+LAST_WAIT_S = 0.05
+"""Seconds without an advisory after which all that had come are read."""
+ANY_ACCOUNT = re.compile("")
 
 
 class ApiCounts:
-    """Requests to the JetStream API by account, subject and client, as the advisories of servers tell of them."""
+    """Requests to the JetStream API by account, subject and client, as the advisories of servers tell of them.
 
-    def __init__(self, interval_s: float) -> None:
+    Rates are taken over an interval; `accounts` leaves out those whose name it does not match.
+    """
+
+    def __init__(self, interval_s: float, accounts: re.Pattern[str] = ANY_ACCOUNT) -> None:
         self._interval_s = interval_s
+        self._accounts = accounts
+        self._subscription: Subscription | None = None
         self._rows: dict[tuple[str, str], Row] = {}
         self._seen: dict[tuple[str, str], deque[float]] = {}
 
@@ -77,6 +93,8 @@ class ApiCounts:
         client = advisory.get("client") or {}
         account, subject = str(client.get("acc") or ""), str(advisory.get("subject") or "")
         key = (account, subject)
+        if not self._accounts.search(account):
+            return
         if key not in self._rows and len(self._rows) >= MAX_SUBJECTS:
             return
         row = self._rows.setdefault(
@@ -86,6 +104,18 @@ class ApiCounts:
         row["errors"] += '"error"' in str(advisory.get("response") or "")
         row["last_client"] = str(client.get("user") or client.get("name") or client.get("host") or "")
         self._seen.setdefault(key, deque(maxlen=100_000)).append(at_s)
+
+    async def listen(self, manager: Manager) -> None:
+        """Subscribe to the advisories of the account that is logged in."""
+        connection = manager.connection
+        self._subscription = await connection.subscribe(connection.target.event_subject(API_ADVISORIES))
+        await connection.flush()
+
+    async def take(self) -> None:
+        """Count the advisories that have come since they were taken last."""
+        assert self._subscription is not None, "listen first"
+        while (message := await self._subscription.next(LAST_WAIT_S)) is not None:
+            self.add(parse_object(message.body, API_ADVISORIES), time.monotonic())
 
     def rows(self, now_s: float) -> list[Row]:
         """A row for each subject, with the rate a second over the interval."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
+from natsctl.client.expression import compile_condition
 from natsctl.client.system_answers import Answers, ServerAnswer
 
 Row = dict[str, Any]
@@ -17,6 +18,20 @@ Row = dict[str, Any]
 def listed(answers: Iterable[ServerAnswer], key: str) -> list[Row]:
     """The entries under `key` of all answers, such as `connections`, `routes` or `leafs`."""
     return [{**entry, "server": told_by(one)} for one in answers for entry in one.data.get(key) or ()]
+
+
+def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: str = "") -> list[Row]:
+    """Every connection, of those that ended for that reason and for which an expression is true; raises UsageError.
+
+    The request says neither. An expression may name the members of a connection alone, or below `conn`.
+    """
+    rows = listed(answers, "connections")
+    if reason:
+        rows = [row for row in rows if str(row.get("reason") or "").lower() == reason.lower()]
+    if expression:
+        test = compile_condition(expression)
+        rows = [row for row in rows if test({**row, "conn": row, "conns": row, "Conns": row})]
+    return rows
 
 
 def told_by(answer: ServerAnswer) -> Row:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.kv import Bucket
     from natsctl.client.kv_entry import Entry
-    from natsctl.client.manager import Manager
 
 Revision = Annotated[
     int | None,
@@ -156,7 +155,7 @@ def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: b
 def _purge_key(
     session: Session, bucket: Bucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
 ) -> None:
-    kept = session.effect["purges"] = _kept(session, bucket, key)[1]
+    kept = session.effect["purges"] = sum(session.run(lambda _: bucket.kept(key)).values())
     question = f"purge key {bucket.name} > {key} with {count(kept)} values"
     if not confirmed(session, question, force, needs_force=False, json=json):
         return
@@ -164,23 +163,13 @@ def _purge_key(
     _tell_removed(bucket, key, answer.value.seq, "purged", json)
 
 
-def _kept(session: Session, bucket: Bucket, pattern: str) -> tuple[list[str], int]:
-    """The keys that match, deleted ones too, and how many messages they have."""
-
-    async def ask(manager: Manager) -> dict[str, int]:
-        answer = await manager.stream_info(bucket.stream, subjects_filter=bucket.reads + pattern)
-        return (answer.raw.get("state") or {}).get("subjects") or {}
-
-    subjects = session.run(ask)
-    return [subject.removeprefix(bucket.reads) for subject in subjects], sum(subjects.values())
-
-
 def _purge_many(
     session: Session, bucket: Bucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
 ) -> None:
     from natsctl.client.kv_compact import mark_purged
 
-    keys, messages = _kept(session, bucket, pattern)
+    found = session.run(lambda _: bucket.kept(pattern))
+    keys, messages = list(found), sum(found.values())
     session.effect |= {"keys": len(keys), "purges": messages}
     held = f"{plural(len(keys), 'key')} with {plural(messages, 'value')}"
     question = f"purge {held} of Bucket {bucket.name}"

@@ -68,15 +68,10 @@ def request_of(given: Given) -> dict[str, Any]:
 def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
     """The report of CONNZ answers; what the request cannot say is filtered here."""
     from natsctl.cli.render.server_connections import CONNECTIONS, REASON, render_connections
-    from natsctl.client.expression import compile_condition
-    from natsctl.client.system_reports import listed
+    from natsctl.client.system_reports import connections as every_connection
 
-    rows = listed(answers, "connections")
-    if reason := given.get("--closed-reason"):
-        rows = [row for row in rows if str(row.get("reason") or "").lower() == reason.lower()]
-    if expression := given.get("--filter"):
-        test = compile_condition(expression)
-        rows = [row for row in rows if test({**row, "conn": row, "conns": row, "Conns": row})]
+    reason = given.get("--closed-reason", "")
+    rows = every_connection(answers, reason, given.get("--filter", ""))
     ended = given.get("--state", "open") != "open" or bool(reason)
     table = (*CONNECTIONS, REASON) if ended else CONNECTIONS
     shown, by = top(rows, table, view.sort, view.reverse, most, "subs")

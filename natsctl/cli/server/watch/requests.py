@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,14 +15,7 @@ from natsctl.cli.server.watch.show import Looks, Number, show_rows
 from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
-    from natsctl.client.manager import Manager
-    from natsctl.client.subscription import Subscription
-    from natsctl.client.system_rates import ApiCounts
     from natsctl.client.system_reports import Row
-
-SUBJECT = "$JS.EVENT.ADVISORY.API"
-LAST_WAIT_S = 0.05
-"""Seconds without an advisory after which all that had come are read."""
 
 
 @flagged()
@@ -44,26 +37,11 @@ def requests(
     except re.error as failure:
         raise UsageError(f"--account: {failure}") from failure
     session = session_of(ctx)
-    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0)
-    subscription = session.run(lambda manager: _subscribe(manager))
+    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted)
+    session.run(counts.listen)
 
     def look() -> list[Row]:
-        session.run(lambda manager: _drain(subscription, counts, wanted))
+        session.run(lambda _: counts.take())
         return counts.rows(time.monotonic())
 
     show_rows("JetStream API Requests", REQUESTS, look, looks, "requests", number)
-
-
-async def _subscribe(manager: Manager) -> Subscription:
-    subscription = await manager.connection.subscribe(manager.connection.target.event_subject(SUBJECT))
-    await manager.connection.flush()
-    return subscription
-
-
-async def _drain(subscription: Subscription, counts: ApiCounts, wanted: re.Pattern[str]) -> None:
-    from natsctl.client.answer import parse_object
-
-    while (message := await subscription.next(LAST_WAIT_S)) is not None:
-        advisory: dict[str, Any] = parse_object(message.body, SUBJECT)
-        if wanted.search(str((advisory.get("client") or {}).get("acc") or "")):
-            counts.add(advisory, time.monotonic())
