@@ -1,8 +1,8 @@
 """docs/natscli.md: every command and flag of the `nats` tool with its counterpart, or why it has none.
 
 `tests/cli/natscli_commands.json` has the facts of the tool (`nats --fisk-introspect`), `natscli_differences.json`
-beside it what is spelled otherwise, means something else or is left out. Everything else is found: a command answers to the same words, a flag
-has the same name, and a test uses them.
+beside it what is spelled otherwise, means something else or is left out. Everything else is found: a command answers
+to the same words, a flag has the same name, and a test uses them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ VERBS = (
     Verb("request, req", "server.request", "Show servers' own answers, one JSON document a line"),
     Verb("config", "server.config", "Steer the configuration of running servers"),
     Verb("cluster, raft, r", "server.cluster", "Steer JetStream's cluster and spread connections over servers"),
-    Verb("account, a, acct", "server.account", "Show an account as a server's operator sees it, or remove what it holds"),
+    Verb(
+        "account, a, acct", "server.account", "Show an account as a server's operator sees it, or remove what it holds"
+    ),
     Verb(
         "mappings, mapping",
         "server.offline:mappings",

@@ -39,6 +39,10 @@ def _here(body: Config, value: bool) -> None:
 
 
 SUBSCRIPTIONS = Flag("--subscriptions", SWITCH, "subscriptions", "also subscriptions")
+PAGE = (
+    Flag("--limit", WHOLE, "limit", "only so many entries of each server, instead of every page"),
+    Flag("--offset", WHOLE, "offset", "only the page that begins with this entry"),
+)
 KINDS: dict[str, tuple[Flag, ...]] = {
     "ACCOUNTZ": (Flag("--account", TEXT, "account", "details of this account"),),
     "CONNZ": (
@@ -50,6 +54,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--filter-account", TEXT, "acc", "only connections of this account"),
         Flag("--filter-subject", SUBJECT, "filter_subject", "only connections that subscribe to this subject"),
         Flag("--filter-empty", SWITCH, _here, "only servers that have connections"),
+        *PAGE,
     ),
     "GATEWAYZ": (
         Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),
@@ -69,6 +74,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--leader", SWITCH, "leader_only", "only the leader of the cluster answers"),
         Flag("--stream-leader", SWITCH, "stream_leader_only", "streams only from their leaders"),
         Flag("--all", SWITCH, _everything, "everything of the above"),
+        *PAGE,
     ),
     "LEAFZ": (SUBSCRIPTIONS, Flag("--account", TEXT, "account", "only leaf nodes of this account")),
     "RAFTZ": (
@@ -80,6 +86,7 @@ KINDS: dict[str, tuple[Flag, ...]] = {
         Flag("--detail", SWITCH, "subscriptions", "also every subscription"),
         Flag("--filter-account", TEXT, "account", "only subscriptions of this account"),
         Flag("--filter-subject", SUBJECT, "test", "only subscriptions that get this subject"),
+        *PAGE,
     ),
     "VARZ": (),
 }  # fmt: skip
@@ -93,19 +100,24 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 
     @flagged((*KINDS[what], *SCOPE))
     def ask(ctx: typer.Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
-        from natsctl.client.system import System
-
-        body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
-        scope = scope_of(given, expect)
-        answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
-        for answer in answers:
-            if _wanted(answer, given, body):
-                output.emit_json_line(answer.raw)
-        require_all(answers, expect)
-        _raise_refused(answers)
+        _ask(ctx, what, given, expect)
 
     ask.__doc__ = help
     return ask
+
+
+def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
+    """Show what every server answers to `what`, a line each; raises Unreachable, NatsctlError where one refuses."""
+    from natsctl.client.system import System
+
+    body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
+    scope = scope_of(given, expect)
+    answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
+    for answer in answers:
+        if _wanted(answer, given, body):
+            output.emit_json_line(answer.raw)
+    require_all(answers, expect)
+    _raise_refused(answers)
 
 
 def _wanted(answer: ServerAnswer, given: Given, body: dict[str, Any]) -> bool:
@@ -122,7 +134,6 @@ def _raise_refused(answers: list[ServerAnswer]) -> None:
 
 accounts = _asking("ACCOUNTZ", "The accounts of each server, or details of one.")
 connections = _asking("CONNZ", "The connections of each server.")
-gateways = _asking("GATEWAYZ", "The gateways of each server.")
 ipqueue = _asking("IPQUEUESZ", "The internal queues of each server.")
 jetstream_health = _asking("HEALTHZ", "Whether each server calls itself well.")
 jetstream = _asking("JSZ", "What JetStream holds on each server.")
@@ -131,6 +142,18 @@ raft = _asking("RAFTZ", "The Raft groups of each server.")
 routes = _asking("ROUTEZ", "The routes of each server.")
 subscriptions = _asking("SUBSZ", "The subscriptions of each server.")
 variables = _asking("VARZ", "Configuration and statistics of each server.")
+
+
+@flagged((*KINDS["GATEWAYZ"], *SCOPE))
+def gateways(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="as --filter-name", show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """The gateways of each server."""
+    _ask(ctx, "GATEWAYZ", {**given, "--filter-name": name} if name else given, expect)
 
 
 def kick(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from natsctl.client.system_answers import Answers, Scope
 
 SCOPE = (
-    Flag("--host", TEXT, "host", "only the server of this name, id or host"),
+    Flag("--host", TEXT, "host", "only the server of this name, id or host", aliases=("--name",)),
     Flag("--cluster", TEXT, "cluster", "only servers of this cluster"),
     Flag("--tags", WORDS, "tags", "only servers that have all these tags", aliases=("--tag",)),
 )

@@ -142,7 +142,7 @@ def test_what_a_lone_server_lacks_is_an_empty_list(system: Run, what: str) -> No
 @pytest.mark.parametrize(("what", "field"), [("cpu", "cpu"), ("mem", "mem")])
 def test_use_is_shown_as_bars(system: Run, what: str, field: str) -> None:
     assert re.search(r"│ one +│ +│ +\d", system("srv", "rep", what).out)
-    assert field in system("srv", "rep", what, "-j").json[0]["statsz"]
+    assert field in system("srv", "rep", what, "-j", "-R").json[0]["statsz"]
 
 
 def test_health_fails_when_a_server_is_not_well(system: Run) -> None:

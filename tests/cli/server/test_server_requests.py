@@ -51,6 +51,15 @@ def test_flags_go_into_the_request(system: Run, user: Run) -> None:
     assert any(one["subject"] == "s" for one in answer["data"]["subscriptions_list"])
 
 
+def test_one_page_may_be_asked_for(system: Run, user: Run) -> None:
+    user("str", "add", "S", "--subjects", "s", "--defaults")
+    (answer,) = system("srv", "req", "subsz", "--detail", "--limit", "1", "--offset", "1", "--name", "one").lines
+    data = answer["data"]
+    assert (len(data["subscriptions_list"]), data["limit"], data["offset"]) == (1, 1, 1)
+    assert system("srv", "req", "--name", "two", "subsz").code == 3
+    assert system("srv", "req", "gateways", "1", "west").code == 0
+
+
 def test_a_refusal_is_shown_and_fails(system: Run) -> None:
     done = system("srv", "req", "accounts", "--account", "NOPE")
     assert done.code == 1

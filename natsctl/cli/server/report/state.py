@@ -10,6 +10,7 @@ from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.flags import SWITCH, TEXT, Flag, Given, fields_of, flagged
 from natsctl.cli.options import Json, Watch, session_of
+from natsctl.cli.render.columns import Reverse
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, note_missing, scope_of
@@ -25,15 +26,29 @@ _JETSTREAM = (Flag("--account", TEXT, "account", "what this account uses"),)
 
 
 @flagged(SCOPE)
-def cpu(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
+def cpu(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    json: Json = False,
+) -> None:
     """Show how busy servers are, the busiest first."""
-    _use(ctx, "CPU Usage", "cpu", given, View(watch=watch, json=json), expect)
+    _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, json=json), expect)
 
 
 @flagged(SCOPE)
-def mem(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
+def mem(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    json: Json = False,
+) -> None:
     """Show how much memory servers use, the largest first."""
-    _use(ctx, "Memory Usage", "mem", given, View(watch=watch, json=json), expect)
+    _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, json=json), expect)
 
 
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
@@ -46,7 +61,7 @@ def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, ex
 
     def build() -> Report:
         census = session.run(lambda manager: System(manager).census(scope))
-        rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0))
+        rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
         document = [one.raw for one in rows]
         return Report(document, lambda width: render_use(title, what, rows, show, width), census)
 
@@ -54,7 +69,14 @@ def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, ex
 
 
 @flagged((*HEALTH, *SCOPE))
-def health(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = None, json: Json = False) -> None:
+def health(
+    ctx: typer.Context,
+    given: Given,
+    expect: Expect = 0,
+    reverse: Reverse = False,
+    watch: Watch = None,
+    json: Json = False,
+) -> None:
     """Show whether servers call themselves well; fails when one does not."""
     from natsctl.cli.render.server_state import healthy, render_health
     from natsctl.client.system import System
@@ -64,6 +86,7 @@ def health(ctx: typer.Context, given: Given, expect: Expect = 0, watch: Watch = 
 
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope))
+        answers.sort(key=lambda one: one.name, reverse=reverse)
         return Report(answers.raw, lambda width: render_health(answers, width), answers)
 
     last: list[Report] = []
