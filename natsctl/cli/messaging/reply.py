@@ -55,10 +55,17 @@ def reply(
         raise UsageError("BODY, --echo and --command exclude each other: there is one answer")
     if body is None and not echo and not command:
         raise UsageError("BODY is missing", hint="give the answer (- reads it from stdin), --echo or --command")
-    fixed = Outgoing(subject, read_body(body or ""), read_headers(header))
-    make = _maker(fixed, echo, command, templates)
+    payload, headers = read_body(body or ""), read_headers(header)
+    make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
-    session_of(ctx).run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
+    session = session_of(ctx)
+    if session.dry_run:
+        from natsctl.client.preview import Planned, Previewed
+
+        what = "the request" if echo else command or None
+        planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
+        raise Previewed(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
+    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:

@@ -26,7 +26,12 @@ def serve(
     """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
     from natsctl.client.services_demo import EchoService
 
+    session = session_of(ctx)
     service = EchoService(name, read_headers(header))
+    if session.dry_run:
+        from natsctl.client.preview import Previewed
+
+        raise Previewed(effect={"serves": f"{name}.echo"})
 
     def listening() -> None:
         if not json:
@@ -41,4 +46,4 @@ def serve(
     async def work(manager: Manager) -> None:
         await service.run(manager.connection, listening, handled)
 
-    session_of(ctx).run(work)
+    session.run(work)

@@ -10,6 +10,7 @@ from natsctl.api.times import parse_time
 from natsctl.client.checks.assets import compiled
 from natsctl.client.checks.check import NS_PER_S, Check, Limits, Metric, seconds
 from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.preview import Planned, Previewed
 from natsctl.client.system import System
 from natsctl.client.system_reports import span_ns
 
@@ -44,10 +45,12 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
 
 async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
     """Check that a service answers, how quickly, and with what."""
-    body = str(limits.get("payload") or "").encode()
+    body, headers = str(limits.get("payload") or "").encode(), limits.get("headers") or None
+    if manager.connection.dry_run:
+        raise Previewed(Planned(check.name, body, headers))
     begin_s = time.perf_counter()
     try:
-        answer = await manager.connection.request(check.name, body, headers=limits.get("headers") or None)
+        answer = await manager.connection.request(check.name, body, headers=headers)
     except Unreachable as failure:
         check.critical.append(failure.text)
         return
