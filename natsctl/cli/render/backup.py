@@ -88,7 +88,7 @@ def render_verdicts_line(verdicts: Sequence[Verdict], missing: Sequence[str]) ->
 def render_outcome(done: AccountOutcome) -> Table:
     """What became of each stream of an account."""
     columns = ("Stream", "Result", "Messages", "Size", "Archive", "Remark")
-    return render_table("Streams", columns, map(_outcome_row, done.streams), right=("Messages", "Size", "Archive"))
+    return render_table("Streams", columns, map(_outcome_row, done.streams), columns[2:5], least=("Archive",))
 
 
 def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:

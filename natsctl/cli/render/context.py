@@ -81,7 +81,9 @@ def render_contexts(documents: Sequence[Mapping[str, Any]]) -> Table:
         )
         for one in documents
     ]
-    return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows)
+    # What is wrong with a context stands where its description would.
+    least = () if any(one.get("fault") for one in documents) else ("Description",)
+    return render_table("Known Contexts", ("Name", "Description", "Server URLs"), rows, least=least)
 
 
 def render_checks(found: Sequence[Checked]) -> Table:

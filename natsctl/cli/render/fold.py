@@ -12,6 +12,11 @@ _JOINTS: Final = tuple(
 )
 """After what a list, a path, a name, a subject go on in the next line, the best first."""
 
+_WHOLE: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?|\d (?:B|[KMGTPE]iB)\b")
+"""Times and sizes, which stay in one piece."""
+_TIED: Final = "\0"
+"""Stands for a blank where a line is not broken; no text that was made harmless has it."""
+
 
 def length(text: str) -> int:
     """How many columns of a terminal a text takes."""
@@ -30,6 +35,15 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _folded_line(line: str, width: int) -> Iterator[str]:
+    if length(line) > width:
+        whole = _WHOLE.sub(lambda found: found[0].replace(" ", _TIED), line)
+        yield from (piece.replace(_TIED, " ") for piece in _pieces(whole, width))
+    else:
+        yield line
+
+
+def _pieces(line: str, width: int) -> Iterator[str]:
+    line = line.rstrip()
     while length(line) > width:
         most = _fitting(line, width)
         blank = line.rfind(" ", 0, most + 1)

@@ -126,7 +126,9 @@ def render_keys(bucket: str, found: Sequence[Entry], *, values: bool) -> Table:
         )
         for entry in found
     ]
-    return render_table(f"Contents for bucket {bucket}", columns, rows, ("Revision", "Length"))
+    return render_table(
+        f"Contents for bucket {bucket}", columns, rows, ("Revision", "Length"), least=("Length", "Created")
+    )
 
 
 def render_history(bucket: str, key: str, found: Sequence[Entry]) -> Table:

@@ -6,7 +6,6 @@ Pages are plain text, so that showing one costs no import of a terminal library;
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from natsctl.cli.render.fold import folded
@@ -17,8 +16,6 @@ LONGEST_LABEL = 32
 NARROWEST_VALUE = 16
 """Columns left for values below which wrapping would only make a page worse; the terminal folds then."""
 
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d")
-_TIED = "\0"
 _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 
@@ -62,7 +59,7 @@ class Page:
         shown = [section for section in self.sections if section.rows]
         labels = [len(label) for section in shown for label, _ in section.rows]
         column = INDENT + max((length for length in labels if length <= LONGEST_LABEL), default=LONGEST_LABEL)
-        heading = "\n".join(_wrapped(self.heading, width)) if width else self.heading
+        heading = "\n".join(folded(self.heading, width)) if width else self.heading
         lines = [f"{_BOLD}{heading}{_OFF}" if colour else heading, ""]
         for section in shown:
             if section.title:
@@ -78,15 +75,9 @@ def _row(label: str, value: str, column: int, width: int | None) -> list[str]:
     room = 0 if width is None else width - column - 2
     if room < NARROWEST_VALUE or (len(value) <= room and len(lead) <= column + 2):
         return [(lead + value).rstrip()]
-    parts = _wrapped(value, room)
+    parts = folded(value, room)
     if width is not None and len(lead) + len(value) > width and len(lead) > column + 2:
-        return [*_wrapped(lead.rstrip(), width), *(" " * (column + 2) + part for part in parts)]
+        return [*folded(lead.rstrip(), width), *(" " * (column + 2) + part for part in parts)]
     if len(lead) > column + 2:
         return [lead + value]
     return [lead + parts[0], *(" " * (column + 2) + part for part in parts[1:])]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text; a time stays in one piece, names and paths break at their joints."""
-    whole = _MOMENT.sub(lambda found: found[0].replace(" ", _TIED), text)
-    return [line.replace(_TIED, " ") for line in folded(whole, width)]

@@ -21,7 +21,9 @@ def render_trips(found: Sequence[Trips]) -> Table:
     rows = [
         (trips.url if not number else "", *_row(trip)) for trips in found for number, trip in enumerate(trips.results)
     ]
-    return render_table("Round Trips", ("Server", "Address", *_NUMBERS), rows, right=_NUMBERS)
+    return render_table(
+        "Round Trips", ("Server", "Address", *_NUMBERS), rows, right=_NUMBERS, least=("Minimum", "Maximum")
+    )
 
 
 def _row(trip: Trip) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def render_stats(found: Sequence[ServiceStats], service: str) -> Table:
             total.processing_time += one.processing_time
         total.average_processing_time = total.processing_time // max(total.num_requests, 1)
         rows.append(("All", "", *_figures(total)))
-    return render_table(f"{service} Service Statistics", _STATS, rows, right=_NUMBERS)
+    return render_table(f"{service} Service Statistics", _STATS, rows, right=_NUMBERS, least=("Processing Time", "ID"))
 
 
 def _figures(one: EndpointStats) -> tuple[str, ...]:
