@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import All, Json, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
 from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_found, tell_absent
@@ -29,17 +30,33 @@ def _sort_flag(letter: str, word: str) -> Any:
     return typer.Option(f"--{word}", f"-{letter}", help=f"sort by {word}", show_default=False)
 
 
+class Order(NamedTuple):
+    """By which column: a bundle of flags, of which one may be used."""
+
+    by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False
+    by_messages: Annotated[bool, _sort_flag("m", "messages")] = False
+    by_name: Annotated[bool, _sort_flag("n", "name")] = False
+    by_storage: Annotated[bool, _sort_flag("t", "storage")] = False
+    sort: Sort = None
+
+    @property
+    def column(self) -> str:
+        """The column; raises UsageError where several were asked for."""
+        words = ("consumers", "messages", "stream", "storage", self.sort)
+        asked = [word for word, given in zip(words, self, strict=True) if word and given]
+        if len(asked) > 1:
+            raise UsageError("only one order can be asked for")
+        return (asked or ["bytes"])[0]
+
+
+@flagged()
 def report(
     ctx: typer.Context,
+    by: Order,
     subject: Subject = "",
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
     ] = "",
-    by_consumers: Annotated[bool, _sort_flag("o", "consumers")] = False,
-    by_messages: Annotated[bool, _sort_flag("m", "messages")] = False,
-    by_name: Annotated[bool, _sort_flag("n", "name")] = False,
-    by_storage: Annotated[bool, _sort_flag("t", "storage")] = False,
-    sort: Sort = None,
     reverse: Reverse = False,
     columns: Columns = None,
     raw: RawNumbers = False,
@@ -57,13 +74,9 @@ def report(
     from natsctl.cli.render.columns import chosen
     from natsctl.cli.render.stream_table import REPORT
 
-    flags = {"consumers": by_consumers, "messages": by_messages, "stream": by_name, "storage": by_storage}
-    asked = [word for word, given in flags.items() if given] + ([sort] if sort else [])
-    if len(asked) > 1:
-        raise UsageError("only one order can be asked for")
+    order = by.column
     if watch is not None and (json or dot):
         raise UsageError("--watch excludes --json and --dot")
-    order = (asked or ["bytes"])[0]
     picked = chosen(REPORT, columns, False)
     session = session_of(ctx)
 

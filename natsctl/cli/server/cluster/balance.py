@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import ApiFailure, UsageError
-from natsctl.api.units import parse_duration
+from natsctl.api.units import parse_duration, plural
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.render.values import safe
-from natsctl.cli.server.cluster.meta import describe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -57,9 +56,9 @@ def balance(
     counts, excess = session.run(lambda manager: plan_balance(manager, body, kinds, idle_ns, scope))
     session.effect["connections"] = len(excess)
     for row in counts:
-        there = describe(row["connections"], "connection")
+        there = plural(row["connections"], "connection")
         output.log(f"{safe(str(row['server'].get('name')))}: {there} of {row['target']}")
-    question = f"send {describe(len(excess), 'connection')} away"
+    question = f"send {plural(len(excess), 'connection')} away"
     if excess and not confirmed(session, question, force, needs_force=False, json=json):
         return
     moved = _send_away(session, excess, spread_s, quiet=json or not progress)
@@ -67,7 +66,7 @@ def balance(
     if json:
         output.emit_json({"balanced": moved, "servers": servers})
     else:
-        output.note(f"{describe(moved, 'connection')} sent away")
+        output.note(f"{plural(moved, 'connection')} sent away")
 
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:

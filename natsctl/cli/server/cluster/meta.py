@@ -10,7 +10,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 
 _PLACEMENT = (
     Flag("--host", TEXT, "preferred", "the server that should lead next", aliases=("--preferred",)),
@@ -63,8 +63,3 @@ def peer_remove(
         return
     answer = session.run(lambda manager: system_cluster.remove_peer(manager, peer))
     output.emit_json(answer) if json else output.note(f"{safe(shown)} was removed from JetStream's cluster")
-
-
-def describe(number: int, noun: str) -> str:
-    """`1 connection`, `2 connections`."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
