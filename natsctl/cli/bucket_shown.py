@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from natsctl.cli import output
 from natsctl.cli.buckets import suggesting
 from natsctl.cli.names import confirmed
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import Kind, bucket_infos, bucket_names
+from natsctl.client.buckets import BucketNotFound, Kind, bucket_infos, bucket_names
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
+
+T = TypeVar("T")
 
 
 def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
@@ -67,6 +70,24 @@ def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force
         output.emit_json({"bucket": bucket, **answer.raw})
     else:
         output.note(f"Bucket {safe(bucket)} was removed, with {held}")
+
+
+def open_if_there(
+    session: Session,
+    opening: Callable[[Session, str], T],
+    bucket: str,
+    missing_ok: bool,
+    json: bool,
+    **held: str | None,
+) -> T | None:
+    """The opened bucket; None, which is told, where there is none and that is well. Raises BucketNotFound."""
+    try:
+        return opening(session, bucket)
+    except BucketNotFound:
+        if not missing_ok:
+            raise
+        tell_missing(bucket, json, **held)
+        return None
 
 
 def tell_missing(bucket: str, json: bool, **held: str | None) -> None:

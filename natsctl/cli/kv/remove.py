@@ -10,14 +10,14 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli import output
-from natsctl.cli.bucket_shown import remove_bucket, tell_missing
+from natsctl.cli.bucket_shown import open_if_there, remove_bucket, tell_missing
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.kv.write import open_bucket, ttl_of
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.values import count, safe
-from natsctl.client.buckets import KV, BucketNotFound
+from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -44,12 +44,8 @@ def rm(
     """Delete a key, whose history stays, or a whole bucket."""
     session = session_of(ctx)
     with suggesting(session):
-        try:
-            opened = open_bucket(session, bucket)
-        except BucketNotFound:
-            if not missing_ok:
-                raise
-            tell_missing(bucket, json, key=key)
+        opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
+        if opened is None:
             return
         if key is None:
             _remove_bucket(session, opened, force, json)
@@ -131,12 +127,8 @@ def purge(
         raise UsageError("--revision is for a single key")
     check_pattern(key or ALL_KEYS)
     with suggesting(session):
-        try:
-            opened = open_bucket(session, bucket)
-        except BucketNotFound:
-            if not missing_ok:
-                raise
-            tell_missing(bucket, json, key=key)
+        opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
+        if opened is None:
             return
         if key is not None and not many:
             if _present_or_marked(session, opened, key, missing_ok, json):

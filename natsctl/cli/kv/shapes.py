@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs, to_builtins
+from msgspec import UNSET, UnsetType, field, to_builtins
 
 from natsctl.api.model import Model
+from natsctl.cli.bucket_documents import AnyBucket, either, shared_fields
 from natsctl.client.buckets import KV
 from natsctl.client.kv_entry import Entry as Read
 
@@ -77,42 +78,16 @@ class Purged(Model):
     missing: bool = False
 
 
-class Bucket(Model, omit_defaults=False):
-    """A bucket in its own words, and in `stream_info` everything that the server says of its stream.
+class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
+    """A key-value bucket; `values` counts history and deletion markers."""
 
-    Sizes are bytes, times to live nanoseconds; 0 and -1 mean no limit. `values` counts history and deletion markers.
-    """
-
-    bucket: str
-    description: str
-    stream: str
-    created: str
-    last_update: str
     history: int
     values: int
     keys: int
-    bytes: int
-    ttl: int
     marker_ttl: int
     max_value_size: int
-    max_bucket_size: int
-    storage: str
-    replicas: int
-    compressed: bool
     mirror: str | None = None
     sources: list[str] = field(default_factory=list)
-    metadata: dict[str, str] = field(default_factory=dict)
-    stream_info: dict[str, Any] = field(default_factory=dict)
-
-
-def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
-    """A type of what is one or another: it has the fields of all, and none has to be there."""
-    fields: dict[str, Any] = {}
-    for kind in kinds:
-        for one in structs.fields(kind):
-            fields[one.name] = fields[one.name] | one.type if one.name in fields else one.type | UnsetType
-    rows = [(field_name, found, UNSET) for field_name, found in fields.items()]
-    return defstruct(name, rows, bases=(Model,), module=kinds[0].__module__, namespace={"__doc__": doc})
 
 
 Listed = either("Listed", "A bucket, or an entry of one, whose value is there where it was asked for.", Bucket, Entry)
@@ -151,30 +126,17 @@ def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any])
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
     """A bucket's stream as `Bucket`."""
-    info = answer.value
-    config, state = info.config, info.state
+    config, state = answer.value.config, answer.value.state
     document: dict[str, Any] = to_builtins(
         Bucket(
-            bucket=KV.bucket_of(config.name),
-            description=config.description,
-            stream=config.name,
-            created=info.created,
-            last_update=state.last_ts,
+            **shared_fields(KV, answer),
             history=config.max_msgs_per_subject,
             values=state.messages,
             keys=state.num_subjects,
-            bytes=state.bytes,
-            ttl=config.max_age,
             marker_ttl=config.subject_delete_marker_ttl,
             max_value_size=config.max_msg_size or -1,
-            max_bucket_size=config.max_bytes or -1,
-            storage=config.storage.value,
-            replicas=config.num_replicas,
-            compressed=config.compression.value != "none",
             mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
             sources=[KV.bucket_of(one.name) for one in config.sources],
-            metadata={key: text for key, text in config.metadata.items() if not key.startswith("_nats.")},
-            stream_info=answer.raw,
         )
     )
     return document

@@ -8,14 +8,14 @@ import typer
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
-from natsctl.cli.bucket_shown import remove_bucket, show_bucket, tell_missing
+from natsctl.cli.bucket_shown import open_if_there, remove_bucket, show_bucket, tell_missing
 from natsctl.cli.buckets import TheBucket, suggesting
 from natsctl.cli.names import confirmed
 from natsctl.cli.object.ls import OptionalObject
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import OBJECTS, BucketNotFound
+from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -33,12 +33,8 @@ def rm(
     """Delete an object, or a whole bucket."""
     session = session_of(ctx)
     with suggesting(session):
-        try:
-            opened = open_bucket(session, bucket)
-        except BucketNotFound:
-            if not missing_ok:
-                raise
-            tell_missing(bucket, json, name=name)
+        opened = open_if_there(session, open_bucket, bucket, missing_ok, json, name=name)
+        if opened is None:
             return
         if name is None:
             _remove_bucket(session, opened, force, json)

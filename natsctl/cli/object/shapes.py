@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, UnsetType, field, to_builtins
 
 from natsctl.api.model import Model
-from natsctl.cli.kv.shapes import either
+from natsctl.cli.bucket_documents import AnyBucket, either, shared_fields
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
@@ -61,26 +61,10 @@ class Removed(Model):
     missing: bool = False
 
 
-class Bucket(Model, omit_defaults=False):
-    """A bucket in its own words, and in `stream_info` everything that the server says of its stream.
+class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
+    """An object bucket; one that is sealed can be read and never changed."""
 
-    Sizes are bytes, the time to live nanoseconds; 0 and -1 mean no limit.
-    """
-
-    bucket: str
-    description: str
-    stream: str
-    created: str
-    last_update: str
     sealed: bool
-    bytes: int
-    ttl: int
-    max_bucket_size: int
-    storage: str
-    replicas: int
-    compressed: bool
-    metadata: dict[str, str] = field(default_factory=dict)
-    stream_info: dict[str, Any] = field(default_factory=dict)
 
 
 Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
@@ -88,24 +72,5 @@ Listed = either("Listed", "A bucket, or an object of one.", Bucket, Object)
 
 def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
     """A bucket's stream as `Bucket`."""
-    info = answer.value
-    config, state = info.config, info.state
-    document: dict[str, Any] = to_builtins(
-        Bucket(
-            bucket=OBJECTS.bucket_of(config.name),
-            description=config.description,
-            stream=config.name,
-            created=info.created,
-            last_update=state.last_ts,
-            sealed=config.sealed,
-            bytes=state.bytes,
-            ttl=config.max_age,
-            max_bucket_size=config.max_bytes or -1,
-            storage=config.storage.value,
-            replicas=config.num_replicas,
-            compressed=config.compression.value != "none",
-            metadata={key: text for key, text in config.metadata.items() if not key.startswith("_nats.")},
-            stream_info=answer.raw,
-        )
-    )
+    document: dict[str, Any] = to_builtins(Bucket(**shared_fields(OBJECTS, answer), sealed=answer.value.config.sealed))
     return document
