@@ -1,0 +1,238 @@
+"""Every command there is, from the tables of nouns and verbs: what must hold whatever the command does."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.main import NOUNS
+from natsctl.cli.verbs import load, walk
+
+Run = Callable[..., Any]
+
+WORDS = {
+    "STREAM": "S", "[STREAM]": "S", "SOURCE": "S", "DESTINATION": "NEW", "CONSUMER": "C", "TEMPLATE": "T",
+    "BUCKET": "B", "KEY": "k", "OBJECT": "o", "SUBJECT": "s.a", "BODY": "x", "PAYLOAD": "x", "VALUE": "5", "SEQ": "1",
+    "REVISION": "1", "FILE": "file.txt", "FOLDER": "new", "PATH": "saved.tgz", "TARGET": "target", "CONTEXT": "c1",
+    "NAME": "NEW", "PEER": "P", "GROUP": "g", "UNTIL": "1h", "SERVICE": "SVC", "ENDPOINT": "echo", "CODE": "10059",
+    "TOPIC": "kv", "SHELL": "bash", "ACCOUNT": "A", "DEST": "b", "ID": "S", "CID": "1", "SERVER": "X",
+    "PROFILE": "heap", "[STREAM] SOURCE": "saved.tgz",
+}  # fmt: skip
+"""What each argument is given, by its metavar: what exists, so that the command gets as far as it can."""
+INSTEAD = {
+    "context copy": "c1 c9",
+    "context edit": "c1 --description x",
+    "context add": "c9 --server x:1",
+    "restore": "saved",
+    "stream restore": "NEW saved.tgz",
+    "account restore": "saved-account",
+    "backup ls": ".",
+    "backup edit": "saved.tgz edited.tgz",
+    "kv add": "NEW",
+    "object add": "NEW",
+    "object put": "O file.txt",
+    "object get": "O file.txt",
+    "object del": "O file.txt",
+    "object info": "O file.txt",
+    "object edit": "O --description x",
+    "object ls": "O",
+    "object seal": "O",
+    "object watch": "O",
+    "kv edit": "B --history 7",
+    "kv update": "B k v 1",
+    "stream add": "NEW --subjects new",
+    "stream edit": "S --max-msgs 7",
+    "stream copy": "S NEW --subjects new",
+    "stream template add": "T --subjects t --max-streams 2",
+    "consumer add": "S NEW --pull",
+    "consumer copy": "S C D",
+    "consumer edit": "S C --max-deliver 7",
+    "counter increment": "cnt.a 1",
+    "counter decrement": "cnt.a 1",
+    "counter get": "cnt.a",
+    "counter view": "cnt.a",
+    "reply": "q x",
+    "service serve": "NEW",
+    "server check request": "--subject s.a",
+    "server check stream": "--stream S",
+    "server check consumer": "--stream S --consumer C",
+    "server check message": "--stream S --subject s.a",
+    "server check kv": "--bucket B",
+    "server passwd": "--generate",
+    "bench pub": "s.a --msgs 5",
+    "bench sub": "s.a --msgs 5",
+    **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},
+    **{f"bench js {way}": "--stream S --msgs 1" for way in ("ordered", "consume", "fetch", "get sync", "get batch")},
+    "bench kv get": "--bucket B --msgs 1",
+    "schema info": "AccountInfo",
+    "schema validate": "x file.txt",
+    "latency": "--server-b 127.0.0.1:1",
+    "subscribe": "s.* --durable NEW",
+}
+"""Whole arguments where the metavars do not say enough."""
+APART = ("tour", "server run", "events", "rtt")
+"""What starts servers, or takes its time by its nature; tested by themselves."""
+ENDING = {"--wait": "50ms", "--count": "1"}
+"""What makes those end that wait for something."""
+TAKING = ("rm", "rmm", "del", "seal", "reset")
+"""Last words of commands that take something away for good."""
+ALLOWED = {0, 1, 2, 3, 4, 5, 6, 7, 10}
+
+
+def _leaves() -> Iterator[tuple[str, str]]:
+    for noun in NOUNS:
+        if ":" in noun.where:
+            yield noun.name, noun.where
+            continue
+        if noun.alone:
+            yield noun.name, noun.alone
+        yield from ((f"{noun.name} {path}", verb.where) for path, verb in walk(load(noun.where)) if not verb.is_group)
+
+
+LEAVES = [(name, where) for name, where in _leaves() if name not in APART]
+
+
+def _parameters(where: str) -> list[Any]:
+    from natsctl.cli.typer_run import import_typer
+    from natsctl.cli.verbs import build_single
+
+    return list(import_typer().get_command(build_single(where)).params)
+
+
+def _words(name: str, where: str) -> list[str]:
+    """The command with what it needs, made to end, to ask nothing, and to change nothing."""
+    parameters = _parameters(where)
+    valued = {spelling for one in parameters for spelling in one.opts if not getattr(one, "is_flag", False)}
+    switches = {spelling for one in parameters for spelling in one.opts} - valued
+    arguments = [one.metavar or "" for one in parameters if one.param_type_name == "argument"]
+    given = [WORDS[known] for one in arguments if (known := one.removesuffix("...")) in WORDS]
+    words = [*name.split(), *(shlex.split(INSTEAD[name]) if name in INSTEAD else given)]
+    words += [flag for flag in ("--force", "--json") if flag in switches]
+    words += [word for flag, value in ENDING.items() if flag in valued for word in (flag, value)]
+    return [*words, "--dry-run", "--timeout", "500ms"]
+
+
+class _Silent(io.TextIOWrapper):
+    """A stdin that nobody writes to: whoever reads it would wait for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def read(self, *_: Any) -> str:
+        raise AssertionError("stdin was read")
+
+    readline = read
+
+    @property
+    def buffer(self) -> Any:
+        raise AssertionError("stdin was read")
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def _without_clock(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_clock(one) for key, one in value.items() if key != "ts"}
+    return [_without_clock(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.fixture
+def state(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Tells all that is on the server, in the folder and in the configuration of a person."""
+    for name in ("XDG_CONFIG_HOME", "HOME", "ZDOTDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("content")
+    for line in (
+        "str add S --subjects s.*", "con add S C --pull", "pub s.a hello --count 3 -q", "kv add B --history 3",
+        "kv put B k v", "kv put B k w", "object add O", "object put O file.txt", "str backup S saved.tgz",
+        "str add CNT --subjects cnt.* --allow-counter", "counter increment cnt.a 5", "backup saved",
+        "account backup saved-account", "ctx add c1 --server x:1", "ctx add c2 --server x:2", "ctx select c2",
+    ):  # fmt: skip
+        assert natsctl(*shlex.split(line)).code == 0, line
+
+    def told() -> Any:
+        streams = natsctl("str", "ls", "-a", "-j").json
+        consumers = [natsctl("con", "ls", one["config"]["name"], "-j").json for one in streams]
+        return _without_clock([streams, consumers]), _files(tmp_path)
+
+    return told
+
+
+def test_no_command_changes_anything_or_reads_stdin_in_a_dry_run(
+    natsctl: Run, state: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With -j each ends with JSON on stdout, or with one error object on stderr and nothing on stdout."""
+    faults, previewed = [], 0
+    before, noun = state(), ""
+    for name, where in LEAVES:
+        words = _words(name, where)
+        if noun != (noun := name.split()[0]) and state() != before:
+            pytest.fail(f"a command before natsctl {name} changed something")
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", _Silent())
+            done = natsctl(*words)
+        if fault := _fault(done, "--json" in words):
+            faults.append(f"natsctl {' '.join(words)}: {fault}")
+        previewed += '"dry_run": true' in done.out
+    assert state() == before
+    assert faults == []
+    assert previewed > 65
+
+
+def test_what_takes_away_wants_to_be_told_so_where_nobody_can_be_asked(natsctl: Run, state: Callable[[], Any]) -> None:
+    """Without a terminal and --force: exit 2 and nothing happens."""
+    before, asked = state(), []
+    for name, where in LEAVES:
+        words = [word for word in _words(name, where) if word not in ("--force", "--dry-run")]
+        if name.split()[-1] in TAKING and "template" not in name and len(words) < len(_words(name, where)) - 1:
+            done = natsctl(*words)
+            asked.append(name)
+            assert (done.code, done.out) == (2, ""), (words, done)
+            assert "--force" in done.error["hint"], (words, done)
+    assert state() == before
+    assert len(asked) > 7, asked
+
+
+def _fault(done: Any, json_asked: bool) -> str:
+    """What is wrong with how a command ended."""
+    if done.code not in ALLOWED:
+        return f"exit code {done.code}: {done.err}"
+    if "unexpected" in done.err or "Traceback" in done.err:
+        return done.err
+    if not json_asked:
+        return "" if done.out or done.err else "it said nothing"
+    if done.code in (0, 10):
+        return _not_json(done.out)
+    if done.out:  # a check tells what is critical in its answer
+        return _not_json(done.out)
+    try:
+        error = json.loads(done.err.splitlines()[-1])["error"]
+    except (ValueError, KeyError, IndexError):
+        return f"no error object: {done.err!r}"
+    return "" if error["description"] else "an error without description"
+
+
+def _not_json(text: str) -> str:
+    try:
+        json.loads(text)
+    except ValueError:
+        try:
+            return "" if [json.loads(line) for line in text.splitlines()] else "no document"
+        except ValueError:
+            return f"not JSON: {text[:200]!r}"
+    return ""
