@@ -179,8 +179,9 @@ def _only_when_made(path: str, flag: str) -> str:
 def _explained(failure: Any, path: str) -> UsageError:
     """Typer's usage error as natsctl's, with what may have been meant."""
     text = failure.format_message().strip().rstrip(".").partition(" Did you mean")[0].rstrip(".")
-    if text.startswith("Missing argument "):
-        text = f"{text.removeprefix('Missing argument ').strip(chr(39))} is missing"
+    for kind in ("Missing argument ", "Missing option "):
+        if text.startswith(kind):
+            text = f"{text.removeprefix(kind).strip(chr(39))} is missing"
     context = getattr(failure, "ctx", None)
     hint = ""
     unknown = getattr(failure, "option_name", "") if hasattr(failure, "possibilities") else ""

@@ -51,7 +51,7 @@ def consumer_columns(now_ns: int) -> list[Column[Row]]:
         Column("Redelivered", *_number(lambda info: info.num_redelivered), wide=True),
         Column("Waiting", *_number(lambda info: info.num_waiting), wide=True),
         Column("Paused", lambda row: _paused(row.value), wide=True),
-        Column("API Level", lambda row: level(row.value), wide=True),
+        Column("API Level", *_level(), wide=True),
         Column("Leader", lambda row: row.value.cluster.leader if row.value.cluster else "", wide=True),
     ]
 
@@ -69,7 +69,7 @@ def report_columns(raw: bool) -> list[Column[Row]]:
         Column("Redelivered", *_number(lambda info: info.num_redelivered, figure), spare=7),
         Column("Unprocessed", *_number(lambda info: info.num_pending, figure)),
         Column("Ack Floor", *_number(lambda info: info.ack_floor.stream_seq, figure), spare=6),
-        Column("API Level", lambda row: level(row.value), spare=1),
+        Column("API Level", *_level(), spare=1),
         Column("Cluster", lambda row: servers(row.value), spare=5),
         Column("Delivered", *_number(lambda info: info.delivered.stream_seq, figure), wide=True),
         Column("Waiting", *_number(lambda info: info.num_waiting, figure), wide=True),
@@ -154,6 +154,16 @@ def _number(
     field: Callable[[ConsumerInfo], int], shown: Callable[[int], str] = count
 ) -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
     return lambda row: shown(field(row.value)), lambda row: field(row.value)
+
+
+def _level() -> tuple[Callable[[Row], str], Callable[[Row], Any]]:
+    """A number that older servers do not tell."""
+
+    def order(row: Row) -> int:
+        told = level(row.value)
+        return int(told) if told.isdecimal() else -1
+
+    return lambda row: level(row.value), order
 
 
 def _age(field: Callable[[ConsumerInfo], str | None], now_ns: int) -> tuple[Callable[[Row], str], Callable[[Row], Any]]:

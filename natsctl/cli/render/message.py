@@ -10,6 +10,7 @@ from natsctl.api import acks
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
 from natsctl.cli.render.values import count, duration, safe
+from natsctl.cli.render.values import stamp as local_stamp
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck
@@ -48,7 +49,9 @@ def render_received(number: int, message: Received, stamp: str = "") -> str:
     line = f'[#{number}] Received on "{safe(message.subject)}"'
     delivery = message.delivery
     if delivery is not None:
-        line += f" (stream {safe(_text(delivery.stream))} seq {delivery.stream_seq}, pending {delivery.pending})"
+        stored = f", stored {local_stamp(delivery.ts_ns)}" if delivery.ts_ns else ""
+        where = f"stream {safe(_text(delivery.stream))} seq {delivery.stream_seq}"
+        line += f" ({where}, pending {delivery.pending}{stored})"
     elif message.reply:
         line += f' with reply "{safe(message.reply)}"'
     return f"{line} @ {stamp}" if stamp else line

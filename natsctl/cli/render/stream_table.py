@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.columns import Column, render_columns
+from natsctl.cli.render.stream import RETENTION
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import age_limit, ago, count, duration, is_zero, limit, listed, size_limit, when
 from natsctl.client.stream_filter import level_of, required_level
@@ -95,8 +96,8 @@ _DELETED = _number("Deleted", lambda info: info.state.num_deleted, wide=True)
 _STORAGE = _text("Storage", lambda info: info.config.storage.value.capitalize(), wide=True)
 _WIDE: tuple[Column[Row], ...] = (
     _text("Subjects", lambda info: listed(info.config.subjects), wide=True),
-    _text("Retention", lambda info: info.config.retention.value, wide=True),
-    _text("Discard", lambda info: info.config.discard.value, wide=True),
+    _text("Retention", lambda info: RETENTION[info.config.retention.value], wide=True),
+    _text("Discard", lambda info: info.config.discard.value.capitalize(), wide=True),
     _number("Max Messages", lambda info: info.config.max_msgs, limit, wide=True),
     _number("Max Bytes", lambda info: info.config.max_bytes, size_limit, wide=True),
     _number("Max Age", lambda info: info.config.max_age, age_limit, wide=True),
