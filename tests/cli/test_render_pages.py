@@ -254,7 +254,8 @@ def test_a_delivered_message_tells_where_it_stands() -> None:
         render_next(DELIVERED) == "--- received on ORDERS.processed / tries: 2 / cons seq: 3 / str seq: 5 / pending: 1"
     )
     assert (
-        render_received(3, DELIVERED, False) == '[#3] Received on "ORDERS.processed" (stream ORDERS seq 5, pending 1)'
+        render_received(3, DELIVERED)
+        == '[#3] Received on "ORDERS.processed" (stream ORDERS seq 5, pending 1, stored 2017-07-14 02:40:00 +00:00)'
     )
     plain = Received("a\x07", "b", (), b"", 0)
     assert render_received(1, plain, False) == '[#1] Received on "a\\x07" with reply "b"'

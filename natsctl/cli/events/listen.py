@@ -23,7 +23,7 @@ FLAGS = (
     Flag("--js-metric", SWITCH, "kind.js_metric", "metrics of JetStream, such as acknowledgment samples"),
     Flag("--srv-advisory", SWITCH, "kind.srv_advisory", "events of servers; the system account hears them"),
     Flag("--all", ON, "all", "every kind of event; what is heard without a choice, too", aliases=("-a",)),
-    Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects instead"),
+    Flag("--subjects", SUBJECTS, "subjects", "listen on these subjects, and on the kinds that are chosen beside them"),
     Flag("--stream", TEXT.named("STREAM"), "stream", "read the events that this stream has stored and stores"),
     Flag("--since", DURATION, "since", "with --stream: from those of so long ago on"),
     Flag("--consumer", TEXT.named("[STREAM.]NAME"), "consumer", "only events of this consumer"),
@@ -67,14 +67,15 @@ def events(
 async def _live(manager: Manager, kinds: dict[str, bool | None], listening: Listening, show: EventShower) -> None:
     from dataclasses import replace
 
-    if not listening.subjects:
+    if not listening.subjects or any(kinds.values()):
         wanted = chosen({kind: kinds.get(kind) for kind in SOURCES})
         if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await hears_servers(manager.connection):
             wanted.remove(SYSTEM_ONLY)
         if not wanted:
             raise UsageError("no kind of event is left to listen to")
         there = manager.connection.target.event_subject
-        listening = replace(listening, subjects=tuple(there(one) for kind in wanted for one in SOURCES[kind]))
+        heard = tuple(there(one) for kind in wanted for one in SOURCES[kind])
+        listening = replace(listening, subjects=(*listening.subjects, *heard))
     await listen(manager, listening, show)
 
 

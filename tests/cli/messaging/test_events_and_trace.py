@@ -67,6 +67,12 @@ def test_envelopes_are_cloud_events(noisy: Run) -> None:
     assert (event["id"], event["time"]) == (event["data"]["id"], event["data"]["timestamp"])
 
 
+def test_subjects_are_heard_beside_the_kinds_that_are_chosen(noisy: Run) -> None:
+    words = ("events", "--subjects", "no.event", "--count", "1", "--wait", "1s", "--short")
+    assert noisy(*words, "--js-advisory").code == 0
+    assert noisy("events", "--subjects", "no.event", "--wait", "100ms").code == 7
+
+
 def test_events_of_one_consumer_only(stored: Run, other: Any) -> None:
     for name in ("C", "D"):
         stored("con", "add", "S", name, "--pull", "--sample", "100")
