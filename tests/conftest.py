@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 from hypothesis import settings
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+
+# A shell that starts pytest in the background ignores Ctrl-C for it; commands that a test interrupts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast an example is depends on what else the machine does.
 settings.register_profile("natsctl", deadline=None)

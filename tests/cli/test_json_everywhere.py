@@ -116,7 +116,7 @@ FAILURES = (
     ("str backup S /proc/none", 2),
     ("str restore /nonexistent", 2),
     ("str restore saved.tgz", 4),
-    ("str restore OTHER saved.tgz", 2),
+    ("str restore OTHER saved.tgz", 4),
     ("str frob", 2),
     ("con add NOPE C", 3),
     ("con add S C --max-deliver 9", 4),

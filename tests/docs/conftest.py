@@ -18,3 +18,4 @@ shared_server = _COMMANDS.shared_server
 natsctl = _COMMANDS.natsctl
 published = _COMMANDS.published
 person = _COMMANDS.person
+forked = _COMMANDS.forked
