@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
+from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.render.change import SERVER_OWNED, Change, render_change
 from natsctl.cli.render.values import safe
 from natsctl.client.preview import Previewed
@@ -26,13 +27,34 @@ Unset = Annotated[
     list[str] | None,
     typer.Option("--unset", metavar="FIELD", help="take a field away, so that the server's default holds"),
 ]
-Interactive = Annotated[
-    bool, typer.Option("--interactive", "-i", help="change the configuration in $EDITOR", show_default=False)
-]
-Replace = Annotated[
-    bool,
-    typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
-]
+
+
+class Edits(NamedTuple):
+    """What changes a configuration beside its own flags: a bundle of flags for commands."""
+
+    config: ConfigFile = None
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
+    ] = False
+    unset: Unset = None
+    interactive: Annotated[
+        bool, typer.Option("--interactive", "-i", help="change the configuration in $EDITOR", show_default=False)
+    ] = False
+
+    def check(self) -> None:
+        """Raise UsageError for what does not go together."""
+        if self.replace and not self.config:
+            raise UsageError("--replace needs --config FILE")
+
+
+def without_server_metadata(config: Config) -> Config:
+    """The configuration without the metadata that the server writes anew into each answer."""
+    from natsctl.cli.documents import own_metadata
+
+    own = own_metadata(config.get("metadata") or {})
+    rest = {key: value for key, value in config.items() if key != "metadata"}
+    return {**rest, "metadata": own} if own else rest
 
 
 def merged(live: Config, patch: Config) -> Config:

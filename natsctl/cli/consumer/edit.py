@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.errors import UsageError
 from natsctl.cli.consumer.config import live_consumer, show_info
 from natsctl.cli.consumer.flags import CONSUMER_EDIT, settle
-from natsctl.cli.editing import NAMES, Interactive, Replace, Unset, merged, preview_edit, show_differences, unset
+from natsctl.cli.editing import NAMES, Edits, merged, preview_edit, show_differences, unset, without_server_metadata
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_consumer, pick_stream
-from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.values import is_zero
@@ -28,12 +26,9 @@ if TYPE_CHECKING:
 def edit(
     ctx: typer.Context,
     given: Given,
+    edits: Edits,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    config: ConfigFile = None,
-    replace: Replace = False,
-    unset_fields: Unset = None,
-    interactive: Interactive = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -41,22 +36,21 @@ def edit(
 
     A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
     """
-    if replace and not config:
-        raise UsageError("--replace needs --config FILE")
+    edits.check()
     session = session_of(ctx)
-    named, patch = _patch(config)
+    named, patch = _patch(edits.config)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
     before = _plain(live.raw["config"])
     names = {key: value for key, value in before.items() if key in NAMES}
-    wanted = {**patch, **names} if replace else merged(before, patch)
-    if interactive:
+    wanted = {**patch, **names} if edits.replace else merged(before, patch)
+    if edits.interactive:
         from natsctl.cli.editor import edit_config
 
         what = f"Consumer {stream} > {live.raw['name']}"
         wanted = {**edit_config(session, wanted, ConsumerConfig, what), **names}
     apply(wanted, CONSUMER_EDIT, given)
-    gone = unset(wanted, unset_fields, CONSUMER_EDIT, ConsumerConfig)
+    gone = unset(wanted, edits.unset, CONSUMER_EDIT, ConsumerConfig)
     settle(wanted, given)
     _send(session, stream, live, wanted, gone, force=force, json=json)
 
@@ -102,10 +96,7 @@ def _patch(path: str | None) -> tuple[str | None, Config]:
 
 def _plain(config: Config) -> Config:
     """The configuration without what the server writes anew into each answer: its metadata, and no pause at all."""
-    from natsctl.cli.documents import own_metadata
-
-    own = own_metadata(config.get("metadata") or {})
-    rest = {key: value for key, value in config.items() if key != "metadata"}
+    rest = without_server_metadata(config)
     if is_zero(rest.get("pause_until")):
         rest.pop("pause_until", None)
-    return {**rest, "metadata": own} if own else rest
+    return rest

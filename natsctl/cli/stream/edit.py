@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig
 from natsctl.cli import output
-from natsctl.cli.editing import Interactive, Unset, merged, preview_edit, show_differences, unset
+from natsctl.cli.editing import Edits, merged, preview_edit, show_differences, unset, without_server_metadata
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import confirmed, pick_stream, suggesting
-from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
@@ -25,21 +23,13 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
 
-Replace = Annotated[
-    bool,
-    typer.Option("--replace", help="--config is the whole configuration: what it leaves out takes its default"),
-]
-
 
 @flagged(STREAM_EDIT)
 def edit(
     ctx: typer.Context,
     given: Given,
+    edits: Edits,
     stream: StreamName = None,
-    config: ConfigFile = None,
-    replace: Replace = False,
-    unset_fields: Unset = None,
-    interactive: Interactive = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -47,17 +37,16 @@ def edit(
 
     A file is merged onto the configuration that the stream has; with --replace it is the whole of it.
     """
-    if replace and not config:
-        raise UsageError("--replace needs --config FILE")
+    edits.check()
     session = session_of(ctx)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
-    wanted = _base(live.raw["config"], name, config, replace)
-    if interactive:
+    wanted = _base(live.raw["config"], name, edits.config, edits.replace)
+    if edits.interactive:
         wanted = edit_in_editor(session, wanted, name)
     apply(wanted, STREAM_EDIT, given)
-    unset(wanted, unset_fields, STREAM_EDIT, StreamConfig)
+    unset(wanted, edits.unset, STREAM_EDIT, StreamConfig)
     _send(session, live, settled(live.raw["config"], wanted), force=force, json=json)
 
 
@@ -81,12 +70,12 @@ def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
 def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, json: bool) -> None:
     """Show what differs, ask, and send the whole configuration."""
     name = str(wanted["name"])
-    found = changes(_plain(live.raw["config"]), _plain(wanted))
+    found = changes(without_server_metadata(live.raw["config"]), without_server_metadata(wanted))
     check_config(wanted)
     effect = _effect(live, wanted)
 
     def send() -> Answer[Any]:
-        return session.run(lambda manager: manager.stream_update(_plain(wanted)))
+        return session.run(lambda manager: manager.stream_update(without_server_metadata(wanted)))
 
     if session.dry_run:
         session.effect.update(effect)
@@ -110,15 +99,6 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
 
 def _paths(found: list[Change]) -> list[str]:
     return [one.path for one in found]
-
-
-def _plain(config: Config) -> Config:
-    """The configuration without the metadata that the server writes anew into each answer."""
-    from natsctl.cli.documents import own_metadata
-
-    own = own_metadata(config.get("metadata") or {})
-    rest = {key: value for key, value in config.items() if key != "metadata"}
-    return {**rest, "metadata": own} if own else rest
 
 
 def _effect(live: Answer[Any], wanted: Config) -> dict[str, int]:
