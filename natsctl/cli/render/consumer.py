@@ -38,7 +38,7 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
     _bounds(section, info, now_ns)
     _priority(section, info.config)
     render_metadata(page, info.config.metadata)
-    render_cluster(page, info.cluster)
+    render_cluster(page, info.cluster, info.ts or "", "Raft Group")
     _state(page.section("State"), info, now_ns)
     return page
 
@@ -46,7 +46,7 @@ def render_consumer(info: ConsumerInfo, now_ns: int) -> Page:
 def render_consumer_state(info: ConsumerInfo, now_ns: int) -> Page:
     """A consumer's state only."""
     page = Page(f"State for Consumer {_title(info)} created {when(info.created)}")
-    render_cluster(page, info.cluster)
+    render_cluster(page, info.cluster, info.ts or "", "Raft Group")
     _state(page.section("State"), info, now_ns)
     return page
 

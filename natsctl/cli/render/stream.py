@@ -174,8 +174,10 @@ def _transform(transform: SubjectTransform) -> str:
     return f"{safe(transform.src or '>')} to {safe(transform.dest)}"
 
 
-def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "") -> None:
+def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group: str = "Cluster Group") -> None:
     """Add where a stream or consumer lives in its cluster; with `ts`, the time of the answer, how long it has been led.
+
+    `group` is the label of its Raft group.
 
     A server on its own calls itself leader, which says nothing.
     """
@@ -183,7 +185,7 @@ def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "") -> Non
         return
     section = page.section("Cluster Information")
     section.maybe("Name", safe(cluster.name))
-    section.maybe("Cluster Group", safe(cluster.raft_group))
+    section.maybe(group, safe(cluster.raft_group))
     section.maybe("Leader", safe(cluster.leader) + _since(cluster.leader_since, ts) if cluster.leader else "")
     for replica in cluster.replicas or ():
         state = ["OFFLINE" if replica.offline else "current" if replica.current else "outdated"]
