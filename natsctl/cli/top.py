@@ -93,11 +93,10 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
 
     from natsctl.cli.live import watch
     from natsctl.cli.render.top import render_top, server_lines
-    from natsctl.cli.screen import width
 
     if not json and not shown.delimiter:
         watch(
-            lambda: render_top(_look(session, looker), raw=shown.raw, subs=shown.subs, width=width()),
+            lambda: render_top(_look(session, looker), raw=shown.raw, subs=shown.subs),
             every_s,
             rounds=rounds,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.times import parse_time
@@ -86,31 +86,17 @@ def columns_of(subs: bool) -> tuple[Column, ...]:
     return (*COLUMNS, SUBSCRIPTIONS) if subs else COLUMNS
 
 
-def render_top(view: TopView, *, raw: bool = False, subs: bool = False, width: int | None = None) -> RenderableType:
-    """The server's lines above the table of its connections, which leaves columns out until it fits into `width`."""
+def render_top(view: TopView, *, raw: bool = False, subs: bool = False) -> RenderableType:
+    """The server's lines above the table of its connections."""
     from rich.console import Group
     from rich.text import Text
 
     columns = columns_of(subs)
     rows = [[column.cell(row, raw) for column in columns] for row in view.connections]
-    kept = fitting([one.title for one in columns], rows, width)
-    columns = tuple(columns[place] for place in kept)
-    rows = [[row[place] for place in kept] for row in rows]
     title = f"{count(len(rows))} of {count(view.total_connections)} Connections"
-    table = render_table(title, [one.title for one in columns], rows, [one.title for one in columns if one.number])
+    right = [one.title for one in columns if one.number]
+    table = render_table(title, [one.title for one in columns], rows, right, least=LEFT_OUT)
     return Group(*(Text(line) for line in server_lines(view, raw)), Text(""), table)
-
-
-def fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[int]:
-    """The places of the columns to show: the most important ones that fit side by side."""
-    widest = [max([len(title), *(len(row[place]) for row in rows)]) for place, title in enumerate(titles)]
-    kept = list(range(len(titles)))
-    for title in LEFT_OUT:
-        if width is None or sum(widest[place] + 3 for place in kept) + 1 <= width:
-            break
-        if title in titles:
-            kept.remove(titles.index(title))
-    return kept
 
 
 def server_lines(view: TopView, raw: bool = False) -> list[str]:

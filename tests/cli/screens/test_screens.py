@@ -181,6 +181,33 @@ def _report() -> Any:
     return _models(Report, document)[0]
 
 
+def _top() -> Any:
+    from natsctl.client.top import TopView
+
+    links = [
+        {"cid": 7, "ip": "10.0.0.1", "port": 4711, "name": "shop", "lang": "go", "version": "1.48.0", "uptime": "3d4h"},
+        {"cid": 123, "host": "worker-12.example.net", "port": 51234, "name": "dispatcher of orders", "lang": "python3"},
+    ]
+    figures = {"subscriptions": 12, "out_msgs": 1234567, "in_msgs": 89, "out_bytes": 987654321, "in_bytes": 4711}
+    document = {
+        "time": WHEN, "server": "n1", "id": "NDMTJSFF3UI7ZKRZIP7GZ5ERM7MJQD3EDF3WEPCPPJ7Z5NAYJ2JCTEO3",
+        "version": "2.15.2", "uptime": "3d4h5m6s", "cpu": 12.5, "mem": 64_000_000, "slow_consumers": 1,
+        "in_msgs": 4711, "out_msgs": 1234567, "in_bytes": 123456, "out_bytes": 987654321, "rates": None,
+        "total_connections": 17, "connections": [{**one, **figures, "last_activity": WHEN} for one in links],
+    }  # fmt: skip
+    return _models(TopView, document)[0]
+
+
+def _check() -> Any:
+    from natsctl.client.checks.check import Check
+
+    check = Check("JetStream", "JetStream")
+    check.critical.append("storage 93% of the limit")
+    check.ok.append("memory 1% of the limit")
+    check.measure("storage", 1_234_567, "Bytes that files take", "B")
+    return check
+
+
 def _contexts() -> list[dict[str, Any]]:
     urls = "nats://nats-1.example.net:4222,nats://nats-2.example.net:4222"
     long = {
@@ -226,12 +253,15 @@ def _server(width: int) -> dict[str, Callable[[], Any]]:
 
 def _shown(width: int) -> dict[str, Callable[[], Any]]:
     """What a page or a table is made of that needs a connection."""
-    from natsctl.cli.render import backup, bench, context, counter, kv, object, rtt, service, stream_subjects
+    from natsctl.cli.render import backup, bench, context, counter, kv, object, rtt, service, stream_subjects, top
+    from natsctl.cli.render.check import tables
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
     return {
         **_server(width),
         "account-info": _account,
+        "check": lambda: tables(_check()),
+        "top": lambda: top.render_top(_top()),
         "backup-ls": lambda: backup.render_found(_backups()),
         "backup-verify": lambda: backup.render_verdicts(_verdicts()),
         "backup-account": lambda: backup.render_outcome(_outcome()),

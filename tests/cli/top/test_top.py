@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.render.top import fitting
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
@@ -99,15 +98,6 @@ def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watche
     done = natsctl("top", "-s", watched.url, "-j", "--timeout", "1s")
     assert (done.code, done.out) == (6, "")
     assert "system account" in done.error["hint"]
-
-
-def test_narrow_terminals_go_without_the_least_important_columns() -> None:
-    titles = ["Host", "Name", "Lang", "Version"]
-    rows = [["127.0.0.1:1", "natsctl", "python3", "2.16.0"]]
-    assert fitting(titles, rows, None) == [0, 1, 2, 3]
-    assert fitting(titles, rows, 40) == [0, 1, 2]
-    assert fitting(titles, rows, 30) == [0, 1]
-    assert fitting(titles, rows, 10) == [0]
 
 
 def test_a_live_view_ends_with_ctrl_c_and_stays_below(person: Run, watched: ServerProcess) -> None:
