@@ -17,7 +17,6 @@ INT64_MIN: Final = -(2**63)
 UINT64_MAX: Final = 2**64 - 1
 
 Int = Annotated[int, Meta(extra={"go": "int"})]
-Int32 = Annotated[int, Meta(extra={"go": "int32"})]
 Int64 = Annotated[int, Meta(extra={"go": "int64"})]
 Uint64 = Annotated[int, Meta(extra={"go": "uint64"})]
 Duration = Annotated[int, Meta(description="nanoseconds", extra={"go": "time.Duration", "human": "duration"})]

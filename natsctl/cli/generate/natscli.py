@@ -75,11 +75,6 @@ class Row(NamedTuple):
     reason: str
     note: str = ""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the row lacks a counterpart and a reason, or a test."""
-        return not self.reason and not (self.ours and self.test)
-
 
 class Comparison:
     """The rows, made from the facts of the tool, our tree and the differences that were written by hand."""
