@@ -196,6 +196,8 @@ def instead(words: list[str], environment: dict[str, str]) -> Callable[[], None]
             sys.stderr.flush()
         except KeyboardInterrupt:
             code = 130
+        except SystemExit as end:  # as a process ends that gets SIGTERM
+            code = end.code if isinstance(end.code, int) else 1
         finally:
             os._exit(code)  # nothing of pytest may run on here
 
