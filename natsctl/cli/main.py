@@ -195,6 +195,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     from natsctl.api.errors import NatsctlError, UsageError
     from natsctl.cli.failures import exit_code_of, render_error
     from natsctl.cli.globals import wants_json
+    from natsctl.cli.output import tell
 
     if isinstance(failure, UnicodeEncodeError):
         # Words that are no text reach as far as the wire or a file, as bodies and paths may be any bytes.
@@ -208,7 +209,7 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
         sys.stdout.flush()
     except OSError:
         _drop_stdout()
-    print(render_error(failure, as_json=wants_json(words)), file=sys.stderr)
+    tell(render_error(failure, as_json=wants_json(words)))
     return exit_code_of(failure)
 
 

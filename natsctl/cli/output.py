@@ -62,8 +62,20 @@ def _escaped(char: str) -> str:
 def note(text: str) -> None:
     """Tell the person at the terminal something that is not the answer, on stderr."""
     sys.stdout.flush()
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    tell(text)
+
+
+def tell(text: str) -> None:
+    """Write a line on stderr; where that takes nothing, it and all that follows goes nowhere.
+
+    What is for a person is no part of the work: a full disk below a log, or a reader that has gone, must not end a
+    backup half-way, nor make a message that was sent look as if it had not been.
+    """
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def log(text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
 from natsctl.cli.look import looking
+from natsctl.cli.output import tell
 from natsctl.cli.secret_input import given_on_stdin
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
@@ -155,7 +156,7 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
         raise
     except usage_error as failure:
         if type(failure).__name__ == "NoArgsIsHelpError":
-            print(failure.format_message(), file=sys.stderr)
+            tell(failure.format_message())
             return UsageError.exit_code
         raise _explained(failure, path) from None
     except click_error as failure:
