@@ -79,7 +79,9 @@ def open_backup(path: Path) -> Iterator[OpenBackup]:
             missing = Path(failure.filename or path)
             raise UsageError(f"{path} is not a stream backup: {missing} does not exist", hint=_instead(path)) from None
         except (tarfile.TarError, EOFError, OSError) as failure:
-            raise StorageError(f"cannot read the backup {path}: {failure}", hint=_instead(path)) from failure
+            # tarfile tells each way that it tried on a line of its own.
+            why = str(failure).partition(":\n")[0]
+            raise StorageError(f"cannot read the backup {path}: {why}", hint=_instead(path)) from failure
         yield opened
 
 
