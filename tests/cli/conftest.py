@@ -194,8 +194,6 @@ def instead(words: list[str], environment: dict[str, str]) -> Callable[[], None]
             code = run_main(words)
             sys.stdout.flush()
             sys.stderr.flush()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
         except KeyboardInterrupt:
             code = 130
         except SystemExit as end:  # as a process ends that gets SIGTERM
