@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import io
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -175,85 +169,16 @@ def natsctl(
         run("str", "rm", name, "-f")
 
 
-def instead(words: list[str], environment: dict[str, str]) -> Callable[[], None]:
-    """What the child of a fork does in place of another program: it runs the command line, all loaded already."""
-
-    def run_it() -> None:
-        code = 1
-        try:
-            _let_go()
-            os.environ.clear()
-            os.environ.update(environment)
-            for number, name in enumerate(("stdin", "stdout", "stderr")):
-                mode, errors = ("w", "backslashreplace") if number else ("r", "strict")
-                lines = 1 if number == 2 else -1  # stderr is written line by line, as Python's own is
-                stream = open(number, mode, lines, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
-                setattr(sys, name, stream)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            warnings.simplefilter("ignore")
-            code = run_main(words)
-            sys.stdout.flush()
-            sys.stderr.flush()
-        except KeyboardInterrupt:
-            code = 130
-        except SystemExit as end:  # as a process ends that gets SIGTERM
-            code = end.code if isinstance(end.code, int) else 1
-        finally:
-            os._exit(code)  # nothing of pytest may run on here
-
-    return run_it
-
-
-def _let_go() -> None:
-    """Put the null device in place of every open file but the standard ones.
-
-    Were they closed, their numbers would be given out again, and what is left of the parent's objects would close them.
-    """
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
-        if number > 2 and number != null:
-            with contextlib.suppress(OSError):  # the one that listed them
-                os.fstat(number)
-                os.dup2(null, number, inheritable=False)
-
-
-_NATSCTL = [sys.executable, "-m", "natsctl"]
-_LOADED = ("questionary", "rich.console", "rich.table", "rich.progress", "natsctl.client.dial", "natsctl.cli.typer_run")
-"""What most commands load: loaded once, here, and not in every child."""
-
-
-class Forked(subprocess.Popen[Any]):
-    """A process that runs natsctl as the fork of this one: one of its own spends most of a second on imports.
-
-    What is about the start itself is started as ever: servers, and completions, which have little time.
-    """
-
-    def __init__(self, args: Any, *others: Any, **options: Any) -> None:
-        if isinstance(args, list) and args[:3] == _NATSCTL and args[3:4] not in (["server"], ["__complete"]):
-            environment = dict(os.environ if options.get("env") is None else options["env"])
-            options["preexec_fn"] = instead([str(word) for word in args[3:]], environment)
-        super().__init__(args, *others, **options)
-
-
-@pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that run natsctl are forks of this one."""
-    for module in _LOADED:
-        importlib.import_module(module)
-    monkeypatch.setattr(subprocess, "Popen", Forked)
-
-
 @pytest.fixture
 def spawn() -> Callable[..., Any]:
-    """Starts natsctl at a pseudo-terminal, as `pexpect.spawn` does, as a fork of this process."""
+    """Starts natsctl at a pseudo-terminal, with what pexpect's `spawn` takes besides."""
     return spawned
 
 
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
     """A child at a pseudo-terminal."""
     pexpect = pytest.importorskip("pexpect")
-    child = instead(words, environment)
-    return pexpect.spawn(sys.executable, preexec_fn=child, env=environment, encoding="utf-8", **options)
+    return pexpect.spawn(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
 
 
 class Person:

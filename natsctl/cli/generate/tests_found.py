@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDERS = ("tests/cli", "tests/client", "tests/live", "tests/docs")
+FOLDERS = ("tests/cli", "tests/client", "tests/live")
 _WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 Line = Callable[..., Any]
-PAGE = Path(__file__).parents[2] / "docs" / "complaints.md"
+PAGE = Path(__file__).parents[3] / "docs" / "complaints.md"
 
 
 @pytest.fixture
