@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
-# A shell that starts pytest in the background ignores Ctrl-C for it, and commands that a test interrupts would inherit it.
+# A shell that starts pytest in the background ignores Ctrl-C for it; commands that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -14,8 +14,8 @@ from natsctl.cli.flags import Config, Flag, Given, apply
 from natsctl.cli.names import confirmed
 from natsctl.cli.render.change import changes
 from natsctl.cli.taken import part_of, warn_unless_taken
+from natsctl.client.assets.stream_defaults import normalised
 from natsctl.client.buckets import BucketNotFound, Kind, bucket_info
-from natsctl.client.stream_defaults import normalised
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

@@ -19,8 +19,8 @@ from natsctl.client.buckets import BucketNotFound, bucket_names
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.buckets import Kind
-    from natsctl.client.kv import KeyNotFound
-    from natsctl.client.objects import ObjectNotFound
+    from natsctl.client.kv.bucket import KeyNotFound
+    from natsctl.client.objects.bucket import ObjectNotFound
 
 BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
 TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
@@ -56,8 +56,8 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
 @contextmanager
 def suggesting(session: Session) -> Iterator[None]:
     """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""
-    from natsctl.client.kv import KeyNotFound
-    from natsctl.client.objects import ObjectNotFound
+    from natsctl.client.kv.bucket import KeyNotFound
+    from natsctl.client.objects.bucket import ObjectNotFound
 
     try:
         yield
@@ -84,7 +84,7 @@ def _bucket_hint(session: Session, failure: BucketNotFound) -> str:
 
 
 def _key_hint(session: Session, failure: KeyNotFound) -> str:
-    from natsctl.client.kv_watch import keys
+    from natsctl.client.kv.watch import keys
 
     bucket = failure.bucket
     if failure.last is not None:
@@ -99,7 +99,7 @@ def _key_hint(session: Session, failure: KeyNotFound) -> str:
 
 
 def _object_hint(session: Session, failure: ObjectNotFound) -> str:
-    from natsctl.client.objects_watch import objects
+    from natsctl.client.objects.watch import objects
 
     bucket = failure.bucket
     listing = f"natsctl object ls {bucket.name} shows the objects there are"

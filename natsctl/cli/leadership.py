@@ -10,7 +10,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.names import confirmed, suggesting
 from natsctl.cli.render.values import safe
-from natsctl.client.leaders import Asset, Info, leader_of, plan_balance
+from natsctl.client.assets.leaders import Asset, Info, leader_of, plan_balance
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ IfNotExists = Annotated[
     bool, typer.Option("--if-not-exists", help="leave alone what exists already, whatever it is", show_default=False)
 ]
 MissingOk = Annotated[bool, typer.Option("--missing-ok", help="what is absent counts as removed", show_default=False)]
-NoSelect = Annotated[
-    bool, typer.Option("--no-select", help="do not offer a list to pick from", show_default=False)
-]
+NoSelect = Annotated[bool, typer.Option("--no-select", help="do not offer a list to pick from", show_default=False)]
 Watch = Annotated[
     str | None,
     typer.Option("--watch", metavar="DURATION", help="show it again so often", show_default=False),

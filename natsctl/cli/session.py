@@ -194,7 +194,7 @@ class Session:
         Raises UsageError, or ContextNotFound with a hint.
         """
         from natsctl.cli.suggest import did_you_mean
-        from natsctl.client.contexts import ContextNotFound
+        from natsctl.client.contexts.store import ContextNotFound
         from natsctl.client.servers import resolve
 
         options = self.options

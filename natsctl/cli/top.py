@@ -15,7 +15,7 @@ from natsctl.cli.waiting import every_seconds
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.top import Top, TopView
+    from natsctl.client.system.top import Top, TopView
 
 
 def top(
@@ -63,7 +63,7 @@ def top(
 
 def _looker(session: Session, server: str, conns: int, sort: str, subs: bool, lookup: bool) -> Top:
     from natsctl.client.manager import Manager
-    from natsctl.client.top import Top
+    from natsctl.client.system.top import Top
 
     async def made(manager: Manager) -> Top:
         return Top(manager, server, limit=conns, sort=sort, subs=subs, lookup=lookup)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import NatsctlError
 from natsctl.client.answer import Answer, parse_object
 from natsctl.client.settings import without_login
-from natsctl.client.system import EVERYBODY, PAGES, gather, in_system_account
-from natsctl.client.system_answers import Answers, ServerAnswer
+from natsctl.client.system.answers import Answers, ServerAnswer
+from natsctl.client.system.census import EVERYBODY, PAGES, gather, in_system_account
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer

@@ -14,9 +14,9 @@ import msgspec
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.times import format_time
-from natsctl.client import messages
-from natsctl.client.ordered import OrderedReader
-from natsctl.client.stored import Stored, last_on
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.messaging.stored import Stored, last_on
 
 if TYPE_CHECKING:
     from natsctl.api.messages import PubAck

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Manager:
-    """JetStream on one connection; messages are read and written by client/messages.py."""
+    """JetStream on one connection; messages are read and written by client/messaging/messages.py."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts import ContextNotFound, Contexts
+from natsctl.client.contexts.store import ContextNotFound, Contexts
 from natsctl.client.settings import (
     DEFAULT_TIMEOUT_S,
     Settings,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client import messages
 from natsctl.client.backup.account_restore import restore_account_data
 from natsctl.client.backup.account_save import save_account_data
 from natsctl.client.backup.attempts import Lifeline
@@ -22,6 +21,7 @@ from natsctl.client.backup.save import SaveOptions
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.messaging import messages
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.api.errors import NatsctlError, Unreachable
-from natsctl.client import messages
 from natsctl.client.backup import attempts
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.restore import RestoreOptions, restore_stream
@@ -22,6 +21,7 @@ from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.messaging import messages
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import ApiFailure, NatsctlError, StorageError
-from natsctl.client import messages
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.progress import Progress, silent
@@ -27,8 +26,9 @@ from natsctl.client.backup.save import SavedStream, SaveOptions, save_stream
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.pull import pull
 from natsctl.client.preview import Previewed
-from natsctl.client.pull import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess

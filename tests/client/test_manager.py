@@ -9,12 +9,12 @@ import pytest
 
 from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable, UsageError
 from natsctl.api.stream import StreamConfig
-from natsctl.client import messages
 from natsctl.client.answer import Answer
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.pull import Wanted, take
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.pull import Wanted, take
 from natsctl.client.requests import JetStreamAbsent
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from natsctl.client import messages
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.restore import restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.pull import pull
+from natsctl.client.messaging import messages
+from natsctl.client.messaging.pull import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess, reference_binary

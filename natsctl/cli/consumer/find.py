@@ -12,7 +12,7 @@ from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Flag, Given, fi
 from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Json, Names, StreamName, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
-from natsctl.client.consumer_find import Wanted
+from natsctl.client.assets.consumer_find import Wanted
 
 FILTERS = (
     Flag("--pull", ON, "pull", "pull consumers"),

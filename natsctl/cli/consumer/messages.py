@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.pull import Wanted
+    from natsctl.client.messaging.pull import Wanted
 
 FETCHED = 100
 """Messages that `fetch` asks for unless told."""
@@ -61,7 +61,7 @@ def next_message(
 
     It ends when there are as many as asked for, or when none came for as long as --wait. No request stays behind.
     """
-    from natsctl.client.pull import MAX_BATCH, Wanted
+    from natsctl.client.messaging.pull import MAX_BATCH, Wanted
 
     session = session_of(ctx)
     asked = asked_for(session, given)
@@ -80,7 +80,7 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Take one batch of a pull consumer with a single request, and acknowledge it."""
-    from natsctl.client.pull import Wanted
+    from natsctl.client.messaging.pull import Wanted
 
     session = session_of(ctx)
     asked = asked_for(session, given)
@@ -97,7 +97,7 @@ class Asked(NamedTuple):
 
 def asked_for(session: Session, given: Given) -> Asked:
     """What the flags of `READING` say. Raises UsageError for those that exclude each other."""
-    from natsctl.client.pull import Place
+    from natsctl.client.messaging.pull import Place
 
     said: Config = {"fail_empty": True, "place": {}}
     apply(said, READING, given)
@@ -151,7 +151,7 @@ async def _take(
 ) -> int:
     """Show and answer messages as they come, and return how many came."""
     from natsctl.cli.messaging.bodies import received
-    from natsctl.client.pull import take
+    from natsctl.client.messaging.pull import take
 
     got = 0
     async with aclosing(take(manager, stream, consumer, wanted, config)) as messages:
@@ -221,7 +221,7 @@ class Answered:
             return ""
         if self.unasked:
             return "No acknowledgment: the consumer asks for none"
-        from natsctl.client.messages import acknowledge
+        from natsctl.client.messaging.messages import acknowledge
 
         await acknowledge(manager, message, self._kind)
         return self._told

@@ -13,7 +13,7 @@ from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
 from natsctl.cli.waiting import every_seconds
-from natsctl.client.leaders import leader_of
+from natsctl.client.assets.leaders import leader_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.pull import Wanted
+    from natsctl.client.messaging.pull import Wanted
 
 
 def sub(
@@ -44,7 +44,7 @@ def sub(
 
     A pull consumer is asked again and again; a push consumer is listened to, in its queue group if it has one.
     """
-    from natsctl.client.pull import MAX_BATCH, Place, Wanted
+    from natsctl.client.messaging.pull import MAX_BATCH, Place, Wanted
 
     session = session_of(ctx)
     where = pick_stream(session, stream)
@@ -74,10 +74,10 @@ def _messages(
 ) -> AsyncGenerator[Message, None]:
     """The consumer's messages without end."""
     if config.get("deliver_subject"):
-        from natsctl.client.push import pushed
+        from natsctl.client.messaging.push import pushed
 
         return pushed(manager, config)
-    from natsctl.client.pull import take
+    from natsctl.client.messaging.pull import take
 
     return take(manager, stream, consumer, wanted, config)
 

@@ -9,7 +9,7 @@ from natsctl.cli.context.files import MaybeName, Name, carry_out, known, of_user
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client.contexts import ContextNotFound
+from natsctl.client.contexts.store import ContextNotFound
 
 
 def select(ctx: typer.Context, name: MaybeName = None, json: Json = False) -> None:

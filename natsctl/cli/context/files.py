@@ -10,8 +10,8 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.client.context_file import Document, redacted
-from natsctl.client.contexts import ContextNotFound, Contexts, Write, write
+from natsctl.client.contexts.file import Document, redacted
+from natsctl.client.contexts.store import ContextNotFound, Contexts, Write, write
 from natsctl.client.settings import overriding
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.context.files import MaybeName, Name, carry_out, known, of_user, picked, show
 from natsctl.cli.options import Force, IfNotExists, Json, session_of
-from natsctl.client.context_file import EMPTY, Document, complete, embedded, redacted, said_by
-from natsctl.client.contexts import ContextExists, Contexts
+from natsctl.client.contexts.file import EMPTY, Document, complete, embedded, redacted, said_by
+from natsctl.client.contexts.store import ContextExists, Contexts
 
 if TYPE_CHECKING:
     from natsctl.cli.render.change import Change
@@ -146,7 +146,7 @@ def _unset(words: Sequence[str] | None) -> Document:
 def _in_editor(session: Session, before: Document, name: str) -> Document:
     """The document as the person left it in the editor; keys that were taken away are not set."""
     from natsctl.cli.editor import edit_config
-    from natsctl.client.context_file import Keys
+    from natsctl.client.contexts.file import Keys
 
     said = {key: value for key, value in before.items() if value not in ("", None, False)}
     return {**dict(EMPTY), **edit_config(session, said, Keys, f"context {name}")}

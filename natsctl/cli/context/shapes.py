@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from natsctl.api.model import Duration, Model
-from natsctl.client.context_file import Keys
+from natsctl.client.contexts.file import Keys
 
 
 class Reached(Model, kw_only=True):

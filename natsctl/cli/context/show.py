@@ -23,8 +23,8 @@ from natsctl.cli.context.files import (
     tell_overridden,
 )
 from natsctl.cli.options import Json, session_of
-from natsctl.client.context_check import Checked, check
-from natsctl.client.contexts import ContextNotFound, Contexts
+from natsctl.client.contexts.check import Checked, check
+from natsctl.client.contexts.store import ContextNotFound, Contexts
 
 
 def ls(

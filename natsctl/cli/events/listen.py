@@ -13,7 +13,7 @@ from natsctl.cli.messaging.receive import Listening, follow, listen
 from natsctl.cli.names import suggesting
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.events import SOURCES, SYSTEM_ONLY, chosen, hears_servers, make_filter
+from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, chosen, hears_servers, make_filter
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -82,7 +82,7 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
 async def _stored(manager: Manager, stream: str, since_ns: int | None, listening: Listening, show: EventShower) -> None:
     from dataclasses import replace
 
-    from natsctl.client.stream_feed import Start, feed_of_stream
+    from natsctl.client.messaging.stream_feed import Start, feed_of_stream
 
     start = Start("by_start_time", since_ns) if since_ns else Start()
     listening = replace(listening, subjects=listening.subjects or (f"Stream {stream}",))

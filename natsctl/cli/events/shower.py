@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from natsctl.cli import output
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.values import safe
-from natsctl.client.events import Filter
+from natsctl.client.messaging.events import Filter
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -12,8 +12,8 @@ from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.kv.flags import FIELDS, KV_ADD, KV_EDIT
 from natsctl.cli.options import Force, IfNotExists, Json, session_of
 from natsctl.cli.render.values import safe
-from natsctl.client import kv_config
 from natsctl.client.buckets import KV
+from natsctl.client.kv import config as kv_config
 
 
 @flagged(KV_ADD)

@@ -25,7 +25,7 @@ from natsctl.cli.flags import (
     removed,
     without_defaults,
 )
-from natsctl.client import kv_config
+from natsctl.client.kv import config as kv_config
 
 
 def _history(text: str) -> int:

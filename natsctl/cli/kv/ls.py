@@ -51,8 +51,8 @@ def ls(
 def _list_keys(
     session: Session, bucket: str, pattern: str, *, names: bool, table: bool, values: bool, json: bool
 ) -> None:
-    from natsctl.client.kv_watch import entries
-    from natsctl.client.kv_watch import keys as keys_of
+    from natsctl.client.kv.watch import entries
+    from natsctl.client.kv.watch import keys as keys_of
 
     if names and table:
         raise UsageError("--names and --verbose exclude each other")

@@ -49,8 +49,8 @@ def history(
     json: Json = False,
 ) -> None:
     """Show all that is kept of a key, deletions too."""
-    from natsctl.client.kv import KeyNotFound
-    from natsctl.client.kv_watch import entries
+    from natsctl.client.kv.bucket import KeyNotFound
+    from natsctl.client.kv.watch import entries
 
     session = session_of(ctx)
     with suggesting(session):

@@ -21,8 +21,8 @@ from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.kv import Bucket
-    from natsctl.client.kv_entry import Entry
+    from natsctl.client.kv.bucket import Bucket
+    from natsctl.client.kv.entry import Entry
 
 Revision = Annotated[
     int | None,
@@ -75,7 +75,7 @@ def _remove_key(
 
 def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
     """What the key holds; None where it holds nothing and that is well. Raises KeyNotFound."""
-    from natsctl.client.kv import KeyNotFound
+    from natsctl.client.kv.bucket import KeyNotFound
 
     try:
         return session.run(lambda _: bucket.get(key, fresh=True))
@@ -118,7 +118,7 @@ def purge(
     One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
     whole bucket, vanish at once and without a word, unless --markers or --ttl is given.
     """
-    from natsctl.client.kv_entry import ALL_KEYS, check_pattern, is_pattern
+    from natsctl.client.kv.entry import ALL_KEYS, check_pattern, is_pattern
 
     session = session_of(ctx)
     ttl_ns = ttl_of(ttl)
@@ -158,7 +158,7 @@ def _purge_key(
 def _purge_many(
     session: Session, bucket: Bucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
 ) -> None:
-    from natsctl.client.kv_compact import mark_purged
+    from natsctl.client.kv.compact import mark_purged
 
     found = session.run(lambda _: bucket.kept(pattern))
     keys, messages = list(found), sum(found.values())
@@ -188,8 +188,8 @@ def compact(
     json: Json = False,
 ) -> None:
     """Free what deleted keys take up: their history, and the markers that everybody has seen by now."""
-    from natsctl.client.kv_compact import compact as compact_bucket
-    from natsctl.client.kv_compact import removals
+    from natsctl.client.kv.compact import compact as compact_bucket
+    from natsctl.client.kv.compact import removals
 
     age_ns = _age(older_than)
     session = session_of(ctx)

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType, field, to_builtins
 from natsctl.api.model import Model
 from natsctl.cli.bucket_documents import AnyBucket, either, shared_fields
 from natsctl.client.buckets import KV
-from natsctl.client.kv_entry import Entry as Read
+from natsctl.client.kv.entry import Entry as Read
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer

@@ -16,9 +16,9 @@ from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
-    from natsctl.client.kv import Bucket
-    from natsctl.client.kv_entry import Entry
-    from natsctl.client.kv_watch import Watching
+    from natsctl.client.kv.bucket import Bucket
+    from natsctl.client.kv.entry import Entry
+    from natsctl.client.kv.watch import Watching
 
 Count = Annotated[
     int, typer.Option("--count", metavar="N", help="end after N of them, 0 never", min=0, show_default=False)
@@ -48,7 +48,7 @@ def watch(
     """
     if (history or revision) and updates:
         raise UsageError("--updates excludes --history and --revision")
-    from natsctl.client.kv_watch import Watching
+    from natsctl.client.kv.watch import Watching
 
     watching = Watching(keys, history, updates, revision, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
@@ -59,7 +59,7 @@ def watch(
 
 
 async def _show_all(bucket: Bucket, watching: Watching, json: bool) -> None:
-    from natsctl.client.kv_watch import watch as watch_entries
+    from natsctl.client.kv.watch import watch as watch_entries
 
     async for entry in watch_entries(bucket, watching):
         _show(entry, json)

@@ -19,8 +19,8 @@ from natsctl.cli.render.values import duration, safe
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-    from natsctl.client.kv import Bucket
-    from natsctl.client.kv_entry import Entry
+    from natsctl.client.kv.bucket import Bucket
+    from natsctl.client.kv.entry import Entry
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
 Value = Annotated[
@@ -96,7 +96,7 @@ def revert(
 
 def open_bucket(session: Session, bucket: str) -> Bucket:
     """The bucket of that name."""
-    from natsctl.client.kv import Bucket
+    from natsctl.client.kv.bucket import Bucket
 
     return session.run(lambda manager: Bucket.open(manager, bucket))
 

@@ -30,7 +30,7 @@ from natsctl.cli.progress import progress
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.outgoing import Outgoing, stream_headers
+from natsctl.client.messaging.outgoing import Outgoing, stream_headers
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer
@@ -159,7 +159,7 @@ def publish(
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
     """Raise Previewed with what would be published."""
-    from natsctl.client.batch import numbered
+    from natsctl.client.messaging.batch import numbered
     from natsctl.client.preview import Planned, Previewed
 
     every = outgoing.messages()
@@ -190,7 +190,7 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
-    from natsctl.client.messages import publish as publish_stored
+    from natsctl.client.messaging.messages import publish as publish_stored
 
     number = 0
     with _tracking(outgoing) as tracker:
@@ -205,7 +205,7 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
 
 
 async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
-    from natsctl.client.batch import publish_batch
+    from natsctl.client.messaging.batch import publish_batch
 
     messages = list(outgoing.messages())
     answer = await publish_batch(manager, messages)

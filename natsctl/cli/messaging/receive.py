@@ -13,12 +13,12 @@ from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.render.values import safe
-from natsctl.client.feed import CoreFeed
+from natsctl.client.messaging.feed import CoreFeed
 
 if TYPE_CHECKING:
-    from natsctl.client.feed import Feed
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.messaging.feed import Feed
 
 BREATH = 1000
 """Messages shown at a stretch before the connection and Ctrl-C get their turn."""

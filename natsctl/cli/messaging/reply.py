@@ -13,12 +13,12 @@ from natsctl.cli.options import Header, Json, session_of
 from natsctl.cli.render.message import message_document
 from natsctl.cli.render.values import body_text, safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.responder import Answered, Make
+    from natsctl.client.messaging.responder import Answered, Make
 
 QUEUE = "NATS-RPLY-22"
 """The group of the nats tool: both share the requests."""
@@ -72,7 +72,7 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
     """What makes the answers."""
 
     async def make(request: Message, number: int) -> Outgoing:
-        from natsctl.client.responder import run_command
+        from natsctl.client.messaging.responder import run_command
 
         answer = fixed
         if echo:
@@ -92,7 +92,7 @@ async def _serve(
     manager: Manager, subject: str, queue: str, count: int, make: Make, sleep_s: float, json: bool
 ) -> None:
     """Answer one request after the other, so that answers are numbered in the order of what was asked."""
-    from natsctl.client.responder import respond
+    from natsctl.client.messaging.responder import respond
 
     connection = manager.connection
     subscription = await connection.subscribe(subject, queue=queue)

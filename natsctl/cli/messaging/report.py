@@ -21,9 +21,9 @@ from natsctl.cli.render.values import count
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.feed import Feed
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.messaging.feed import Feed
 
 REDRAW_S = 0.5
 OTHERS = "(others)"

@@ -25,8 +25,8 @@ from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.render.message import answer_document, render_rtt
 from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.exchange import REPLY_GAP_S, Awaited, ask, failure_in
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
+from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

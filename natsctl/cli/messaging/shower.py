@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from natsctl.cli.messaging.dump import Dump
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.replies import Matcher
+    from natsctl.client.messaging.replies import Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Shower:
                 message.body = await translated(self.look.translate, message)
             self._show(number, received(message))
         if self._ack and message.reply.startswith("$JS.ACK."):
-            from natsctl.client.messages import acknowledge
+            from natsctl.client.messaging.messages import acknowledge
 
             await acknowledge(manager, message, wait=False)
         return True

@@ -16,8 +16,8 @@ from natsctl.cli.options import Json, Raw, session_of
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
-    from natsctl.client.feed import Feed
     from natsctl.client.manager import Manager
+    from natsctl.client.messaging.feed import Feed
 
 STARTS = (
     Flag("--all", ON, "start.all", "from the first stored message on"),
@@ -153,7 +153,7 @@ async def _run(
 
     from natsctl.cli.messaging.dump import Dump
     from natsctl.cli.messaging.shower import Look, Shower
-    from natsctl.client.replies import Matcher
+    from natsctl.client.messaging.replies import Matcher
 
     matcher = Matcher(manager.connection) if asked.match_replies else None
     if asked.inbox:
@@ -185,8 +185,8 @@ async def _report(manager: Manager, feed: Feed, listening: Listening, asked: Ask
 
 async def _feed(manager: Manager, asked: Asked, subjects: list[str], count: int) -> Feed:
     """Where the messages come from."""
-    from natsctl.client.feed import CoreFeed
-    from natsctl.client.stream_feed import Start, feed_of_stream, widest
+    from natsctl.client.messaging.feed import CoreFeed
+    from natsctl.client.messaging.stream_feed import Start, feed_of_stream, widest
 
     if not asked.stored:
         # A report counts each message once, whatever subjects it came for.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
-    from natsctl.client.outgoing import Outgoing
+    from natsctl.client.messaging.outgoing import Outgoing
 
 _PLACE = re.compile(r"\{\{\s*\.?([A-Za-z]\w*)\s*\(?\s*((?:\d+[\s,]*)*)\)?\s*\}\}")
 _LETTERS = string.ascii_letters + string.digits

@@ -13,7 +13,7 @@ from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.client.message_trace import Report
+    from natsctl.client.messaging.message_trace import Report
 
 
 def trace(
@@ -26,8 +26,8 @@ def trace(
     json: Json = False,
 ) -> None:
     """Show which servers, clients and streams a message reaches; it is not delivered unless asked for."""
-    from natsctl.client.message_trace import headers_of, trace
-    from natsctl.client.outgoing import Outgoing
+    from natsctl.client.messaging.message_trace import headers_of, trace
+    from natsctl.client.messaging.outgoing import Outgoing
 
     check_target(subject)
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))

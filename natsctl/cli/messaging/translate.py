@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 async def translated(command: str, message: Message) -> bytes:
     """What the program makes of the body; `{{Subject}}` in its words stands for the subject. Raises CommandFailed."""
-    from natsctl.client.commands import run, words_of
+    from natsctl.client.messaging.commands import run, words_of
 
     words = [word.replace("{{Subject}}", message.subject) for word in words_of("--translate", command)]
     return await run(words, message.body)

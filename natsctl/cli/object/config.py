@@ -11,7 +11,7 @@ from natsctl.cli.flags import Given, apply, flagged
 from natsctl.cli.object.flags import FIELDS, OBJECT_ADD, OBJECT_EDIT
 from natsctl.cli.options import Force, IfNotExists, Json, session_of
 from natsctl.client.buckets import OBJECTS
-from natsctl.client.objects_config import new_bucket
+from natsctl.client.objects.config import new_bucket
 
 
 @flagged(OBJECT_ADD)

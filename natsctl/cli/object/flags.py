@@ -16,7 +16,7 @@ from natsctl.cli.flags import (
     merged,
     without_defaults,
 )
-from natsctl.client import objects_config
+from natsctl.client.objects import config as objects_config
 
 OBJECT_FLAGS: tuple[Flag, ...] = (
     Flag("--description", TEXT, "description", "a text for people"),

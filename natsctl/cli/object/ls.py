@@ -47,7 +47,7 @@ def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json
 
 
 def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> None:
-    from natsctl.client.objects_watch import objects
+    from natsctl.client.objects.watch import objects
 
     opened = open_bucket(session, bucket)
     found = session.run(lambda _: objects(opened))

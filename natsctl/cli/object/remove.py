@@ -19,7 +19,7 @@ from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.objects import Object, ObjectBucket
+    from natsctl.client.objects.bucket import Object, ObjectBucket
 
 
 def rm(
@@ -43,7 +43,7 @@ def rm(
 
 
 def _remove_bucket(session: Session, bucket: ObjectBucket, force: bool, json: bool) -> None:
-    from natsctl.client.objects_watch import objects
+    from natsctl.client.objects.watch import objects
 
     size = bucket.info.value.state.bytes
     held = format_size(size)
@@ -73,7 +73,7 @@ def _remove_object(
 
 def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool, json: bool) -> Object | None:
     """The object; None where there is none and that is well. Raises ObjectNotFound."""
-    from natsctl.client.objects import ObjectNotFound
+    from natsctl.client.objects.bucket import ObjectNotFound
 
     try:
         return session.run(lambda _: bucket.info_of(name, fresh=True))

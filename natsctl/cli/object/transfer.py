@@ -23,8 +23,8 @@ from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.objects import Object, ObjectBucket
-    from natsctl.client.objects_put import Meta
+    from natsctl.client.objects.bucket import Object, ObjectBucket
+    from natsctl.client.objects.put import Meta
 
 STDOUT = "-"
 SMALL_BYTES = 256 * 1024
@@ -57,7 +57,7 @@ def put(
 
     Whatever interrupts it leaves the bucket as it was.
     """
-    from natsctl.client.objects_put import put as put_object
+    from natsctl.client.objects.put import put as put_object
 
     if file is None:
         raise UsageError("a file is needed: give FILE, or - for stdin")
@@ -81,7 +81,7 @@ def _name_of(file: str) -> str:
 
 def _meta(name: str, description: str, header: list[str] | None, metadata: list[str] | None, chunk_size: str) -> Meta:
     from natsctl.cli.flags import PAIRS
-    from natsctl.client.objects_put import Meta
+    from natsctl.client.objects.put import Meta
 
     headers: dict[str, list[str]] = {}
     for word in header or ():
@@ -185,7 +185,7 @@ def _may_overwrite(session: Session, path: Path, force: bool, json: bool) -> boo
 
 
 def _into_file(session: Session, bucket: ObjectBucket, found: Object, path: Path, *, bar: bool, json: bool) -> None:
-    from natsctl.client.objects_get import beside
+    from natsctl.client.objects.get import beside
 
     if session.dry_run:
         from natsctl.client.preview import Previewed
@@ -196,7 +196,7 @@ def _into_file(session: Session, bucket: ObjectBucket, found: Object, path: Path
 
 
 def _fetch(session: Session, bucket: ObjectBucket, found: Object, file: IO[bytes], *, bar: bool, quiet: bool) -> None:
-    from natsctl.client.objects_get import get as get_object
+    from natsctl.client.objects.get import get as get_object
 
     with progressing(f"Getting {found.name}", found.size, bar=bar, quiet=quiet) as tracker:
         session.run(lambda _: get_object(bucket, found, file, tracker.at))
@@ -204,7 +204,7 @@ def _fetch(session: Session, bucket: ObjectBucket, found: Object, file: IO[bytes
 
 def open_bucket(session: Session, bucket: str) -> ObjectBucket:
     """The bucket of that name."""
-    from natsctl.client.objects import ObjectBucket
+    from natsctl.client.objects.bucket import ObjectBucket
 
     return session.run(lambda manager: ObjectBucket.open(manager, bucket))
 

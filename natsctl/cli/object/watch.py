@@ -16,8 +16,8 @@ from natsctl.cli.waiting import wait_seconds
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
-    from natsctl.client.objects import Object, ObjectBucket
-    from natsctl.client.objects_watch import Watching
+    from natsctl.client.objects.bucket import Object, ObjectBucket
+    from natsctl.client.objects.watch import Watching
 
 
 def watch(
@@ -33,7 +33,7 @@ def watch(
 
     Ends with 7 when the wait is over and nothing has happened.
     """
-    from natsctl.client.objects_watch import Watching
+    from natsctl.client.objects.watch import Watching
 
     watching = Watching(updates, deletes, count, wait_seconds(wait))
     session = session_of(ctx)
@@ -44,7 +44,7 @@ def watch(
 
 
 async def _show_all(bucket: ObjectBucket, watching: Watching, json: bool) -> None:
-    from natsctl.client.objects_watch import watch as watch_objects
+    from natsctl.client.objects.watch import watch as watch_objects
 
     async for found in watch_objects(bucket, watching):
         _show(found, json)

@@ -10,7 +10,7 @@ from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_connections import counted, number, sized, text
 from natsctl.cli.render.server_sheet import render_sheet, summed
 from natsctl.cli.render.values import count, safe
-from natsctl.client.system_reports import Row
+from natsctl.client.system.reports import Row
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,7 +15,7 @@ from natsctl.client.settings import expand_path
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from natsctl.client.context_check import Checked
+    from natsctl.client.contexts.check import Checked
 
 _ROWS = (
     ("Username", "user"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
-    from natsctl.client.kv_entry import Entry
+    from natsctl.client.kv.entry import Entry
 
 MAX_VALUE_SHOWN = 40
 """Characters of a value in a table; longer ones lose their middle."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.times import parse_time
 from natsctl.cli.render.values import duration, safe
-from natsctl.client.message_trace import CONNECTIONS
+from natsctl.client.messaging.message_trace import CONNECTIONS
 
 if TYPE_CHECKING:
-    from natsctl.client.message_trace import Report
+    from natsctl.client.messaging.message_trace import Report
 
 ERROR = "✗"
 _ONWARD, _LAST = "├─ ", "└─ "

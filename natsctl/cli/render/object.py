@@ -11,14 +11,14 @@ from natsctl.cli.render.stream import render_cluster, render_metadata
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import age_limit, ago, count, listed, safe, size_limit, when, yes
 from natsctl.client.buckets import OBJECTS
-from natsctl.client.objects import digest_bytes
+from natsctl.client.objects.bucket import digest_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamInfo
-    from natsctl.client.objects import Object
+    from natsctl.client.objects.bucket import Object
 
 _GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 

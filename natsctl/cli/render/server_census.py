@@ -11,8 +11,8 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_sheet import render_sheet, summed
 from natsctl.cli.render.values import count, duration, safe
-from natsctl.client.system_answers import Answers, ServerAnswer
-from natsctl.client.system_reports import Row, clusters
+from natsctl.client.system.answers import Answers, ServerAnswer
+from natsctl.client.system.reports import Row, clusters
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,7 +9,7 @@ from natsctl.api.units import format_size
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_sheet import render_sheet, summed
 from natsctl.cli.render.values import count, duration, safe, yes
-from natsctl.client.system_reports import Row, count_by_server, span_ns
+from natsctl.client.system.reports import Row, count_by_server, span_ns
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

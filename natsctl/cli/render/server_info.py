@@ -10,7 +10,7 @@ from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.values import count, duration, safe, when, yes
-from natsctl.client.system_answers import ServerAnswer
+from natsctl.client.system.answers import ServerAnswer
 
 Varz = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_connections import counted, text
 from natsctl.cli.render.server_sheet import render_sheet, summed
 from natsctl.cli.render.values import count, duration, safe, yes
-from natsctl.client.system_answers import Answers, ServerAnswer
-from natsctl.client.system_reports import Row, leaders
+from natsctl.client.system.answers import Answers, ServerAnswer
+from natsctl.client.system.reports import Row, leaders
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,7 +8,7 @@ from natsctl.api.units import format_size
 from natsctl.cli.render.columns import Column
 from natsctl.cli.render.server_connections import account_name, counted, sized, text
 from natsctl.cli.render.values import count
-from natsctl.client.system_reports import Row
+from natsctl.client.system.reports import Row
 
 
 def _rate(title: str, key: str, show: Callable[[int], str], wide: bool = False) -> Column[Row]:

@@ -14,7 +14,7 @@ from natsctl.cli.render.latency import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import ago, count, safe, when
-from natsctl.client.services_documents import Endpoint, EndpointStats, ServiceInfo, ServiceStats
+from natsctl.client.services.documents import Endpoint, EndpointStats, ServiceInfo, ServiceStats
 
 if TYPE_CHECKING:
     from rich.table import Table

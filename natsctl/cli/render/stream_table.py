@@ -11,7 +11,7 @@ from natsctl.cli.render.columns import Column, render_columns
 from natsctl.cli.render.stream import RETENTION
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import age_limit, ago, count, duration, is_zero, limit, listed, size_limit, when
-from natsctl.client.stream_filter import level_of, required_level
+from natsctl.client.assets.stream_filter import level_of, required_level
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,7 +16,7 @@ from natsctl.cli.render.values import ago, count, safe
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.top import TopView
+    from natsctl.client.system.top import TopView
 
 Row = dict[str, Any]
 

@@ -32,7 +32,7 @@ def graph(
     """Plot a server's load and what it moves, until Ctrl-C."""
     from natsctl.cli.live import watch
     from natsctl.cli.render.plot import render_plots
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     columns, lines = plot_room(rounds)
     session = session_of(ctx)

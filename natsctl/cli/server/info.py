@@ -18,7 +18,7 @@ from natsctl.cli.server.scope import ServerName
 def suggesting_server() -> Iterator[None]:
     """Give the error about a server that does not exist the hint which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.system import ServerNotFound
+    from natsctl.client.system.census import ServerNotFound
 
     try:
         yield
@@ -29,7 +29,7 @@ def suggesting_server() -> Iterator[None]:
 
 def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> None:
     """Show one server: the one of that name or id, else the one connected to."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     with suggesting_server():
         answer = session_of(ctx).run(lambda manager: System(manager).ask_one(server, "VARZ"))
@@ -44,7 +44,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
 
 def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
     """Have a server read its configuration file again."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session = session_of(ctx)
     with suggesting_server():

@@ -29,7 +29,7 @@ def ls(
     from natsctl.cli.render.columns import ordered
     from natsctl.cli.render.server_census import SERVERS, render_census
     from natsctl.cli.screen import console, width
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
     rows = ordered(census, SERVERS, sort, reverse, default="rtt")
@@ -53,7 +53,7 @@ def ping(
     json: Json = False,
 ) -> None:
     """Show how quickly each server answers, and with EXPECT fail when they are fewer."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     census = session_of(ctx).run(lambda manager: System(manager).census(scope_of(given, expect)))
     answers = sorted(census, key=lambda one: one.rtt_ns)

@@ -21,7 +21,7 @@ from natsctl.cli.server.scope import SCOPE, Expect, require_all, scope_of
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from natsctl.client.system_answers import ServerAnswer
+    from natsctl.client.system.answers import ServerAnswer
 
 _ALL = ("accounts", "streams", "consumer", "config", "raft")
 
@@ -108,7 +108,7 @@ def _asking(what: str, help: str) -> Callable[..., None]:
 
 def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
     """Show what every server answers to `what`, a line each; raises Unreachable, NatsctlError where one refuses."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
@@ -163,7 +163,7 @@ def kick(
     json: Json = False,
 ) -> None:
     """Disconnect a client or leaf node."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     with suggesting_server():
         answer = session_of(ctx).run(
@@ -188,7 +188,7 @@ def profile(
     json: Json = False,
 ) -> None:
     """Have servers profile themselves and write what they found, a file each; natsctl's own server has no profiles."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     if profile not in PROFILES:
         raise UsageError(f"PROFILE: expected one of {', '.join(PROFILES)}, not {profile!r}")

@@ -11,7 +11,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given
 
 if TYPE_CHECKING:
-    from natsctl.client.system_answers import Answers, Scope
+    from natsctl.client.system.answers import Answers, Scope
 
 SCOPE = (
     Flag("--host", TEXT, "host", "only the server of this name, id or host", aliases=("--name",)),
@@ -28,7 +28,7 @@ ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, b
 
 def scope_of(given: Given, expect: int = 0) -> Scope:
     """The servers that the flags mean."""
-    from natsctl.client.system_answers import Scope
+    from natsctl.client.system.answers import Scope
 
     return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 

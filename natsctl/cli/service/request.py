@@ -11,8 +11,8 @@ from natsctl.cli.messaging.input import Input
 from natsctl.cli.messaging.request import Answers
 from natsctl.cli.options import Header, Json, Raw, session_of
 from natsctl.cli.service.show import Service
-from natsctl.client.exchange import Awaited, ask, failure_in
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.exchange import Awaited, ask, failure_in
+from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -34,8 +34,8 @@ def request(
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.services import EndpointNotFound
-    from natsctl.client.services import endpoint as find
+    from natsctl.client.services.ask import EndpointNotFound
+    from natsctl.client.services.ask import endpoint as find
 
     show = Answers(raw, json, count == 1 and send_on == "eof", translate)
     headers = read_headers(header)

@@ -24,7 +24,7 @@ def serve(
     json: Json = False,
 ) -> None:
     """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
-    from natsctl.client.services_demo import EchoService
+    from natsctl.client.services.demo import EchoService
 
     session = session_of(ctx)
     service = EchoService(name, read_headers(header))

@@ -20,7 +20,7 @@ def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, jso
     """List services, or the instances of one."""
     from natsctl.cli.render.service import render_services
     from natsctl.cli.screen import show_table
-    from natsctl.client.services import infos
+    from natsctl.client.services.ask import infos
 
     found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
     distinct = list(dict.fromkeys(said.value.name for said in found))
@@ -46,7 +46,7 @@ def info(
     """Show what the instances of a service are, do and have done."""
     from natsctl.cli.render.service import render_instance
     from natsctl.cli.screen import show_page
-    from natsctl.client.services import infos, stats
+    from natsctl.client.services.ask import infos, stats
 
     shown = _matcher(endpoint)
     session = session_of(ctx)
@@ -77,7 +77,7 @@ def stats(ctx: typer.Context, service: Service, instance: Instance = "", json: J
     """Show how often each endpoint of a service was asked, and how long that took."""
     from natsctl.cli.render.service import render_stats
     from natsctl.cli.screen import show_table
-    from natsctl.client import services
+    from natsctl.client.services import ask as services
 
     found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
     if json:
@@ -91,7 +91,7 @@ def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> 
     from natsctl.cli.render.latency import fine
     from natsctl.cli.render.table import render_table
     from natsctl.cli.screen import show_table
-    from natsctl.client.services import pings
+    from natsctl.client.services.ask import pings
 
     found = session_of(ctx).run(lambda manager: pings(manager.connection, service))
     if json:

@@ -17,7 +17,7 @@ from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
 from natsctl.cli.stream.config import check_config, show_info
 from natsctl.cli.stream.flags import MEANINGS, STREAM_EDIT
 from natsctl.cli.taken import part_of, warn_unless_taken
-from natsctl.client.stream_defaults import settled
+from natsctl.client.assets.stream_defaults import settled
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session

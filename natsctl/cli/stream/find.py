@@ -78,7 +78,7 @@ def find(
 
 def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
     """All streams, and those of them that meet the criteria that were given."""
-    from natsctl.client.stream_filter import CRITERIA, matching
+    from natsctl.client.assets.stream_filter import CRITERIA, matching
 
     wanted = fields_of(FIND, given)
     for name in ("expression", "server_name", "cluster"):

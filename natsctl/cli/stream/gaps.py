@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
-    from natsctl.client.gaps import Gap
+    from natsctl.client.assets.gaps import Gap
 
 
 def gaps(
@@ -26,7 +26,7 @@ def gaps(
 
     Where the server names only some of them, the headers of all messages are read.
     """
-    from natsctl.client.gaps import is_complete, ranges
+    from natsctl.client.assets.gaps import is_complete, ranges
 
     session = session_of(ctx)
     name = pick_stream(session, stream)
@@ -56,7 +56,7 @@ def gaps(
 
 def _walk(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
     from natsctl.cli.progress import progress
-    from natsctl.client.gaps import walk_gaps
+    from natsctl.client.assets.gaps import walk_gaps
 
     what = f"Reading Stream {live.value.config.name}"
     with progress(what, live.value.state.messages, "messages", bar=bar, quiet=quiet) as tracker:

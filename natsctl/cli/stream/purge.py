@@ -22,7 +22,7 @@ from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.purging import Effect, Purge
+    from natsctl.client.assets.purging import Effect, Purge
 
 
 def purge(
@@ -94,7 +94,7 @@ def _purge(
     session: Session, live: Answer[StreamInfoAnswer], subject: str, seq: int, keep: int, before_ns: int
 ) -> Purge:
     """What to ask of one stream; a moment becomes the sequence that it lies at."""
-    from natsctl.client.purging import Purge, sequence_at
+    from natsctl.client.assets.purging import Purge, sequence_at
 
     if before_ns:
         seq = session.run(lambda manager: sequence_at(manager, live, before_ns))
@@ -102,7 +102,7 @@ def _purge(
 
 
 def _effect(session: Session, live: Answer[StreamInfoAnswer], purge: Purge) -> Effect:
-    from natsctl.client.purging import purge_effect
+    from natsctl.client.assets.purging import purge_effect
 
     return session.run(lambda manager: purge_effect(manager, live, purge))
 

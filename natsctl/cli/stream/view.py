@@ -68,7 +68,7 @@ def _next_page(session: Session) -> bool:
 
 def _since(session: Session, name: str, since: str) -> int:
     from natsctl.api.units import parse_duration
-    from natsctl.client.purging import sequence_at
+    from natsctl.client.assets.purging import sequence_at
 
     try:
         before_ns = time.time_ns() - parse_duration(since)
@@ -81,7 +81,7 @@ def _since(session: Session, name: str, since: str) -> int:
 
 def _messages(session: Session, name: str, seq: int, subject: str) -> Iterator[Answer[StreamMsgGetAnswer]]:
     """The messages on `subject` from `seq` on, each asked for when it is wanted."""
-    from natsctl.client.purging import next_answer
+    from natsctl.client.assets.purging import next_answer
 
     while True:
         with suggesting(session, name):

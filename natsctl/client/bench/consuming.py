@@ -12,7 +12,7 @@ from natsctl.api import endpoints, headers
 from natsctl.api.errors import NatsctlError
 from natsctl.client.bench.client import Client, failed_status
 from natsctl.client.bench.messages import command
-from natsctl.client.messages import ACK
+from natsctl.client.messaging.messages import ACK
 
 ENDED = (b"NATS/1.0 404", b"NATS/1.0 408")
 """How status messages begin that end a pull request for which there was nothing more."""

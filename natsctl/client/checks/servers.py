@@ -11,12 +11,12 @@ from natsctl.client.checks.assets import compiled
 from natsctl.client.checks.check import NS_PER_S, Check, Limits, Metric, seconds
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.preview import Planned, Previewed
-from natsctl.client.system import System
-from natsctl.client.system_reports import span_ns
+from natsctl.client.system.census import System
+from natsctl.client.system.reports import span_ns
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
-    from natsctl.client.system_answers import ServerAnswer
+    from natsctl.client.system.answers import ServerAnswer
 
 
 LISTENERS = ("cluster", "gateway", "leaf", "mqtt", "websocket")

@@ -10,8 +10,8 @@ import pytest
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiFailure, Unreachable
-from natsctl.client import leaders
-from natsctl.client.leaders import NotClustered, hand_over, leader_of, plan_balance
+from natsctl.client.assets import leaders
+from natsctl.client.assets.leaders import NotClustered, hand_over, leader_of, plan_balance
 
 
 def led(leader: str, *others: str) -> dict[str, Any]:

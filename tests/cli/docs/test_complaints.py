@@ -198,9 +198,9 @@ def test_23_stdin_is_read_where_it_is_asked_for(run: Line) -> None:
     assert "of stdin" in run("natsctl stream get ORDERS --last-for ORDERS.new").out
 
 
-def test_24_a_body_is_sent_as_it_is_where_templates_are_off(run: Line) -> None:
+def test_24_a_body_is_sent_as_it_is(run: Line) -> None:
     body = '{"a": "{{Count}}", "b": {{ .x }}}'
-    assert run(f"natsctl publish ORDERS.new '{body}' -J --no-templates").code == 0
+    assert run(f"natsctl publish ORDERS.new '{body}' -J").code == 0
     assert body in run("natsctl stream get ORDERS --last-for ORDERS.new").out
 
 

@@ -14,8 +14,8 @@ from natsctl.cli.main import run as run_main
 from natsctl.cli.render.event import render_event, render_short
 from natsctl.cli.render.event_kinds import KINDS
 from natsctl.client.connection import Connection
-from natsctl.client.exchange import Awaited, ask
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.exchange import Awaited, ask
+from natsctl.client.messaging.outgoing import Outgoing
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]

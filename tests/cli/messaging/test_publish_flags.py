@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.messaging.template import Moment, fill
-from natsctl.client.outgoing import stream_headers
+from natsctl.client.messaging.outgoing import stream_headers
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]

@@ -85,7 +85,7 @@ def _models(kind: Any, *documents: dict[str, Any]) -> list[Any]:
 
 
 def _keys() -> list[Any]:
-    from natsctl.client.kv_entry import Entry
+    from natsctl.client.kv.entry import Entry
 
     return [
         Entry("CONFIG", "db.host", 2, "PUT", WHEN, 16, b"value of db.host"),
@@ -95,7 +95,7 @@ def _keys() -> list[Any]:
 
 
 def _objects() -> list[Any]:
-    from natsctl.client.objects import Object
+    from natsctl.client.objects.bucket import Object
 
     film = "films/2026/the-very-long-name-of-a-film-about-nothing.bin"
     raw = {"bucket": "ASSETS", "nuid": "n", "chunks": 3, "options": {"max_chunk_size": 131072}}
@@ -153,7 +153,7 @@ def _trips() -> list[Any]:
 
 
 def _services() -> tuple[list[Any], list[Any]]:
-    from natsctl.client.services_documents import ServiceInfo, ServiceStats
+    from natsctl.client.services.documents import ServiceInfo, ServiceStats
 
     who = {"name": "calc", "id": "VMAA7DNVXJYR4WCBTI3LMU", "version": "1.2.3"}
     ends = [{"name": "add", "subject": "calc.add", "num_requests": 12345, "processing_time": 7_000_000}]
@@ -182,7 +182,7 @@ def _report() -> Any:
 
 
 def _top() -> Any:
-    from natsctl.client.top import TopView
+    from natsctl.client.system.top import TopView
 
     links = [
         {"cid": 7, "ip": "10.0.0.1", "port": 4711, "name": "shop", "lang": "go", "version": "1.48.0", "uptime": "3d4h"},
@@ -234,7 +234,7 @@ def _account() -> Any:
 
 def _server(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.cli.render import server_census, server_connections, server_info, server_state
-    from natsctl.client.system_answers import Answers, ServerAnswer
+    from natsctl.client.system.answers import Answers, ServerAnswer
 
     told = WORLD["system"]
     census = Answers([ServerAnswer(one, 1_200_000) for one in told["census"]], 1)

@@ -68,8 +68,8 @@ def test_a_refusal_is_shown_and_fails(system: Run) -> None:
 
 
 def test_every_page_of_an_answer_is_fetched() -> None:
-    from natsctl.client.system import every_page
-    from natsctl.client.system_answers import ServerAnswer
+    from natsctl.client.system.answers import ServerAnswer
+    from natsctl.client.system.census import every_page
 
     asked: list[dict[str, Any]] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import NatsctlError
 from natsctl.client.api_level import CONSUMER_LEVELS, STREAM_LEVELS, check_level, need
-from natsctl.client.stream_defaults import settled
+from natsctl.client.assets.stream_defaults import settled
 
 Run = Callable[..., Any]
 

@@ -10,13 +10,13 @@ from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError
 
 from natsctl.api.errors import ApiFailure
-from natsctl.client import ordered
 from natsctl.client.buckets import KV, BucketNotFound, bucket_infos, bucket_names
-from natsctl.client.kv import Bucket, KeyChanged, KeyNotFound
-from natsctl.client.kv_compact import compact, removals
-from natsctl.client.kv_config import new_bucket, set_history
-from natsctl.client.kv_watch import Watching, entries, watch
+from natsctl.client.kv.bucket import Bucket, KeyChanged, KeyNotFound
+from natsctl.client.kv.compact import compact, removals
+from natsctl.client.kv.config import new_bucket, set_history
+from natsctl.client.kv.watch import Watching, entries, watch
 from natsctl.client.manager import Manager
+from natsctl.client.messaging import ordered
 
 LATER_NS = 2**62
 

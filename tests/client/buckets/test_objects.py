@@ -14,11 +14,11 @@ from nats.js.api import ObjectMeta, ObjectMetaOptions
 from natsctl.api.errors import StorageError
 from natsctl.client.buckets import OBJECTS, bucket_names
 from natsctl.client.manager import Manager
-from natsctl.client.objects import ObjectBucket, ObjectNotFound
-from natsctl.client.objects_config import new_bucket
-from natsctl.client.objects_get import Damaged, beside, get
-from natsctl.client.objects_put import Meta, put
-from natsctl.client.objects_watch import objects
+from natsctl.client.objects.bucket import ObjectBucket, ObjectNotFound
+from natsctl.client.objects.config import new_bucket
+from natsctl.client.objects.get import Damaged, beside, get
+from natsctl.client.objects.put import Meta, put
+from natsctl.client.objects.watch import objects
 
 
 def ignore(done: int) -> None:

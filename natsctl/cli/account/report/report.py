@@ -31,7 +31,7 @@ def statistics(ctx: typer.Context, view: View) -> None:
     """Show what each server counts for the account."""
     from natsctl.cli.render.account_statistics import STATISTICS, render_statistics
     from natsctl.client.account import own_answers
-    from natsctl.client.system_reports import listed
+    from natsctl.client.system.reports import listed
 
     session = session_of(ctx)
 

@@ -16,7 +16,7 @@ from natsctl.cli.names import confirmed, pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.leaders import WAIT_S, Asset, NotClustered, leader_of
+from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered, leader_of
 
 
 def step_down(

@@ -31,7 +31,7 @@ def info(
     json: Json = False,
 ) -> None:
     """Show an account: what it may do, imports and exports."""
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session = session_of(ctx)
     try:
@@ -51,7 +51,7 @@ def info(
 def _explained(ctx: typer.Context, account: str, failure: ApiFailure) -> NatsctlError:
     """The failure, or if the server has no such account which one may have been meant."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     known = session_of(ctx).run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []
     if account in known:
@@ -62,9 +62,9 @@ def _explained(ctx: typer.Context, account: str, failure: ApiFailure) -> Natsctl
 
 def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
     """Remove every stream and consumer that JetStream's cluster holds for an account."""
-    from natsctl.client.system import System
-    from natsctl.client.system_cluster import meta_group, purge_account
-    from natsctl.client.system_reports import details
+    from natsctl.client.system.census import System
+    from natsctl.client.system.cluster import meta_group, purge_account
+    from natsctl.client.system.reports import details
 
     session = session_of(ctx)
     session.run(meta_group)

@@ -17,7 +17,7 @@ from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.system_cluster import Excess
+    from natsctl.client.system.cluster import Excess
 
 _WHICH = (
     Flag("--account", TEXT, "acc", "only connections of this account"),
@@ -44,8 +44,8 @@ def balance(
     json: Json = False,
 ) -> None:
     """Send connections away from servers that have more than others; clients come back on another one."""
-    from natsctl.client.system_answers import Scope
-    from natsctl.client.system_cluster import plan_balance
+    from natsctl.client.system.answers import Scope
+    from natsctl.client.system.cluster import plan_balance
 
     session = session_of(ctx)
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
@@ -72,7 +72,7 @@ def balance(
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
     """How many went; those that had gone by themselves do not count."""
     from natsctl.cli.progress import progress
-    from natsctl.client.system_cluster import send_away
+    from natsctl.client.system.cluster import send_away
 
     moved = 0
     with progress("Balancing", len(excess), "connections", quiet=quiet) as tracker:

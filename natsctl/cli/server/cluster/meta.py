@@ -22,7 +22,7 @@ _PLACEMENT = (
 @flagged(_PLACEMENT)
 def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json = False) -> None:
     """Have another server lead JetStream's cluster, and wait until it does."""
-    from natsctl.client import system_cluster
+    from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
     group = session.run(system_cluster.meta_group)
@@ -45,7 +45,7 @@ def peer_remove(
 ) -> None:
     """Take a server out of JetStream's cluster for good; what it held is made anew on others."""
     from natsctl.cli.suggest import did_you_mean
-    from natsctl.client import system_cluster
+    from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
     try:

@@ -14,7 +14,7 @@ from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, Top, scope_of
 
 if TYPE_CHECKING:
-    from natsctl.client.system_answers import Answers
+    from natsctl.client.system.answers import Answers
 
 STATES = {"open": 0, "closed": 1, "all": 2}
 
@@ -45,7 +45,7 @@ def connections(ctx: typer.Context, given: Given, view: View, expect: Expect = 0
 
 
 def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most: int) -> None:
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session = session_of(ctx)
     body, scope = request_of(given), scope_of(given, expect)
@@ -68,7 +68,7 @@ def request_of(given: Given) -> dict[str, Any]:
 def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
     """The report of CONNZ answers; what the request cannot say is filtered here."""
     from natsctl.cli.render.server_connections import CONNECTIONS, REASON, render_connections
-    from natsctl.client.system_reports import connections as every_connection
+    from natsctl.client.system.reports import connections as every_connection
 
     reason = given.get("--closed-reason", "")
     rows = every_connection(answers, reason, given.get("--filter", ""))
@@ -97,8 +97,8 @@ def accounts(
         return
     from natsctl.cli.render.server_connections import ACCOUNTS
     from natsctl.cli.render.server_sheet import render_sheet
-    from natsctl.client.system import System
-    from natsctl.client.system_reports import accounts as account_rows
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import accounts as account_rows
 
     session, scope = session_of(ctx), scope_of(given, expect)
 

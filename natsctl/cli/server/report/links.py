@@ -17,8 +17,8 @@ from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, scope_of
 
 if TYPE_CHECKING:
-    from natsctl.client.system_answers import Scope, ServerAnswer
-    from natsctl.client.system_reports import Row
+    from natsctl.client.system.answers import Scope, ServerAnswer
+    from natsctl.client.system.reports import Row
 
 _LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this account"),)
 _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),)
@@ -28,7 +28,7 @@ _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"
 def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
     from natsctl.cli.render.server_connections import LEAFNODES
-    from natsctl.client.system_reports import listed
+    from natsctl.client.system.reports import listed
 
     asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
     _report(ctx, asked, "Leafnode Report", LEAFNODES, view)
@@ -38,7 +38,7 @@ def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) 
 def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
     from natsctl.cli.render.server_connections import ROUTES
-    from natsctl.client.system_reports import listed
+    from natsctl.client.system.reports import listed
 
     asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
     _report(ctx, asked, "Cluster Report", ROUTES, view)
@@ -48,7 +48,7 @@ def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> 
 def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
     from natsctl.cli.render.server_connections import GATEWAYS
-    from natsctl.client.system_reports import gateways as rows
+    from natsctl.client.system.reports import gateways as rows
 
     asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
     _report(ctx, asked, "Super Cluster Report", GATEWAYS, view)
@@ -65,7 +65,7 @@ class _Asked(NamedTuple):
 
 def _report(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.server_sheet import render_sheet
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session = session_of(ctx)
 

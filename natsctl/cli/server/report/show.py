@@ -14,7 +14,7 @@ from natsctl.cli.waiting import every_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.system_answers import Answers
+    from natsctl.client.system.answers import Answers
 
 
 class Report(NamedTuple):

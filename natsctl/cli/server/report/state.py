@@ -54,7 +54,7 @@ def mem(
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
     from natsctl.api.units import format_size
     from natsctl.cli.render.server_state import render_use
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     show = format_size if what == "mem" else lambda value: f"{float(value):.0f}%"
@@ -79,7 +79,7 @@ def health(
 ) -> None:
     """Show whether servers call themselves well; fails when one does not."""
     from natsctl.cli.render.server_state import healthy, render_health
-    from natsctl.client.system import System
+    from natsctl.client.system.census import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
@@ -113,8 +113,8 @@ def jetstream(
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
     from natsctl.cli.render.server_state import JETSTREAM, render_jetstream
-    from natsctl.client.system import System
-    from natsctl.client.system_reports import of_account
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import of_account
 
     session, scope = session_of(ctx), scope_of(given, expect)
     body = fields_of(_JETSTREAM, given)
@@ -148,8 +148,8 @@ def downgrade(
     from natsctl.cli.render.server_sheet import render_sheet
     from natsctl.cli.render.server_state import ASSETS
     from natsctl.cli.screen import console, width
-    from natsctl.client.system import System
-    from natsctl.client.system_reports import above_level
+    from natsctl.client.system.census import System
+    from natsctl.client.system.reports import above_level
 
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
     answers = session_of(ctx).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))

@@ -15,7 +15,7 @@ from natsctl.cli.server.watch.show import Looks, Number, show_rows
 from natsctl.cli.waiting import wait_seconds
 
 if TYPE_CHECKING:
-    from natsctl.client.system_reports import Row
+    from natsctl.client.system.reports import Row
 
 
 @flagged()
@@ -30,7 +30,7 @@ def requests(
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
     from natsctl.cli.render.server_watch import REQUESTS
-    from natsctl.client.system_rates import ApiCounts
+    from natsctl.client.system.rates import ApiCounts
 
     try:
         wanted = re.compile(account)

@@ -17,7 +17,7 @@ from natsctl.cli.waiting import every_seconds
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.system_reports import Row
+    from natsctl.client.system.reports import Row
 
 Number = Annotated[
     int, typer.Option("--number", "-n", "--top", metavar="N", help="only the first N rows", min=0, show_default=False)

@@ -17,7 +17,7 @@ from natsctl.cli.server.scope import SCOPE, scope_of
 from natsctl.cli.server.watch.show import Looks, Number, show_rows
 
 if TYPE_CHECKING:
-    from natsctl.client.system_reports import Row
+    from natsctl.client.system.reports import Row
 
 
 @flagged(SCOPE)
@@ -42,8 +42,8 @@ def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0
 
 
 def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
-    from natsctl.client.system import System
-    from natsctl.client.system_rates import Rates, server_rows
+    from natsctl.client.system.census import System
+    from natsctl.client.system.rates import Rates, server_rows
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
 
@@ -58,9 +58,9 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections, and what they move a second."""
     from natsctl.cli.render.server_watch import ACCOUNTS
-    from natsctl.client.system import System
-    from natsctl.client.system_rates import Rates, account_rows
-    from natsctl.client.system_reports import accounts as rows_of
+    from natsctl.client.system.census import System
+    from natsctl.client.system.rates import Rates, account_rows
+    from natsctl.client.system.reports import accounts as rows_of
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
 

@@ -12,7 +12,7 @@ from natsctl.cli.options import All, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.stream.find import FIND, find_streams
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.leaders import WAIT_S, Asset, leader_of
+from natsctl.client.assets.leaders import WAIT_S, Asset, leader_of
 
 
 def step_down(

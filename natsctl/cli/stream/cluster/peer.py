@@ -13,7 +13,7 @@ from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.leaders import WAIT_S, await_gone, check_clustered, peers_of
+from natsctl.client.assets.leaders import WAIT_S, await_gone, check_clustered, peers_of
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamRemovePeerAnswer

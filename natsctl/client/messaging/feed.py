@@ -1,4 +1,4 @@
-"""Where messages to be shown come from, all read the same way; stream_feed.py has those of streams."""
+"""Where messages to be shown come from, all read the same way; messaging/stream_feed.py has those of streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Object buckets: an object is a run of chunks in a stream, and one message of metadata that says which.
 
-Spoken as the protocol it is, for the reasons that client/kv.py gives, and one more: nats-py reads an object into memory
-as a whole. Metadata is kept as the JSON that it was stored as, so that what other clients put there stays.
+Spoken as the protocol it is, for the reasons that client/kv/bucket.py gives, and one more: nats-py reads an object into
+memory as a whole. Metadata is kept as the JSON that it was stored as, so that what other clients put there stays.
 Source: ADR-20.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import NatsctlError, ProtocolError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.model import ZERO_TIME
-from natsctl.client import messages, stored
 from natsctl.client.buckets import OBJECTS, bucket_info
+from natsctl.client.messaging import messages, stored
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer

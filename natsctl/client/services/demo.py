@@ -19,8 +19,8 @@ from natsctl import __version__
 from natsctl.api.errors import UsageError
 from natsctl.api.times import format_time
 from natsctl.client.message import HeaderLike
-from natsctl.client.services import PREFIX
-from natsctl.client.services_documents import (
+from natsctl.client.services.ask import PREFIX
+from natsctl.client.services.documents import (
     INFO,
     PING,
     STATS,

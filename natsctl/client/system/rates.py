@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from natsctl.client.answer import parse_object
-from natsctl.client.system_answers import ServerAnswer
-from natsctl.client.system_reports import Row, told_by
+from natsctl.client.system.answers import ServerAnswer
+from natsctl.client.system.reports import Row, told_by
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

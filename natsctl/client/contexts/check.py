@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from natsctl.api.errors import NatsctlError
-from natsctl.client.contexts import Contexts
+from natsctl.client.contexts.store import Contexts
 from natsctl.client.servers import DEFAULT_URL, Target, TargetKind, server_urls
 from natsctl.client.settings import DEFAULT_TIMEOUT_S
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natsctl.api.errors import UsageError
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY
-from natsctl.client.expression import compile_condition
+from natsctl.client.assets.expression import compile_condition
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo

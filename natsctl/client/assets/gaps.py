@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from natsctl.client.ordered import OrderedReader
-from natsctl.client.purging import ALL
+from natsctl.client.assets.purging import ALL
+from natsctl.client.messaging.ordered import OrderedReader
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.client import messages, stored
 from natsctl.client.buckets import KV, WRONG_LAST_SEQUENCE, bucket_info
-from natsctl.client.kv_entry import (
+from natsctl.client.kv.entry import (
     ALL_KEYS,
     DEL,
     PURGE,
@@ -26,13 +25,14 @@ from natsctl.client.kv_entry import (
     ttl_of,
     write_headers,
 )
+from natsctl.client.messaging import messages, stored
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
     from natsctl.api.messages import PubAck
     from natsctl.client.answer import Answer
     from natsctl.client.manager import Manager
-    from natsctl.client.stored import Stored
+    from natsctl.client.messaging.stored import Stored
 
 TTL_DISABLED = 10166
 _API_PREFIX = "$JS.API"

@@ -14,9 +14,9 @@ from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable, UsageEr
 from natsctl.api.exit_codes import ExitCode
 from natsctl.api.subjects import is_valid_subject
 from natsctl.client.answer import parse_object
-from natsctl.client.exchange import Awaited, ask
-from natsctl.client.outgoing import Outgoing
-from natsctl.client.services_documents import INFO, PING, STATS, Endpoint, ServiceInfo, ServicePing, ServiceStats
+from natsctl.client.messaging.exchange import Awaited, ask
+from natsctl.client.messaging.outgoing import Outgoing
+from natsctl.client.services.documents import INFO, PING, STATS, Endpoint, ServiceInfo, ServicePing, ServiceStats
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from natsctl.api.units import parse_duration
-from natsctl.client.expression import compile_condition
-from natsctl.client.system_answers import Answers, ServerAnswer
+from natsctl.client.assets.expression import compile_condition
+from natsctl.client.system.answers import Answers, ServerAnswer
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.api.times import format_time
-from natsctl.client.system import System
+from natsctl.client.system.census import System
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -16,7 +16,7 @@ from natsctl.api.errors import NatsctlError, NotAuthorised, ProtocolError, Unrea
 from natsctl.client.answer import parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.preview import Planned, Previewed
-from natsctl.client.system_answers import ALL, Answers, Scope, ServerAnswer
+from natsctl.client.system.answers import ALL, Answers, Scope, ServerAnswer
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

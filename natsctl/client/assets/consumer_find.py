@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from natsctl.api.times import is_zero, parse_time
-from natsctl.client.expression import compile_condition
-from natsctl.client.leaders import leader_of
+from natsctl.client.assets.expression import compile_condition
+from natsctl.client.assets.leaders import leader_of
 
 Info = Mapping[str, Any]
 Test = Callable[[Info], bool]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api.times import parse_time
-from natsctl.client.kv import Bucket
-from natsctl.client.kv_entry import Entry
-from natsctl.client.kv_watch import entries
+from natsctl.client.kv.bucket import Bucket
+from natsctl.client.kv.entry import Entry
+from natsctl.client.kv.watch import entries
 from natsctl.client.preview import Planned, Previewed
 
 AT_ONCE = 32

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from natsctl.client.commands import CommandFailed, run, words_of
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.commands import CommandFailed, run, words_of
+from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.client.context_file import Document, complete, settings_of
+from natsctl.client.contexts.file import Document, complete, settings_of
 from natsctl.client.settings import Settings
 
 _NONE = "there are no contexts: natsctl context add NAME makes one"

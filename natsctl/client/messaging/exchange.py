@@ -13,7 +13,7 @@ from natsctl.client.connection import NO_RESPONDERS
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
     from natsctl.client.message import Message
-    from natsctl.client.outgoing import Outgoing
+    from natsctl.client.messaging.outgoing import Outgoing
 
 REPLY_GAP_S = 0.3
 """How long to wait for a further answer once one has come."""

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable, UsageError
 from natsctl.client.answer import parse_object
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.objects import CHUNK_BYTES, ROLLUP, Object, ObjectBucket, digest_of
+from natsctl.client.objects.bucket import CHUNK_BYTES, ROLLUP, Object, ObjectBucket, digest_of
 from natsctl.client.preview import Planned, Previewed
 from natsctl.client.requests import api_error
 

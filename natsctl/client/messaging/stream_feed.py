@@ -12,14 +12,14 @@ from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
 from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.ordered import Delivered, OrderedReader
+from natsctl.client.messaging.ordered import Delivered, OrderedReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.client.feed import Feed
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
+    from natsctl.client.messaging.feed import Feed
 
 DIRECT_BATCH = 256
 """Messages that one direct get asks for."""
@@ -153,7 +153,7 @@ class DurableFeed:
     def __init__(
         self, manager: Manager, stream: str, config: dict[str, Any], count: int, *, to_end: bool = False
     ) -> None:
-        from natsctl.client.pull import MAX_BATCH, Wanted, take
+        from natsctl.client.messaging.pull import MAX_BATCH, Wanted, take
 
         name = str(config.get("durable_name") or config.get("name"))
         wanted = Wanted(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NothingReceived
 from natsctl.api.times import format_time
-from natsctl.client.kv import Bucket
-from natsctl.client.kv_entry import ALL_KEYS, PUT, SIZE, Entry, check_pattern, operation_of, ttl_of
-from natsctl.client.ordered import OrderedReader
+from natsctl.client.kv.bucket import Bucket
+from natsctl.client.kv.entry import ALL_KEYS, PUT, SIZE, Entry, check_pattern, operation_of, ttl_of
+from natsctl.client.messaging.ordered import OrderedReader
 
 if TYPE_CHECKING:
-    from natsctl.client.ordered import Delivered
+    from natsctl.client.messaging.ordered import Delivered
 
 
 @dataclass(frozen=True, slots=True)

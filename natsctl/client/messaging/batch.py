@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from natsctl.api.errors import UsageError
-from natsctl.client.messages import ack_of, refused_by
-from natsctl.client.outgoing import Outgoing
+from natsctl.client.messaging.messages import ack_of, refused_by
+from natsctl.client.messaging.outgoing import Outgoing
 from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:

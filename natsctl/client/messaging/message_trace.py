@@ -17,7 +17,7 @@ from natsctl.api.errors import ProtocolError, Unreachable
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
-    from natsctl.client.outgoing import Outgoing
+    from natsctl.client.messaging.outgoing import Outgoing
 
 HOP = "Nats-Trace-Hop"
 ROOT = ""

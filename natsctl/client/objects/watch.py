@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from natsctl.api.errors import NothingReceived
 from natsctl.api.times import format_time
-from natsctl.client.objects import Object, ObjectBucket, to_object
-from natsctl.client.ordered import Delivered, OrderedReader
+from natsctl.client.messaging.ordered import Delivered, OrderedReader
+from natsctl.client.objects.bucket import Object, ObjectBucket, to_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, Unreachable
-from natsctl.client.leaders import NotClustered, hand_over, peers_of
+from natsctl.client.assets.leaders import NotClustered, hand_over, peers_of
 from natsctl.client.preview import Planned, Previewed
-from natsctl.client.system import System
-from natsctl.client.system_answers import ALL, Scope, ServerAnswer
-from natsctl.client.system_reports import Row, listed, span_ns
+from natsctl.client.system.answers import ALL, Scope, ServerAnswer
+from natsctl.client.system.census import System
+from natsctl.client.system.reports import Row, listed, span_ns
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.client.objects import Object, ObjectBucket, digest_bytes
-from natsctl.client.ordered import OrderedReader
+from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.objects.bucket import Object, ObjectBucket, digest_bytes
 
 
 class Damaged(StorageError):

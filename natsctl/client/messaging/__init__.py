@@ -1,0 +1,1 @@
+"""Messages on their way out and in, stored and live."""

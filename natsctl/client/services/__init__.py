@@ -1,0 +1,1 @@
+"""Services of the micro protocol."""

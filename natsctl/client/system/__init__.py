@@ -1,0 +1,1 @@
+"""Servers, asked through the system account."""
