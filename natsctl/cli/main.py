@@ -147,7 +147,7 @@ NOUNS = (
         (),
         "Show what a server does and its connections, live",
         "top:top",
-        answer="client.top:TopView*",
+        answer="client.system.top:TopView*",
         examples=("natsctl top SRV1 --sort msgs_to", "natsctl top -o connections.csv"),
     ),
     Noun("tour", (), "Run the ORDERS scenario from start to end on a temporary server", "tour.tour:tour"),

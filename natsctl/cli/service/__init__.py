@@ -3,15 +3,15 @@
 from natsctl.cli.verbs import Verb
 
 VERBS = (
-    Verb("ls, list, l", "service.show:ls", answer="client.services_documents:ServiceInfo[]"),
+    Verb("ls, list, l", "service.show:ls", answer="client.services.documents:ServiceInfo[]"),
     Verb(
         "info, i",
         "service.show:info",
-        answer="client.services_documents:Instance[]",
+        answer="client.services.documents:Instance[]",
         examples=("natsctl service info orders --endpoint '^new'",),
     ),
-    Verb("stats", "service.show:stats", answer="client.services_documents:ServiceStats[]"),
-    Verb("ping", "service.show:ping", answer="client.services_documents:Pinged[]"),
+    Verb("stats", "service.show:stats", answer="client.services.documents:ServiceStats[]"),
+    Verb("ping", "service.show:ping", answer="client.services.documents:Pinged[]"),
     Verb(
         "request, req",
         "service.request:request",

@@ -43,9 +43,9 @@ def test_an_error_is_found_by_number_and_by_name(errors: Any, word: str) -> None
 def test_lists_match_and_sort(errors: Any) -> None:
     found = json.loads(errors("ls", "mirror.*subject", "-j")[1])
     assert 0 < len(found) < 20
-    by_http = [one["code"] for one in json.loads(errors("ls", "", "http", "-R", "-j")[1])]
+    by_http = [one["code"] for one in json.loads(errors("ls", ".", "http", "-R", "-j")[1])]
     assert by_http == sorted(by_http, reverse=True)
-    by_text = [one["description"].lower() for one in json.loads(errors("ls", "", "d", "-j")[1])]
+    by_text = [one["description"].lower() for one in json.loads(errors("ls", ".", "d", "-j")[1])]
     assert by_text == sorted(by_text)
     assert "stream not found" in errors("ls", "10059")[1]
     assert errors("ls", "nothing at all")[:2] == (0, "No error matches\n")
@@ -57,7 +57,7 @@ def test_lists_match_and_sort(errors: Any) -> None:
         (("lookup", "1"), 3, "there is no error 1"),
         (("lookup", "JSStreamNotFoudErr"), 3, 'did you mean "JSStreamNotFoundErr"'),
         (("ls", "("), 2, "not a regular expression"),
-        (("ls", "", "size"), 2, "code, http, description"),
+        (("ls", ".", "size"), 2, "code, http, description"),
     ],
 )
 def test_what_is_not_there_is_told(errors: Any, words: tuple[str, ...], code: int, text: str) -> None:
