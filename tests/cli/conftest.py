@@ -164,9 +164,13 @@ def natsctl(
         code = run_main(list(words))
         return Done(code, *capsys.readouterr())
 
+    def clear() -> None:
+        for name in run("str", "ls", "-n", "-a").out.split():
+            run("str", "rm", name, "-f")
+
+    clear()  # a process that a test has killed may have left what it was making
     yield run
-    for name in run("str", "ls", "-n", "-a").out.split():
-        run("str", "rm", name, "-f")
+    clear()
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def _run(*words: str, plain: bool) -> Any:
     [
         [],
         ["a"],
-        ["", "--number", "0"],
+        ["b c", "--number", "0"],
         ["a", "--number=10", "--share", "0.5", "--many", "x", "--many", "y", "--switch", "--state"],
         ["--no-state", "--share=-1"],
         ["--number", "11"],

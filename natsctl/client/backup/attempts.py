@@ -23,6 +23,10 @@ class BrokenOff(ProtocolError):
     """A transfer ended before it was whole; another attempt may succeed."""
 
 
+class Unanswered(Unreachable):
+    """The server stopped answering in the midst of a transfer; another attempt may succeed."""
+
+
 class Lifeline:
     """The manager to work with; after the connection was lost it is another one, shared by all that work on it."""
 
@@ -52,7 +56,7 @@ class Lifeline:
             try:
                 return await work(manager)
             except NatsctlError as failure:
-                broken = isinstance(failure, BrokenOff) or manager.connection.lost
+                broken = isinstance(failure, BrokenOff | Unanswered) or manager.connection.lost
                 if not broken or attempt == self.retries:
                     raise
                 self.say(f"{failure.text}: beginning {what} again ({attempt + 1} of {self.retries})")

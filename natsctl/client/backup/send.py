@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.answers import StreamCreateAnswer
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError
+from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, parse_object
-from natsctl.client.backup.attempts import BrokenOff
+from natsctl.client.backup.attempts import BrokenOff, Unanswered
 from natsctl.client.backup.progress import OnProgress, Progress
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.requests import api_error
@@ -42,7 +42,7 @@ class Sending:
         self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
-        """The server's answer once the stream is there. Raises ApiFailure, BrokenOff or Unreachable."""
+        """The server's answer once the stream is there. Raises ApiFailure, BrokenOff, Unanswered or Unreachable."""
         name = self.progress.stream
         if self.begun:
             self.progress.again()
@@ -84,17 +84,24 @@ class Sending:
                 await asyncio.sleep(0)
                 progress.archive_bytes += len(piece)
                 progress.chunks += 1
-                if len(pending) >= WINDOW and (ended := self._checked(await pending.popleft(), deliver)):
+                if len(pending) >= WINDOW and (ended := await self._answered(pending.popleft(), deliver)):
                     return ended
                 self._on_progress(progress)
             while pending:
-                if ended := self._checked(await pending.popleft(), deliver):
+                if ended := await self._answered(pending.popleft(), deliver):
                     return ended
         finally:
             for task in pending:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
         return None
+
+    async def _answered(self, piece: asyncio.Task[Message], deliver: str) -> dict[str, Any] | None:
+        """What the server says to a piece, as `_checked` gives it; raises Unanswered where it says nothing."""
+        try:
+            return self._checked(await piece, deliver)
+        except Unreachable as failure:
+            raise Unanswered(failure.text, hint=failure.hint) from failure
 
     def _checked(self, message: Message, subject: str) -> dict[str, Any] | None:
         """The JSON of an answer to a piece, None for the empty one that means "go on"; raises ApiFailure."""
