@@ -24,7 +24,7 @@ class Cable:
 
     def __init__(self, target: int) -> None:
         """Carry connections to a port of this machine."""
-        self._target = target
+        self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.broken = False
@@ -56,7 +56,7 @@ class Cable:
             except OSError:
                 return
             try:
-                far = None if self.broken else socket.create_connection(("127.0.0.1", self._target), 2)
+                far = None if self.broken else socket.create_connection(("127.0.0.1", self.target), 2)
             except OSError:
                 far = None
             if far is None:

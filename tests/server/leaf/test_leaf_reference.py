@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -240,13 +240,14 @@ async def test_a_ring_of_three_is_found_and_broken(kinds: tuple[Kind, Kind], tmp
     first, other = kinds
     listen = 'leafnodes { reconnect: "100ms", listen: "127.0.0.1:%d"%s }\n'
     remote = ', remotes: [ { url: "nats-leaf://127.0.0.1:%d" } ]'
-    with server(tmp_path / "A", first, "A", listen % (-1, "")) as probe:
-        port = leaf_port(probe)  # free again when the probe has ended: the ring closes there
+    ring = Cable(0)  # held open from the start: a port that is only known to be free may be taken by whoever dials it
     with (
-        server(tmp_path / "C", other, "C", listen % (-1, remote % port)) as last,
+        closing(ring),
+        server(tmp_path / "C", other, "C", listen % (-1, remote % ring.port)) as last,
         server(tmp_path / "B", first, "B", listen % (-1, remote % leaf_port(last))) as middle,
-        server(tmp_path / "A", other, "A", listen % (port, remote % leaf_port(middle))) as start,
+        server(tmp_path / "A", other, "A", listen % (-1, remote % leaf_port(middle))) as start,
     ):
+        ring.target = leaf_port(start)
         logs = (last, middle, start)
         eventually(lambda: any("Loop detected for leafnode account" in one.log() for one in logs), "no loop was found")
         found = next(one.log() for one in logs if "Loop detected for leafnode account" in one.log())
