@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
@@ -18,6 +22,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # How fast an example is depends on what else the machine does.
 settings.register_profile("natsctl", deadline=None)
 settings.load_profile("natsctl")
+
+
+def _wait_longer(method: Callable[..., Any], timeout_s: float) -> None:
+    """Give a method of nats-py another default timeout; half a second measures what else the machine does."""
+    parameters = [p for p in signature(method).parameters.values() if p.default is not p.empty]
+    method.__defaults__ = tuple(timeout_s if p.name == "timeout" else p.default for p in parameters)
+
+
+_wait_longer(Client.request, 5.0)
+_wait_longer(Subscription.next_msg, 5.0)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -141,6 +141,7 @@ class Connection:
                     subscription.fail(_refused(verb, used))
 
     async def _on_closed(self) -> None:
+        """Fail all that wait; called twice, when the end begins and when all of it is done."""
         if self._lost is not None:
             return
         reason = str(self._client.last_error or "").removeprefix("nats: ")

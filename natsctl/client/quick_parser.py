@@ -7,11 +7,11 @@ with many messages that is most of what a command does. Here a whole read is gon
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from natsctl.client.nats_py import Taker
+Taker: TypeAlias = Callable[[bytes, bytes, bytes, bytes | None], None]
+"""What is called with subject, reply, body and header block of a message."""
 
 MAX_LINE_BYTES = 1024 * 1024
 """The longest line before a payload; INFO of a large cluster is the longest that servers send."""

@@ -107,6 +107,17 @@ async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
             await connection.publish("more")
 
 
+async def test_the_end_is_told_although_the_socket_is_not_closed_yet(fake: Any) -> None:
+    fake.fatal.add("bye")
+    async with fake.running(), await _connect(fake.url) as connection:
+        closing = asyncio.Event()
+        connection._client._transport.wait_closed = closing.wait
+        with pytest.raises(Unreachable, match="lost"):
+            await connection.request("bye")
+        assert connection.lost
+        closing.set()
+
+
 async def test_no_answer_is_unreachable_after_the_timeout(fake: Any) -> None:
     async with fake.running(), await _connect(fake.url) as connection:
         with pytest.raises(Unreachable, match=r"no answer on nobody within 0\.1s"):
