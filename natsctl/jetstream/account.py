@@ -10,6 +10,7 @@ from natsctl.api.advisories import ActionType, Advised
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.config.stream_draft import Draft
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.api.times import format_time
@@ -108,6 +109,21 @@ class JetStreamAccount:
         self.templates.stream_came(stream.config)
         stream.start()
         return stream
+
+    def draft(self, config: StreamConfig, pedantic: bool = False) -> Draft:
+        """Return a draft of a configuration that is held against the account's streams and limits."""
+
+        def origin(name: str) -> StreamConfig | None:
+            stream = self.streams.get(name)
+            return None if stream is None else stream.config
+
+        return Draft(
+            config=config,
+            pedantic=pedantic,
+            max_window_ns=self.engine.options.max_duplicate_window_ns,
+            origin=origin,
+            refuse_bytes=self.quota.refuse_bytes,
+        )
 
     def refuse_overlap(self, config: StreamConfig) -> ApiError | None:
         """Return the error where another stream captures part of the subjects, or None."""

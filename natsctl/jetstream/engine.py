@@ -18,8 +18,8 @@ from natsctl.api.account import AccountLimits
 from natsctl.api.clock import Clock
 from natsctl.api.stream import StorageType
 from natsctl.broker.broker import Broker
+from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.clock_watch import ClockWatch
-from natsctl.jetstream.config.api_level import unmet
 from natsctl.jetstream.disk_full import DiskFull
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
 from natsctl.jetstream.publish.batch_limits import BatchLimits, OpenBatches

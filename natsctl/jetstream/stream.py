@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsctl.api.advisories import ActionType, StreamAction
+from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
-from natsctl.jetstream.config.consumer_config import filters_of
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_log import KINDS as CONSUMER_KINDS
 from natsctl.jetstream.consumers.consumer_set import ConsumerSet

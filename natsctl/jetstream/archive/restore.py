@@ -22,15 +22,15 @@ from natsctl.api.archive.archive import ArchiveFault, Item
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
+from natsctl.api.config import stream_config as rules
 from natsctl.api.requests import StreamRestoreRequest
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import SNAPSHOT_RESTORE_PREFIX
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
+from natsctl.jetstream import api_level
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.archive.staging import OverLimit, Staging
-from natsctl.jetstream.config import api_level
-from natsctl.jetstream.config import stream_config as rules
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.endpoints.client_info import client_info
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
@@ -77,7 +77,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
     """Return why there can be no stream of this configuration; it is normalised on the way."""
-    refusal = rules.settle(rules.draft_of(js, config))
+    refusal = rules.settle(js.draft(config))
     if refusal is None and config.num_replicas > 1:
         return error(10074)
     return refusal or js.refuse_stream(config)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveFault, Gone, Item
 from natsctl.api.codec import encode
+from natsctl.api.config import consumer_config
+from natsctl.api.config.consumer_check import check as check_consumer
 from natsctl.api.headers import LEGACY_MSG_ID
 from natsctl.api.stream import StorageType, StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import parse_time
-from natsctl.jetstream.config import consumer_config
-from natsctl.jetstream.config.consumer_check import check as check_consumer
 from natsctl.jetstream.consumers import consumer_log as records
 from natsctl.jetstream.consumers.consumer_create import bounds_of
 from natsctl.jetstream.consumers.consumer_progress import state_of

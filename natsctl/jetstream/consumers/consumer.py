@@ -18,10 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api import acks as ack_subjects
+from natsctl.api.config import consumer_config as rules
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, SequenceInfo
 from natsctl.api.subjects import FC_PREFIX
 from natsctl.api.times import format_time
-from natsctl.jetstream.config import consumer_config as rules
 from natsctl.jetstream.consumers.consumer_acks import Acks
 from natsctl.jetstream.consumers.consumer_events import ConsumerEvents, nuid
 from natsctl.jetstream.consumers.consumer_log import ChangeLog

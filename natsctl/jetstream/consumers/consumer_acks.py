@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.acks import TERM, AckKind, AckPayload, parse_ack_payload
+from natsctl.api.config.consumer_config import sample_percent
 from natsctl.api.consumer import AckPolicy
-from natsctl.jetstream.config.consumer_config import sample_percent
 from natsctl.jetstream.consumers.pull import PullDelivery
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from natsctl.api import headers
 from natsctl.api.answers import ConsumerCreateAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
+from natsctl.api.config import consumer_config as rules
+from natsctl.api.config.consumer_check import check
+from natsctl.api.config.consumer_update import check_update
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy
 from natsctl.api.requests import ConsumerAction, ConsumerCreateRequest
 from natsctl.api.stream import RetentionPolicy
 from natsctl.api.subjects import MAX_NAME
 from natsctl.api.times import format_time, is_zero, parse_time
-from natsctl.jetstream.config import api_level
-from natsctl.jetstream.config import consumer_config as rules
-from natsctl.jetstream.config.consumer_check import check
-from natsctl.jetstream.config.consumer_update import check_update
+from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, storage_error
 from natsctl.jetstream.upstream.origin import identity
 from natsctl.store.errors import StoreError

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.subjects import is_subset
-from natsctl.jetstream.config.consumer_config import filters_of
 from natsctl.store.filters import ALL
 
 if TYPE_CHECKING:

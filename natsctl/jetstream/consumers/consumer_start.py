@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.times import parse_time
-from natsctl.jetstream.config.consumer_config import filters_of
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.store.filters import Filters
 

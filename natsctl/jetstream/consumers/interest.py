@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.jetstream.config.consumer_config import filters_of
+from natsctl.api.config.consumer_config import filters_of
 from natsctl.jetstream.consumers.pattern_index import PatternIndex
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from natsctl.api.config.consumer_config import pause_until_ns
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.config.consumer_config import pause_until_ns
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer

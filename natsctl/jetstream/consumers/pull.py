@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from natsctl.jetstream.alarm import Alarm
-from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers import pull_request as requests
 from natsctl.jetstream.consumers.pinned import MISMATCH, WRONG_PIN, Pin
 from natsctl.jetstream.consumers.priority_groups import Priority, Verdict, priority_of

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api import answers, headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
+from natsctl.api.config import consumer_config as rules
 from natsctl.api.consumer import ConsumerInfo, DeliverPolicy
 from natsctl.api.model import ZERO_TIME, Model
 from natsctl.api.requests import (
@@ -16,9 +17,8 @@ from natsctl.api.requests import (
     PagedRequest,
 )
 from natsctl.api.times import format_time, is_zero, parse_time
-from natsctl.jetstream.config import api_level
-from natsctl.jetstream.config import consumer_config as rules
-from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream import api_level
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_create import create, durable_create
 from natsctl.jetstream.consumers.priority_groups import is_group_name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.requests import DirectGetRequest
-from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import message_search as search
 from natsctl.jetstream.endpoints.direct_batch import LastOfSubjects, Run
 from natsctl.jetstream.endpoints.direct_message import NOT_FOUND, with_origin

@@ -17,7 +17,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import BodyRule, Endpoint, Told
 from natsctl.api.model import Model
-from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import handlers
 from natsctl.jetstream.endpoints.api_queue import LONG_ANSWERS, ApiQueue
 from natsctl.jetstream.endpoints.audit import audit

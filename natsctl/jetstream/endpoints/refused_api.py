@@ -14,7 +14,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.model import Model
 from natsctl.api.subjects import API_PREFIX
-from natsctl.jetstream.config.api_level import is_refused
+from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints.audit import audit
 from natsctl.jetstream.endpoints.requests import ApiRequest, Uncounted, storage_error
 from natsctl.store.errors import StoreError

@@ -20,6 +20,10 @@ from natsctl.api.answers import (
 )
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
+from natsctl.api.config import stream_config as rules
+from natsctl.api.config.source_config import check_filters
+from natsctl.api.config.stream_draft import invalid
+from natsctl.api.config.stream_update import check_update, seal
 from natsctl.api.model import Model
 from natsctl.api.requests import (
     StreamCreateRequest,
@@ -28,11 +32,7 @@ from natsctl.api.requests import (
     StreamUpdateRequest,
 )
 from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
-from natsctl.jetstream.config import api_level
-from natsctl.jetstream.config import stream_config as rules
-from natsctl.jetstream.config.source_config import check_filters
-from natsctl.jetstream.config.stream_draft import invalid
-from natsctl.jetstream.config.stream_update import check_update, seal
+from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 from natsctl.store.errors import StreamExists
 from natsctl.store.filters import Filters
@@ -93,7 +93,7 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, 
     if config.mirror_direct and config.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
     refusal = js.quota.refuse_new(config, sized=b'"storage"' in request.body)
-    refusal = refusal or rules.settle(rules.draft_of(js, config, pedantic))
+    refusal = refusal or rules.settle(js.draft(config, pedantic))
     if refusal is not None:
         return refusal
     return error(10074) if config.num_replicas > 1 else None
@@ -117,7 +117,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.UPDATE."""
     wish = request.decoded(StreamUpdateRequest)
     config = recast(wish, StreamConfig)
-    draft = rules.draft_of(js, config, wish.pedantic)
+    draft = js.draft(config, wish.pedantic)
     refusal = rules.settle(draft)
     if refusal is not None:
         return refusal

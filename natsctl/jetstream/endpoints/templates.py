@@ -18,11 +18,11 @@ import msgspec
 from natsctl.api.answers import StreamTemplateInfo
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
+from natsctl.api.config import stream_config as rules
 from natsctl.api.requests import StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_literal
-from natsctl.jetstream.config import api_level
-from natsctl.jetstream.config import stream_config as rules
+from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.template_names import stream_name
 from natsctl.store.errors import StoreError
 
@@ -159,7 +159,7 @@ class Templates:
             return _refused("template max streams must be greater than zero")
         config.config.name = "_"
         api_level.stamp(config.config)
-        refusal = rules.settle(rules.draft_of(self._js, config.config))
+        refusal = rules.settle(self._js.draft(config.config))
         config.config.name = ""
         if refusal is not None:
             return refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.config import consumer_check
+from natsctl.api.config import consumer_check
 from natsctl.testing.jet import SECOND, Jet
 
 MS = 1_000_000

@@ -5,17 +5,14 @@ The order of `CHECKS` is that of the reference: a client that made two mistakes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from natsctl.api.catalogue import ApiError
+from natsctl.api.config import feature_config, source_config, stream_check
+from natsctl.api.config.stream_draft import Check, Draft
 from natsctl.api.stream import StreamConfig
-from natsctl.jetstream.config import feature_config, source_config, stream_check
-from natsctl.jetstream.config.stream_draft import Check, Draft
-
-if TYPE_CHECKING:
-    from natsctl.jetstream.account import JetStreamAccount
 
 CHECKS: Final[tuple[Check, ...]] = (
     stream_check.check_name,
@@ -40,22 +37,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     feature_config.settle_republish,
     stream_check.settle_placement,
 )
-
-
-def draft_of(js: JetStreamAccount, config: StreamConfig, pedantic: bool = False) -> Draft:
-    """Return a draft that is held against the account's streams and limits."""
-
-    def origin(name: str) -> StreamConfig | None:
-        stream = js.streams.get(name)
-        return None if stream is None else stream.config
-
-    return Draft(
-        config=config,
-        pedantic=pedantic,
-        max_window_ns=js.engine.options.max_duplicate_window_ns,
-        origin=origin,
-        refuse_bytes=js.quota.refuse_bytes,
-    )
 
 
 def settle(draft: Draft) -> ApiError | None:

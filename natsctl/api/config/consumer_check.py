@@ -12,19 +12,19 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
-from natsctl.api.model import INT64_MAX
-from natsctl.api.stream import RetentionPolicy, StreamConfig
-from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
-from natsctl.api.syntax import go_quote
-from natsctl.api.units import MILLISECOND, format_duration
-from natsctl.jetstream.config.consumer_config import (
+from natsctl.api.config.consumer_config import (
     FLOW_CONTROL_HEARTBEAT_NS,
     ConsumerBounds,
     filters_of,
     is_durable,
     needs_ack,
 )
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, PriorityPolicy
+from natsctl.api.model import INT64_MAX
+from natsctl.api.stream import RetentionPolicy, StreamConfig
+from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
+from natsctl.api.syntax import go_quote
+from natsctl.api.units import MILLISECOND, format_duration
 
 MIN_HEARTBEAT_NS: Final = 100 * MILLISECOND
 MAX_DESCRIPTION_BYTES: Final = 4096

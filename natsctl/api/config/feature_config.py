@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.config.stream_draft import Draft, invalid, pedantry
 from natsctl.api.stream import DiscardPolicy, PersistMode, RetentionPolicy, StorageType, StreamConfig
 from natsctl.api.subject_transform import BadTransform, SubjectMapping, check_mapping
 from natsctl.api.subjects import is_valid_subject, overlaps
 from natsctl.api.units import SECOND
-from natsctl.jetstream.config.stream_draft import Draft, invalid, pedantry
 
 MIN_MARKER_TTL_NS: Final = SECOND
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.config.stream_draft import Draft, invalid, pedantry
 from natsctl.api.stream import DiscardPolicy, Placement, StreamConfig
 from natsctl.api.subjects import MAX_NAME, is_asset_name, is_subset, is_valid_subject, overlaps
 from natsctl.api.syntax import go_quote
 from natsctl.api.units import MILLISECOND, MINUTE, format_duration
-from natsctl.jetstream.config.stream_draft import Draft, invalid, pedantry
 
 DEFAULT_DUPLICATE_WINDOW_NS: Final = 2 * MINUTE
 MIN_AGE_NS: Final = 100 * MILLISECOND

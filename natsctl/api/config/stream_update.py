@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from natsctl.api.catalogue import ApiError, error
+from natsctl.api.config.stream_draft import invalid
 from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamConfig
-from natsctl.jetstream.config.stream_draft import invalid
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> ApiError | None:

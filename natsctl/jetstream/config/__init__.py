@@ -1,1 +1,0 @@
-"""What configurations become, and which are refused."""
