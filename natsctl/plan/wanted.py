@@ -1,0 +1,62 @@
+"""What a set of documents asks for, whatever they were written in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from natsctl.api.errors import UsageError
+from natsctl.plan.asset import AssetKey, Kind, Place
+
+DEFAULT_OWNER = "default"
+"""The owner of what documents describe that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One asset as a document asks for it.
+
+    `config` has the wire's keys and values (nanoseconds, bytes, RFC 3339), those that the document gives and no others;
+    of a bucket it is the configuration of its stream, whole. `kind` is the word that the document used.
+    """
+
+    key: AssetKey
+    kind: Kind
+    config: dict[str, Any]
+    place: Place
+    protect: bool = False
+    """Neither removed nor replaced, by nobody, until a document says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSet:
+    """All that was read: each asset once, in the order of the documents.
+
+    `owner` labels what is made from it, so that a later set of the same owner knows what it may remove. `notes` tell
+    what was passed over.
+    """
+
+    wanted: dict[AssetKey, Wanted]
+    owner: str = DEFAULT_OWNER
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One mistake in a document."""
+
+    place: Place
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+class DocumentFaults(UsageError):
+    """All mistakes of a set of documents, in the order of files and lines."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = list(faults)
