@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiFailure, NatsctlError, NotAuthorised
 from natsctl.plan.asset import AssetKey
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+
+REQUESTS_AT_ONCE: Final = 64
+"""Lists of consumers that are asked for at a time."""
+FEW_STREAMS: Final = 16
+"""Up to so many streams are asked for by name, more by the list of all."""
+STREAM_NOT_FOUND: Final = 10059
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +45,76 @@ class World:
     assets: dict[AssetKey, Live] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Streams that exist and that the server could not show, each with the reason."""
+    now_ns: int = 0
+
+
+async def read_world(manager: Manager, streams: Collection[str] | None = None) -> World:
+    """The account with all its streams and consumers, or with these streams and their consumers only."""
+    account, (infos, unreadable) = await asyncio.gather(_account(manager), _streams(manager, streams))
+    assets = {AssetKey(name): Live(AssetKey(name), info) for name, info in infos.items()}
+    peopled = [name for name, info in infos.items() if (info.get("state") or {}).get("consumer_count", 1)]
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+    for found in await asyncio.gather(*(_consumers(manager, name, room) for name in peopled)):
+        assets |= {live.key: live for live in found}
+    said = manager.connection.info
+    server = {name: said[name] for name in ("server_name", "version", "server_id") if said.get(name)}
+    server |= {"api_level": account["api"]["level"]} if (account.get("api") or {}).get("level") else {}
+    limits = {**(account.get("limits") or {}), **({"tiers": account["tiers"]} if account.get("tiers") else {})}
+    return World(assets, server, limits, unreadable, time.time_ns())
+
+
+async def _account(manager: Manager) -> dict[str, Any]:
+    """The account's info; nothing for who may not ask."""
+    try:
+        return (await manager.account_info()).raw
+    except NotAuthorised:
+        return {}
+
+
+async def _streams(
+    manager: Manager, wanted: Collection[str] | None
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The info of streams by name, and the reasons for those that exist and are not shown."""
+    if wanted is not None and len(wanted) <= FEW_STREAMS:
+        return await _each_stream(manager, wanted)
+    pages = await manager.requests.pages(endpoints.STREAM_LIST)
+    infos = {str(info["config"]["name"]): info for page in pages for info in page.get("streams") or ()}
+    absent = {str(name) for page in pages for name in [*(page.get("missing") or ()), *(page.get("offline") or ())]}
+    if wanted is not None:
+        infos = {name: info for name, info in infos.items() if name in wanted}
+        absent &= set(wanted)
+    more, unreadable = await _each_stream(manager, absent - infos.keys())
+    return infos | more, unreadable
+
+
+async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    found: dict[str, dict[str, Any]] = {}
+    unreadable: dict[str, str] = {}
+
+    async def ask(name: str) -> None:
+        try:
+            found[name] = (await manager.stream_info(name)).raw
+        except ApiFailure as failure:
+            if failure.err_code != STREAM_NOT_FOUND:
+                unreadable[name] = failure.text
+
+    await asyncio.gather(*(ask(name) for name in sorted(names)))
+    return {name: found[name] for name in sorted(found)}, unreadable
+
+
+async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[Live]:
+    """The consumers of a stream; none of one that has gone meanwhile."""
+    async with room:
+        try:
+            pages = await manager.requests.pages(endpoints.CONSUMER_LIST, stream)
+        except ApiFailure as failure:
+            if failure.err_code == STREAM_NOT_FOUND:
+                return []
+            raise
+    missing = [str(name) for page in pages for name in page.get("missing") or ()]
+    if missing:
+        raise NatsctlError(f"the server could not show consumers of {stream}: {', '.join(missing)}")
+    infos = [info for page in pages for info in page.get("consumers") or ()]
+    return [Live(AssetKey(stream, str(info["name"])), info) for info in infos]

@@ -1,0 +1,84 @@
+"""How two configurations differ, field by field: by what they mean, not by how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from natsctl.api.times import is_zero, parse_time
+from natsctl.plan.change import Difference
+
+SETS: Final = frozenset(("subjects", "filter_subjects", "tags"))
+"""Lists whose order means nothing."""
+TIMES: Final = frozenset(("opt_start_time", "pause_until"))
+OPEN: Final = frozenset(("", "metadata", "consumer_limits"))
+"""Objects that are compared field by field even where one side has none: an empty one means the same."""
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """Every field that differs, nested ones by dotted path, mirrors and sources by the stream that they name.
+
+    Absent fields and those at their zero value are the same, as on the wire.
+    """
+    return list(_objects("", old, new))
+
+
+def _objects(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        yield from _values(f"{prefix}.{key}" if prefix else key, key, old.get(key), new.get(key))
+
+
+def _values(path: str, key: str, old: Any, new: Any) -> Iterator[Difference]:
+    if same(key, old, new):
+        return
+    if isinstance(old or {}, Mapping) and isinstance(new or {}, Mapping) and (path in OPEN or (old and new)):
+        yield from _objects(path, old or {}, new or {})
+    elif key == "sources":
+        yield from _objects_by_name(path, old or [], new or [])
+    else:
+        yield Difference(path=path, old=old, new=new)
+
+
+def same(key: str, old: Any, new: Any) -> bool:
+    """Whether two values of a field mean the same."""
+    if old == new or (not old and not new):
+        return True
+    if key in SETS and isinstance(old, list) and isinstance(new, list):
+        return sorted(map(str, old)) == sorted(map(str, new))
+    if key in TIMES:
+        return moment(old) == moment(new)
+    return False
+
+
+def moment(text: Any) -> int | str | None:
+    """When a time is, ns since the epoch; what is no time as it stands, None for none."""
+    if not isinstance(text, str) or is_zero(text):
+        return None
+    try:
+        return parse_time(text)
+    except ValueError:
+        return text
+
+
+def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
+    """The differences of lists of sources: each is known by the stream that it names."""
+    before, after = _by_name(old), _by_name(new)
+    for name in [*before, *(name for name in after if name not in before)]:
+        yield from _values(f"{path}[{name}]", "", before.get(name), after.get(name))
+
+
+def _by_name(sources: list[Any]) -> dict[str, Any]:
+    """Sources by name; several of one stream are told apart by what they take of it, then by their order."""
+    named: dict[str, Any] = {}
+    names = [str(source.get("name")) for source in sources]
+    for name, source in zip(names, sources, strict=True):
+        label = name
+        if names.count(name) > 1:
+            external = (source.get("external") or {}).get("api", "")
+            label = ":".join(part for part in (name, external, source.get("filter_subject", "")) if part)
+        number = 1
+        while label in named:
+            number += 1
+            label = f"{label.partition('#')[0]}#{number}"
+        named[label] = source
+    return named

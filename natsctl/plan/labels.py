@@ -1,0 +1,52 @@
+"""What natsctl keeps in the metadata of an asset: whose it is, and whether it is protected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+OWNER: Final = "natsctl.owner"
+"""The owner of the documents that made the asset or changed it last."""
+PROTECT: Final = "natsctl.protect"
+"""Says "true" where the asset may be neither removed nor replaced."""
+LABELS: Final = (OWNER, PROTECT)
+SERVER_MADE: Final = "_nats."
+"""How the keys begin that a server writes."""
+
+
+def owner_of(config: Mapping[str, Any]) -> str:
+    """Whose an asset is by its configuration, "" where nobody says so."""
+    return str(_metadata(config).get(OWNER, ""))
+
+
+def is_protected(config: Mapping[str, Any]) -> bool:
+    """Whether an asset may be neither removed nor replaced."""
+    return _metadata(config).get(PROTECT) == "true"
+
+
+def labelled(config: Mapping[str, Any], owner: str, protect: bool) -> dict[str, Any]:
+    """The configuration with the labels of its owner, whatever labels it had."""
+    labels = {OWNER: owner, **({PROTECT: "true"} if protect else {})}
+    return {**config, "metadata": {**_metadata(stripped(config)), **labels}}
+
+
+def stripped(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without labels."""
+    return _without(config, lambda key: key in LABELS)
+
+
+def without_server_made(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without the metadata that servers write, labels kept."""
+    return _without(config, lambda key: key.startswith(SERVER_MADE))
+
+
+def _metadata(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = config.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _without(config: Mapping[str, Any], unwanted: Any) -> dict[str, Any]:
+    """The configuration without some keys of its metadata, and without metadata where none is left."""
+    rest = {key: value for key, value in config.items() if key != "metadata"}
+    kept = {key: value for key, value in _metadata(config).items() if not unwanted(key)}
+    return {**rest, "metadata": kept} if kept else rest

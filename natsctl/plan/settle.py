@@ -1,0 +1,140 @@
+"""What a server makes of a configuration, so that what it fills in by itself is no difference.
+
+The rules are those by which natsctl's own server accepts configurations (api/config), applied in the same order. What
+they do not know, such as a field of a newer server, is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from natsctl.api.catalogue import ApiError
+from natsctl.api.config import consumer_check, consumer_config, feature_config, stream_check, stream_config
+from natsctl.api.config.consumer_config import ConsumerBounds
+from natsctl.api.config.stream_draft import Draft, no_origin
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.errors import NatsctlError
+from natsctl.api.model import Model
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.plan.asset import AssetKey
+
+Config = dict[str, Any]
+M = TypeVar("M", bound=Model)
+
+
+class ConfigRefused(NatsctlError):
+    """The server would not take a configuration."""
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.description)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a configuration is held against: the other streams of the account, and what the server allows."""
+
+    stream: Callable[[str], StreamConfig | None] = no_origin
+    """The settled configuration of a stream of the account."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """As in `World.limits`."""
+
+    def bounds(self, replicas: int) -> ConsumerBounds:
+        """What consumers of a stream with so many replicas may have."""
+        tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
+        return ConsumerBounds(
+            int(tier.get("max_ack_pending") or 0),
+            int(self.limits.get("max_request_batch") or 0),
+            int(self.limits.get("server_max_ack_pending") or 0),
+        )
+
+
+ALONE = Surroundings()
+"""An account without other streams and without limits."""
+
+
+def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
+    """The configuration as a server would keep it, unknown keys kept. Raises ConfigRefused."""
+    raw = without_nulls(config)
+    if key.consumer:
+        return _written(settled_consumer(key, raw, around), raw, ConsumerConfig)
+    return _written(settled_stream(key, raw, around), raw, StreamConfig)
+
+
+def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
+    """The configuration of a stream as a server would keep it. Raises ConfigRefused."""
+    model = _model(raw | {"name": key.stream}, StreamConfig)
+    window_ns = int(around.limits.get("max_duplicate_window") or 0)
+    draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
+    for _ in range(2):  # the server looks twice at an update: what it has filled in is then judged too
+        refusal = stream_config.settle(draft)
+        if refusal is not None:
+            raise ConfigRefused(refusal)
+    return model
+
+
+def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
+    """The configuration of a consumer as a server would keep it. Raises ConfigRefused."""
+    named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
+    model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
+    stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
+    bounds = around.bounds(stream.num_replicas)
+    refusal = consumer_config.normalise(model, stream, bounds) or consumer_check.check(model, stream, bounds)
+    if refusal is not None:
+        raise ConfigRefused(refusal)
+    consumer_config.default_threshold(model, consumer_config.is_durable(model))
+    return model
+
+
+def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
+    """A live configuration in the same words as a settled one, whatever a server leaves out that is at its default."""
+    raw = without_nulls(config)
+    if not key.consumer:
+        stream = _model(raw, StreamConfig)
+        draft = Draft(config=stream)
+        for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
+            correct(draft)
+        return _written(stream, raw, StreamConfig)
+    return _written(_model({"name": key.consumer} | raw, ConsumerConfig), raw, ConsumerConfig)
+
+
+def without_nulls(config: Mapping[str, Any]) -> Config:
+    """The configuration without fields that are null, which ask for nothing."""
+    return {key: _value(value) for key, value in config.items() if value is not None}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_nulls(value)
+    return [_value(item) for item in value] if isinstance(value, list) else value
+
+
+def _model(raw: Config, kind: type[M]) -> M:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as failure:
+        raise ConfigRefused(ApiError(code=400, description=str(failure))) from failure
+
+
+def _written(model: Model, raw: Config, kind: type[Model]) -> Config:
+    """The fields of a model, and those of `raw` that it does not know."""
+    written: Config = msgspec.to_builtins(model)
+    _keep_unknown(written, raw, shape_of(kind))
+    return written
+
+
+def _keep_unknown(written: Config, raw: Config, shape: Shape) -> None:
+    for key, value in raw.items():
+        known = shape.fields.get(key)
+        if known is None:
+            written[key] = value
+        elif known.shape.kind == "struct" and isinstance(written.get(key), dict):
+            _keep_unknown(written[key], value, known.shape)
+        elif known.shape.kind == "list" and known.shape.elements().kind == "struct":
+            for ours, theirs in zip(written.get(key) or (), value, strict=False):
+                _keep_unknown(ours, theirs, known.shape.elements())
