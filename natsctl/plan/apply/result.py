@@ -1,0 +1,153 @@
+"""What became of a plan: each change with its end, and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import field
+
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.api.model import Model
+from natsctl.plan.asset import AssetKey
+from natsctl.plan.change import Action, Change
+
+
+class Status(StrEnum):
+    """How a change ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Failure(Model, kw_only=True, omit_defaults=False):
+    """Why a change failed: the server's error, or ours without numbers; `exit_code` is what it alone would end with."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str
+    subject: str = ""
+    hint: str = ""
+    exit_code: int = int(ExitCode.FAILED)
+
+
+class Result(Model, kw_only=True, omit_defaults=False):
+    """What became of one change.
+
+    `detail` says what there is to say about one that is done, `because` names the asset that one was skipped for, or
+    why nothing was begun any more. `elapsed` in ns.
+    """
+
+    action: Action
+    kind: str
+    stream: str
+    consumer: str = ""
+    status: Status
+    detail: str = ""
+    because: str = ""
+    error: Failure | None = None
+    warnings: list[str] = field(default_factory=list)
+    elapsed: int = 0
+
+    @property
+    def key(self) -> AssetKey:
+        """The asset."""
+        return AssetKey(self.stream, self.consumer)
+
+
+class Summary(Model, kw_only=True, omit_defaults=False):
+    """How many assets went which way; `elapsed` in ns."""
+
+    created: int = 0
+    updated: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    failed: int = 0
+    skipped: int = 0
+    elapsed: int = 0
+
+
+class Outcome(Model, kw_only=True, omit_defaults=False):
+    """All results in the order of the plan; `ended` says why not all was begun, "" where all was.
+
+    It is "stopped" (after a failure, as asked), "interrupted" or "lost" (the connection).
+    """
+
+    results: list[Result] = field(default_factory=list)
+    summary: Summary = field(default_factory=Summary)
+    ended: str = ""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command ends with: the code that all failures share, else that something failed."""
+        if self.ended == INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        if self.ended == LOST:
+            return ExitCode.UNREACHABLE
+        codes = {one.error.exit_code for one in self.results if one.error is not None}
+        if len(codes) == 1:
+            return ExitCode(codes.pop())
+        return ExitCode.FAILED if codes else ExitCode.DONE
+
+
+STOPPED = "stopped"
+INTERRUPTED = "interrupted"
+LOST = "lost"
+
+_COUNTED = {
+    Action.CREATE: "created",
+    Action.UPDATE: "updated",
+    Action.REPLACE: "replaced",
+    Action.DELETE: "deleted",
+    Action.NONE: "unchanged",
+}
+
+
+def outcome_of(results: Sequence[Result], unchanged: int, elapsed: int, ended: str) -> Outcome:
+    """The outcome of those results and of `unchanged` assets that had none."""
+    counts = Summary(unchanged=unchanged, elapsed=elapsed)
+    for one in results:
+        name = _COUNTED[one.action] if one.status is Status.DONE else str(one.status)
+        setattr(counts, name, getattr(counts, name) + 1)
+    return Outcome(results=list(results), summary=counts, ended=ended)
+
+
+def result_of(
+    change: Change,
+    status: Status,
+    *,
+    detail: str = "",
+    because: str = "",
+    error: Failure | None = None,
+    warnings: Sequence[str] = (),
+    elapsed: int = 0,
+) -> Result:
+    """The result of a change."""
+    return Result(
+        action=change.action,
+        kind=change.kind,
+        stream=change.stream,
+        consumer=change.consumer,
+        status=status,
+        detail=detail,
+        because=because,
+        error=error,
+        warnings=list(warnings),
+        elapsed=elapsed,
+    )
+
+
+def failure_of(failure: NatsctlError) -> Failure:
+    """A failure as a result tells it."""
+    api = failure.error if isinstance(failure, ApiFailure) else None
+    return Failure(
+        code=api.code if api else 0,
+        err_code=api.err_code if api else 0,
+        description=failure.text,
+        subject=failure.subject,
+        hint=failure.hint,
+        exit_code=int(failure.exit_code),
+    )
