@@ -55,14 +55,7 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         "port": websocket.port if websocket else options.port,
         "headers": options.headers,
     }
-    first = session.tls is not None and session.tls.first
-    flags = {
-        "auth_required": session.login.required,
-        "tls_required": websocket.tls if websocket else options.tls_required or first,
-        "tls_verify": options.tls_verify,
-        "tls_available": websocket.tls if websocket else options.tls_available,
-    }
-    info.update((key, True) for key, value in flags.items() if value)
+    info.update((key, True) for key, value in _wanted_of_clients(broker, session).items() if value)
     info["max_payload"] = session.max_payload
     if options.jetstream:
         info["jetstream"] = True
@@ -84,6 +77,21 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
             info["acc_is_sys"] = True
     info["api_lvl"] = API_LEVEL
     return msgspec.json.encode(info)
+
+
+def _wanted_of_clients(broker: Broker, session: Session) -> dict[str, bool]:
+    """Return what a client has to bring, by its listener: the one for this process itself is always in clear."""
+    options = broker.options
+    found = {"auth_required": session.login.required}
+    if session.kind == "inprocess":
+        return found
+    websocket = options.websocket if session.kind == "websocket" else None
+    first = session.tls is not None and session.tls.first
+    return found | {
+        "tls_required": websocket.tls if websocket else options.tls_required or first,
+        "tls_verify": options.tls_verify,
+        "tls_available": websocket.tls if websocket else options.tls_available,
+    }
 
 
 def server_info(broker: Broker) -> dict[str, object]:

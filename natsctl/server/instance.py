@@ -32,11 +32,12 @@ from natsctl.server.tls.gate import TlsGate
 from natsctl.server.tls.listener import client_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
+    from natsctl.server.in_process import InProcessDoor
     from natsctl.server.leaf.leafs import LeafNodes
     from natsctl.server.system.system import System
     from natsctl.server.websocket.upgrade import WebSocketDoor
@@ -125,17 +126,19 @@ class ServerInstance:
             raise RuntimeError("the server is not running")
         return self._broker
 
-    async def start(self) -> None:
-        """Recover the store and listen.
+    async def start(self, prepare: Callable[[ServerInstance], Awaitable[None]] | None = None) -> None:
+        """Recover the store, let `prepare` do what it has to do before anybody else, and listen.
 
         Raises StorageError when the store is locked or cannot be opened, OSError when the address or a TLS file cannot
-        be used; nothing is left running then.
+        be used, and what `prepare` raises; nothing is left running then.
         """
         clients = self._client_endpoint()
         try:
             clients.bind()
             self.port = clients.port
             self._build()
+            if prepare is not None:
+                await prepare(self)
             self.endpoints = {**self._more_endpoints(), "clients": clients}
             for kind, endpoint in self.endpoints.items():
                 await _start(kind, endpoint)
@@ -228,6 +231,12 @@ class ServerInstance:
         engine = Engine(self.store, broker, clock, rng, options, self.log.warn)
         engine.recover()
         return engine
+
+    def door_into(self, account: str) -> InProcessDoor:
+        """Return a door by which this process may come into an account that there is."""
+        from natsctl.server.in_process import InProcessDoor
+
+        return InProcessDoor(self.broker, self._running, account)
 
     def enter_lame_duck(self) -> None:
         """Accept nobody any more, and tell the clients to look for another server; those who stay are served on."""

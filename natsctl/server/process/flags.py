@@ -10,6 +10,7 @@ from natsctl.server.conf.checks import complaints
 from natsctl.server.conf.config import read_config
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 from natsctl.server.process.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
+from natsctl.server.process.provision import Documents
 
 _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("host", "text", ("a", "addr", "net")),
@@ -19,6 +20,9 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("store_dir", "text", ("sd", "store_dir")),
     ("sync", "text", ("sync",)),
     ("archive_version", "int", ("archive_version",)),
+    ("apply", "texts", ("apply",)),
+    ("apply_account", "text", ("apply_account",)),
+    ("apply_prune", "bool", ("apply_prune",)),
     ("user", "text", ("user",)),
     ("password", "text", ("pass",)),
     ("token", "text", ("auth",)),
@@ -82,6 +86,8 @@ class CommandLine:
     config: Path | None = None
     signal: str = ""
     """The signal and the process that it is for."""
+    documents: Documents | None = None
+    """What is carried out before the server listens."""
 
 
 def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> CommandLine:
@@ -105,7 +111,20 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
     options = _options(given, base)
     for _, text in complaints(options):
         raise FlagError(text)
-    return CommandLine("check" if given.flag("check") and config is not None else "run", options, config)
+    action: Literal["check", "run"] = "check" if given.flag("check") and config is not None else "run"
+    return CommandLine(action, options, config, documents=_documents(given, options))
+
+
+def _documents(given: Given, options: ServerOptions) -> Documents | None:
+    paths = given.texts("apply")
+    for setting in ("apply_account", "apply_prune"):
+        if not paths and setting in given.spelled:
+            raise FlagError(f"{given.spelled[setting]} needs --apply")
+    if not paths:
+        return None
+    if not options.jetstream:
+        raise FlagError("--apply needs JetStream: give -js, or a jetstream block in the configuration file")
+    return Documents(paths, given.text("apply_account"), given.flag("apply_prune"))
 
 
 def _refuse(given: Given) -> None:

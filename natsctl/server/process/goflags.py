@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["bool", "int", "text"]
+Kind = Literal["bool", "int", "text", "texts"]
+"""What a flag's value is; `texts` gathers the values of a flag that is given again and again."""
+Value = bool | int | str | tuple[str, ...]
 
 _TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -31,7 +33,7 @@ class FlagSpec:
 class Given:
     """What stood on a command line: values by setting (the last one wins), the spelling used, and what followed."""
 
-    values: dict[str, bool | int | str]
+    values: dict[str, Value]
     spelled: dict[str, str]
     rest: list[str]
 
@@ -41,7 +43,13 @@ class Given:
 
     def number(self, setting: str, default: int) -> int:
         """Return an int setting."""
-        return int(self.values.get(setting, default))
+        found = self.values.get(setting, default)
+        return found if isinstance(found, int) else default
+
+    def texts(self, setting: str) -> tuple[str, ...]:
+        """Return every value of a setting that may be given more than once."""
+        found = self.values.get(setting, ())
+        return found if isinstance(found, tuple) else ()
 
     def flag(self, setting: str, default: bool = False) -> bool:
         """Return a boolean setting."""
@@ -72,7 +80,10 @@ def parse_flags(argv: Sequence[str], specs: Mapping[str, FlagSpec]) -> Given:
             if not arguments:
                 raise FlagError(f"flag needs an argument: -{name}")
             value = arguments.pop(0)
-        given.values[spec.setting] = _value(name, spec.kind, value)
+        if spec.kind == "texts":
+            given.values[spec.setting] = (*given.texts(spec.setting), value)
+        else:
+            given.values[spec.setting] = _value(name, spec.kind, value)
         given.spelled[spec.setting] = argument.partition("=")[0]
     return given
 

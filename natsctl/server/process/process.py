@@ -1,7 +1,8 @@
 """`natsctl server run` as a process: flags in, log lines out, signals, pid and ports files, exit status.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line.  A second signal
-while the server stops ends the process as signals do, whatever it is waiting for.
+Exit status: 0 after SIGTERM or SIGINT, 1 when the server could not start, 2 for a wrong command line or documents, and
+what `natsctl apply` would end with when documents could not be carried out.  A second signal while the server stops
+ends the process as signals do, whatever it is waiting for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,7 @@ from natsctl.server.process.flags import CommandLine, parse_command_line
 from natsctl.server.process.goflags import FlagError
 from natsctl.server.process.log import Log
 from natsctl.server.process.ports import write_pid_file, write_ports_file
+from natsctl.server.process.provision import NotProvisioned, Preparation, Provisioner, provision
 from natsctl.server.process.signals import NAMES, send_signal
 from natsctl.server.process.start_fault import start_fault
 from natsctl.server.process.usage import USAGE
@@ -46,19 +49,39 @@ ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a server for the arguments after `natsctl server run` until a signal ends it; return the exit status."""
+def main(argv: Sequence[str], provisioner: Provisioner | None = None) -> int:
+    """Run a server for the arguments after `natsctl server run` until a signal ends it; return the exit status.
+
+    `provisioner` is who knows documents; without one, `--apply` is refused.
+    """
     try:
         command_line = parse_command_line(argv, os.environ)
+        prepare = _preparation(command_line, provisioner)
         if command_line.action != "run":
             return _answer(command_line)
     except FlagError as error:
         sys.stderr.write(f"natsctl server run: {error}\nTry `natsctl server run --help`.\n")
         return USAGE_ERROR
+    except NotProvisioned as error:
+        sys.stderr.write(f"natsctl server run: {error}\n")
+        return error.code
     except (NatsctlError, OSError) as error:
         sys.stderr.write(f"nats-server: {_file_fault(error)}\n")
         return NOT_STARTED
-    return _run(command_line.options, lambda: parse_command_line(argv, os.environ).options)
+    return _run(command_line.options, lambda: parse_command_line(argv, os.environ).options, prepare)
+
+
+def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> Preparation | None:
+    """Return what is to be done before the server listens; raises NotProvisioned with all faults of documents."""
+    documents = command_line.documents
+    if documents is None:
+        return None
+    if provisioner is None:
+        raise FlagError("--apply: documents are for `natsctl server run`")
+    try:
+        return partial(provision, documents, provisioner(documents))
+    except NatsctlError as failure:
+        raise NotProvisioned(failure) from failure
 
 
 def _answer(command_line: CommandLine) -> int:
@@ -79,7 +102,7 @@ def _file_fault(error: Exception) -> str:
     return str(error)
 
 
-def _run(told: ServerOptions, read: Callable[[], ServerOptions]) -> int:
+def _run(told: ServerOptions, read: Callable[[], ServerOptions], prepare: Preparation | None) -> int:
     options = told
     if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
         options = replace(options, max_storage=default_max_storage(options.store_path), storage_derived=True)
@@ -91,7 +114,7 @@ def _run(told: ServerOptions, read: Callable[[], ServerOptions]) -> int:
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(ServerProcess(options, log, told, read).serve())
+            return runner.run(ServerProcess(options, log, told, read, prepare).serve())
     finally:
         log.close()
 
@@ -100,13 +123,19 @@ class ServerProcess:
     """One server as the process: what it logs, the files it leaves for others, and the signals it obeys."""
 
     def __init__(
-        self, options: ServerOptions, log: Log, told: ServerOptions, read: Callable[[], ServerOptions]
+        self,
+        options: ServerOptions,
+        log: Log,
+        told: ServerOptions,
+        read: Callable[[], ServerOptions],
+        prepare: Preparation | None = None,
     ) -> None:
         """Prepare to serve `options`, which were made of what was `told`; `read` reads that again."""
         self._options = options
         self._log = log
         self._told = told
         self._read = read
+        self._prepare = prepare
         self._server = ServerInstance(options, log)
         self._files: list[Path] = []
         self._stopping: asyncio.Event | None = None
@@ -120,13 +149,14 @@ class ServerProcess:
         let_garbage_wait()
         try:
             announce(self._log, self._server)
-            await self._server.start()
+            if not await self._start():
+                return STARTED
             self._leave_files()
         except (OSError, NatsctlError) as error:
             self._log.fatal(start_fault(self._options, error))
             await self._server.stop()
             self._remove_files()
-            return NOT_STARTED
+            return error.code if isinstance(error, NotProvisioned) else NOT_STARTED
         tune_interpreter()
         self._server.reload = self._first_reload
         announce_listeners(self._log, self._server)
@@ -137,6 +167,26 @@ class ServerProcess:
         self._remove_files()
         self._log.info("Server Exiting..")
         return STARTED
+
+    async def _start(self) -> bool:
+        """Start the server; False where a signal ended it before it listened, as what prepares it may take long."""
+        assert self._stopping is not None
+        if self._prepare is None:
+            await self._server.start()
+            return True
+        prepare = partial(self._prepare, log=self._log)
+        starting = asyncio.ensure_future(self._server.start(prepare))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if starting.done():
+            starting.result()
+            return True
+        self._log.info("Initiating Shutdown...")
+        starting.cancel()
+        await asyncio.wait((starting,))
+        self._log.info("Server Exiting..")
+        return False
 
     def _warm_up(self) -> None:
         """Import what is needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""

@@ -29,6 +29,10 @@ JetStream Options:
                                      a duration such as 1s, or never
         --archive_version <1|2>      Format of stream snapshots: 1, which every nats-server restores (default),
                                      or 2, which those from 2.15 on do; both are understood always
+        --apply <path>               Carry out these documents (files, folders; again for more) before anybody can
+                                     connect; `natsctl apply` does the same to a server that runs
+        --apply_account <account>    The account that they are for, where more than one has JetStream
+        --apply_prune                Remove what their owner made and they name no more
 
 Logging Options:
     -l, --log <file>                 File to redirect log output

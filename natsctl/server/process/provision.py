@@ -1,0 +1,89 @@
+"""Documents that a server is to have carried out before anybody comes in: who asks, and where in the start it is done.
+
+What documents mean is not known here: whoever starts the process brings a `Provisioner`. It reads the documents before
+anything listens, and gives the step that carries them out through the way in which it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.broker.account import GLOBAL_ACCOUNT
+from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.broker.jwt.token import JwtError
+from natsctl.server.broker_setup import jetstream_accounts
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.server.in_process import Way
+    from natsctl.server.instance import ServerInstance
+    from natsctl.server.options import ServerOptions
+    from natsctl.server.process.log import Log
+
+
+class Documents(NamedTuple):
+    """What `--apply` and its companions say."""
+
+    paths: tuple[str, ...]
+    account: str = ""
+    """Whose the documents are; empty: of the one account that has JetStream."""
+    prune: bool = False
+    """Whether what their owner made, and they name no more, is removed."""
+
+
+Carry = Callable[["Way", Callable[[str], None]], Awaitable[None]]
+"""Carries the documents out through a door, and tells in lines what was done; raises NatsctlError."""
+Provisioner = Callable[[Documents], Carry]
+"""Reads documents; raises UsageError with all that is wrong in them."""
+
+
+class Preparation(Protocol):
+    """What is done to a server before it listens."""
+
+    def __call__(self, server: ServerInstance, log: Log) -> Awaitable[None]:
+        """Do it, and log it."""
+
+
+class NotProvisioned(NatsctlError):
+    """The documents of a server that starts could not be carried out; `code` is the exit status that says how."""
+
+    def __init__(self, failure: NatsctlError) -> None:
+        super().__init__("\n  ".join(filter(None, (str(failure), failure.hint))))
+        self.code = int(failure.exit_code)
+
+
+async def provision(documents: Documents, carry: Carry, server: ServerInstance, log: Log) -> None:
+    """Carry the documents out on a server that does not listen yet; raises NotProvisioned."""
+    try:
+        account = _account(server.options, server.broker, documents.account)
+        async with server.door_into(account) as way:
+            await carry(way, log.info)
+    except NatsctlError as failure:
+        raise NotProvisioned(failure) from failure
+
+
+def _account(options: ServerOptions, broker: Broker, named: str) -> str:
+    """Return the account that was named, or the one that has JetStream; raises UsageError."""
+    auth = broker.options.auth
+    if isinstance(auth, JwtAuthenticator):
+        return _operated_account(auth, broker, named)
+    having = jetstream_accounts(options)
+    known = [GLOBAL_ACCOUNT] if having is None else list(having)
+    if named in known or (not named and len(known) == 1):
+        return named or known[0]
+    if not known:
+        raise UsageError("--apply: no account has JetStream", hint="say `jetstream: enabled` in the account's block")
+    hint = f"--apply_account takes one of {', '.join(sorted(known))}"
+    raise UsageError(f"--apply_account: no account {named} has JetStream" if named else "--apply: whose?", hint=hint)
+
+
+def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
+    """Return an account of an operator, alive; raises UsageError."""
+    if not named:
+        raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")
+    try:
+        return auth.book.look_up(named, broker.clock.now_ns()).name
+    except JwtError as failure:
+        raise UsageError(f"--apply_account {named}: {failure}") from failure
