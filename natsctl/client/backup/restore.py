@@ -60,6 +60,15 @@ class SubjectsTaken(NatsctlError):
     exit_code = ExitCode.CONFLICT
 
 
+class NotPutBack(NotWhole):
+    """A stream was removed to be replaced, and neither its successor nor itself could be restored."""
+
+    def __init__(self, stream: str, copy: Path, why: BaseException | None) -> None:
+        super().__init__(
+            f"stream {stream} could not be put back: {why}", hint=f"natsctl stream restore {copy} has all of it"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
     """What is restored as what; empty fields leave what the backup has."""
@@ -223,24 +232,38 @@ async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: Res
         copy = folder / "stream"
         await save_stream(lifeline, name, copy, SaveOptions(idle_s=options.idle_s))
         lifeline.say(f"stream {name} was saved to {copy} until the restore is done")
-        await lifeline.manager.stream_delete(name)
         try:
-            return await _restore(lifeline, name, sending)
-        except BaseException:
-            await _put_back(lifeline, name, copy, options)
-            raise
+            return await restore_over(lifeline, sending, copy, options.idle_s)
+        except NotPutBack as failure:
+            kept = copy.rename(folder.with_suffix(".saved"))
+            raise NotPutBack(name, kept, failure.__cause__) from failure
 
 
-async def _put_back(lifeline: Lifeline, name: str, copy: Path, options: RestoreOptions) -> None:
-    """Restore the stream that was to be replaced. Raises NotWhole, and keeps the copy, where that fails."""
+async def restore_over(lifeline: Lifeline, sending: Sending, copy: Path, idle_s: float = IDLE_S) -> Answer[Any]:
+    """Remove the stream that is sent and restore it, the answer of the server.
+
+    After a failure the stream is put back from `copy`, a whole backup of it. Raises NotPutBack where that fails too.
+    """
+    name = sending.progress.stream
+    try:
+        await lifeline.manager.stream_delete(name)
+        return await _restore(lifeline, name, sending)
+    except BaseException:
+        await _put_back(lifeline, name, copy, idle_s)
+        raise
+
+
+async def _put_back(lifeline: Lifeline, name: str, copy: Path, idle_s: float) -> None:
+    """Restore the stream that was to be replaced, unless it is there. Raises NotPutBack where that fails."""
     try:
         with open_backup(copy) as backup:
-            await _restore(lifeline, name, Sending(backup, backup.config, options.idle_s, silent))
+            # Its removal may not have got through, or an answer to it not back.
+            there = await _existing(await lifeline.renew(), name)
+            if there is not None and not missing(backup, there):
+                return
+            await _restore(lifeline, name, Sending(backup, backup.config, idle_s, silent))
     except BaseException as failure:
-        kept = copy.rename(copy.parent.with_suffix(".saved"))
-        raise NotWhole(
-            f"stream {name} could not be put back: {failure}", hint=f"natsctl stream restore {kept} has all of it"
-        ) from failure
+        raise NotPutBack(name, copy, failure) from failure
     lifeline.say(f"stream {name} is as it was before")
 
 

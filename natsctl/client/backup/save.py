@@ -7,7 +7,7 @@ middle of one, so a transfer that breaks is begun again. Source: reference/cli.m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,10 @@ _WHOLE = (0, 204)
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """How a stream is saved; sizes of 0 leave it to the server, `replay` reads the messages one by one instead."""
+    """How a stream is saved; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
+
+    `config` is what the backup says that the stream's configuration is, where that is not the one it has.
+    """
 
     consumers: bool = True
     check: bool = False
@@ -46,6 +49,7 @@ class SaveOptions:
     replay: bool = False
     force: bool = False
     account: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 class SavedStream(Document):
@@ -133,7 +137,7 @@ async def _fill(
         config, state = await lifeline.run(f"the backup of {stream}", replay.take)
     manifest = _manifest(lifeline.manager.connection, stream, options, state)
     manifest.method, manifest.archive = method, 2 if method == "replay" else snapshot.version
-    writer.finish(config, state, manifest)
+    writer.finish(options.config or config, state, manifest)
     return manifest
 
 
