@@ -4,8 +4,8 @@ A document is a configuration, or a whole info document (as `stream info -j` pri
 Unknown keys are refused with a suggestion, apart from those in an info document, which a newer server may have made.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,71 +16,116 @@ from natsctl.api.times import parse_time
 from natsctl.api.units import parse_duration, parse_size
 
 M = TypeVar("M", bound=Model)
+Step = str | int
 
 _INFO_KEYS: Final = frozenset({"type", "state", "stats", "created", "delivered", "ack_floor", "ts", "cluster"})
 _RANGES: Final[dict[str, tuple[int, int]]] = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a text", "bytes": "base64 text"}
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
+_WRONG: Final = object()
+"""What stands for a value that is not what it should be."""
+
+
+class DocumentFault(NamedTuple):
+    """One mistake: the steps that lead to it, and the reason."""
+
+    path: tuple[Step, ...]
+    reason: str
 
 
 def load_document(document: Any, model: type[M], origin: str) -> M:
     """Return the model a document describes; raises UsageError `ORIGIN: $.path: expected …, got …`."""
-    path, made_by_server = "$", False
-    if isinstance(document, dict) and isinstance(document.get("config"), dict) and _INFO_KEYS & document.keys():
-        document, path, made_by_server = document["config"], "$.config", True
-    reader = _DocumentReader(origin, made_by_server)
-    return msgspec.convert(reader.read(document, shape_of(model), path), model)
+    base: tuple[Step, ...] = ()
+    if isinstance(document, dict) and is_info(document):
+        document, base = document["config"], ("config",)
+    values, faults = read_document(document, model, lenient=bool(base))
+    if faults:
+        raise UsageError(f"{origin}: {path_text((*base, *faults[0].path))}: {faults[0].reason}")
+    return msgspec.convert(values, model)
+
+
+def is_info(document: Mapping[str, Any]) -> bool:
+    """Whether a document is what a server said of an asset: its configuration is below `config`."""
+    return isinstance(document.get("config"), dict) and bool(_INFO_KEYS & document.keys())
+
+
+def read_document(
+    document: Any, model: type[Model], *, lenient: bool = False
+) -> tuple[dict[str, Any], list[DocumentFault]]:
+    """Return the wire's values of what a document gives, and all that is wrong in it, in its order.
+
+    What is wrong is left out of the values, as is null. `lenient` passes over unknown keys.
+    """
+    reader = _DocumentReader(lenient)
+    values = reader.read(document, shape_of(model), ())
+    return ({} if values is _WRONG else values), reader.faults
+
+
+def path_text(path: Sequence[Step]) -> str:
+    """Return how faults spell a path: `$.subjects[0]`."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 class _DocumentReader:
-    """Walks a document beside the shape it should have and stops at the first fault."""
+    """Walks a document beside the shape it should have and collects what is wrong."""
 
-    def __init__(self, origin: str, lenient: bool) -> None:
-        self.origin = origin
+    def __init__(self, lenient: bool) -> None:
+        self.faults: list[DocumentFault] = []
         self.lenient = lenient
 
-    def _fail(self, path: str, reason: str) -> NoReturn:
-        raise UsageError(f"{self.origin}: {path}: {reason}")
+    def _fail(self, path: tuple[Step, ...], reason: str) -> Any:
+        self.faults.append(DocumentFault(path, reason))
+        return _WRONG
 
-    def read(self, value: Any, shape: Shape, path: str) -> Any:
-        """Return the builtins `msgspec.convert` takes for `shape`."""
+    def read(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
+        """Return the builtins `msgspec.convert` takes for `shape`, or _WRONG."""
         if shape.kind == "struct":
             return self._struct(value, shape, path)
         if shape.kind == "list":
-            if not isinstance(value, list):
-                self._fail(path, f"expected a list, got {_say(value)}")
-            return [self.read(item, shape.elements(), f"{path}[{index}]") for index, item in enumerate(value)]
+            return self._list(value, shape.elements(), path)
         if shape.kind == "dict":
-            if not isinstance(value, dict):
-                self._fail(path, f"expected an object, got {_say(value)}")
-            return {str(key): self.read(item, shape.elements(), f"{path}.{key}") for key, item in value.items()}
+            return self._dict(value, shape.elements(), path)
         if shape.kind == "enum":
             return self._enum(value, shape, path)
         if shape.human:
             return self._words(value, shape, path)
         return self._scalar(value, shape, path)
 
-    def _struct(self, value: Any, shape: Shape, path: str) -> dict[str, Any]:
+    def _list(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
+        if not isinstance(value, list):
+            return self._fail(path, f"expected a list, got {_say(value)}")
+        read = [self.read(one, item, (*path, index)) for index, one in enumerate(value)]
+        return [one for one in read if one is not _WRONG]
+
+    def _dict(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
-            self._fail(path, f"expected an object, got {_say(value)}")
+            return self._fail(path, f"expected an object, got {_say(value)}")
+        read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items()}
+        return {key: one for key, one in read.items() if one is not _WRONG}
+
+    def _struct(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
+        if not isinstance(value, dict):
+            return self._fail(path, f"expected an object, got {_say(value)}")
         result = {}
         for key, item in value.items():
             known = shape.fields.get(key)
             if known is None:
                 if not self.lenient:
-                    self._fail(f"{path}.{key}", f"unknown key{_did_you_mean(str(key), shape)}")
+                    self._fail((*path, str(key)), f"unknown key{did_you_mean(str(key), shape.fields)}")
             elif item is not None:
-                result[key] = self.read(item, known.shape, f"{path}.{key}")
+                read = self.read(item, known.shape, (*path, key))
+                if read is not _WRONG:
+                    result[key] = read
         return result
 
-    def _enum(self, value: Any, shape: Shape, path: str) -> str:
+    def _enum(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
         choices = [member.value for member in shape.python if member.value]
         text = value.lower().replace(" ", "_") if isinstance(value, str) else value
-        if text not in shape.python._value2member_map_:
-            self._fail(path, f"expected one of {', '.join(choices)}, got {_say(value)}")
-        return str(text)
+        if not isinstance(text, str) or text not in shape.python._value2member_map_:
+            return self._fail(path, f"expected one of {', '.join(choices)}, got {_say(value)}")
+        return text
 
-    def _words(self, value: Any, shape: Shape, path: str) -> Any:
+    def _words(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
         """Read a duration, size or time: words, or the number or text of the wire."""
         if shape.human == "time":
             text = value.isoformat() if hasattr(value, "isoformat") else value
@@ -90,41 +135,41 @@ class _DocumentReader:
         try:
             number = int(value) if value.lstrip("-").isdecimal() else _WORDS[shape.human](value)
         except ValueError as error:
-            self._fail(path, str(error))
+            return self._fail(path, str(error))
         return self._scalar(number, shape, path)
 
-    def _time(self, value: Any, path: str) -> str:
+    def _time(self, value: Any, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, str):
-            self._fail(path, f"expected a time such as 2026-01-31T12:00:00Z, got {_say(value)}")
+            return self._fail(path, f"expected a time such as 2026-01-31T12:00:00Z, got {_say(value)}")
         try:
             parse_time(value)
         except ValueError as error:
-            self._fail(path, str(error))
+            return self._fail(path, str(error))
         return value
 
-    def _scalar(self, value: Any, shape: Shape, path: str, noun: str = "") -> Any:
+    def _scalar(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str = "") -> Any:
         noun = noun or _NOUNS[shape.kind]
         if shape.kind == "int":
             return self._int(value, shape, path, noun)
         if not isinstance(value, bool if shape.kind == "bool" else str):
-            self._fail(path, f"expected {noun}, got {_say(value)}")
+            return self._fail(path, f"expected {noun}, got {_say(value)}")
         return value
 
-    def _int(self, value: Any, shape: Shape, path: str, noun: str) -> int:
+    def _int(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str) -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         if not whole or isinstance(value, bool):
-            self._fail(path, f"expected {noun}, got {_say(value)}")
+            return self._fail(path, f"expected {noun}, got {_say(value)}")
         low, high = _RANGES.get(shape.go, (INT64_MIN, INT64_MAX))
         if not low <= value <= high:
-            self._fail(path, f"expected {noun} from {low} to {high}, got {value}")
+            return self._fail(path, f"expected {noun} from {low} to {high}, got {value}")
         return int(value)
 
 
-def _did_you_mean(key: str, shape: Shape) -> str:
+def did_you_mean(key: str, known: Iterable[str]) -> str:
     """Return the suggestion for an unknown key, or nothing."""
     import difflib
 
-    near = difflib.get_close_matches(key.lower(), list(shape.fields), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(key.lower(), list(known), n=1, cutoff=0.6)
     return f", did you mean {near[0]}?" if near else ""
 
 

@@ -1,0 +1,62 @@
+"""The documents that a command works on: the flags that name them, and one way to load them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+
+if TYPE_CHECKING:
+    from natsctl.plan.wanted import DocumentSet
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH", help="documents: files, folders, globs; - for stdin", show_default=False),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be given often", show_default=False),
+]
+Owner = Annotated[
+    str,
+    typer.Option("--owner", metavar="NAME", help="whose the assets are [owner: of the documents]", show_default=False),
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--var", metavar="NAME=VALUE", help="a value for ${NAME}, before the environment's", show_default=False
+    ),
+]
+
+
+def load_set(
+    paths: Sequence[str] | None, files: Sequence[str] | None, owner: str = "", variables: Sequence[str] | None = None
+) -> DocumentSet:
+    """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError."""
+    import os
+
+    from natsctl.cli import output
+    from natsctl.cli.render.values import safe
+    from natsctl.plan.documents import load_documents
+
+    named = [*(files or ()), *(paths or ())]
+    if not named:
+        raise UsageError("documents are needed: give -f PATH", hint="a file, a folder, or - for stdin")
+    documents = load_documents(named, os.environ, owner=owner, variables=variables_of(variables or ()))
+    for text in documents.notes:
+        output.note(f"note: {safe(text)}")
+    return documents
+
+
+def variables_of(given: Sequence[str]) -> dict[str, str]:
+    """The values of `--var NAME=VALUE`. Raises UsageError."""
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--var {text}: expected NAME=VALUE")
+        values[name] = value
+    return values

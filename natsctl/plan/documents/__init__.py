@@ -1,0 +1,31 @@
+"""Documents that people keep: YAML and JSON in several forms, read into one set of wanted assets.
+
+A text becomes containers that know their lines (yaml_text, json_text, lined), with references to the environment
+replaced (interpolation); forms.py tells what kind of document it is; assets.py and lower.py make wire configurations
+of it, and rules.py holds them to what servers refuse. Every mistake is kept (found.py) and told with its place.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+
+from natsctl.plan.wanted import DocumentSet
+
+
+def load_documents(
+    paths: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    owner: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> DocumentSet:
+    """What the files, folders, globs and stdin (`-`) say; `variables` come before `environ` in `${NAME}`.
+
+    Raises DocumentFaults with everything that is wrong in any of them, UsageError for a path that is not there.
+    """
+    from natsctl.plan.documents.loader import Loader
+
+    loader = Loader(ChainMap(dict(variables or {}), dict(environ)))
+    loader.read(paths)
+    return loader.found.finished(owner)

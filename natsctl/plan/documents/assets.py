@@ -1,0 +1,114 @@
+"""Streams, consumers and buckets as documents write them, made configurations of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.documents import is_info, read_document
+from natsctl.api.model import Model
+from natsctl.api.stream import StreamConfig
+from natsctl.plan.asset import AssetKey, Kind
+from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.items import items
+from natsctl.plan.documents.lined import Mapped, Spot
+from natsctl.plan.labels import is_protected, stripped, without_server_made
+
+Read: TypeAlias = "Callable[[Spot, Kind, Found], None]"
+"""Reads the asset that stands at a spot."""
+
+_STREAM_KEYS: Final = ("consumers", "protect")
+_CONSUMER_KEYS: Final = ("stream", "stream_name", "protect")
+
+
+def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
+    """Keep a stream, and the consumers that stand below it."""
+    if not _is_object(spot, found):
+        return
+    config = _config(spot, StreamConfig, _STREAM_KEYS, found)
+    name = config.get("name")
+    if not name:
+        _unnamed(spot, "a stream needs a name", found)
+        return
+    keep(AssetKey(name), kind, config, spot, _STREAM_KEYS, found)
+    for item in items(spot.at("consumers"), "name", found):
+        read_consumer(item, Kind.CONSUMER, found, name)
+
+
+def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> None:
+    """Keep a consumer; `stream` is the one that it stands below."""
+    if not _is_object(spot, found):
+        return
+    stream = _stream_of(spot, stream, found)
+    config = _config(spot, ConsumerConfig, _CONSUMER_KEYS, found)
+    name = config.get("durable_name") or config.get("name")
+    if not name:
+        _unnamed(spot, "a consumer needs a name or durable_name", found)
+    if not name or not stream:
+        return
+    if not config.get("inactive_threshold"):
+        config.setdefault("durable_name", name)
+    keep(AssetKey(stream, name), kind, config, spot, _CONSUMER_KEYS, found)
+
+
+def keep(
+    key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found
+) -> None:
+    """Keep an asset without what servers and plans write into its metadata."""
+    protect = _protected(spot, config, found)
+    if "metadata" in config:
+        config = without_server_made(stripped(config))
+    found.add(key, kind, config, config_spot(spot, own_keys), protect=protect)
+
+
+def _stream_of(spot: Spot, above: str, found: Found) -> str:
+    said = [spot.at(key) for key in ("stream", "stream_name") if spot.value.get(key) is not None]
+    for one in said:
+        if not isinstance(one.value, str):
+            found.fault(one, "expected the name of a stream")
+            return ""
+        if above and one.value != above:
+            found.fault(one, f"expected {above}, as it stands below that stream, got {one.value}")
+    if not above and not said:
+        found.fault(spot, "a consumer needs its stream: add stream: NAME, or put it below the stream's consumers:")
+    return above or (str(said[0].value) if said else "")
+
+
+def _is_object(spot: Spot, found: Found) -> bool:
+    if isinstance(spot.value, Mapped):
+        return True
+    found.fault(spot, "expected an object")
+    return False
+
+
+def _unnamed(spot: Spot, reason: str, found: Found) -> None:
+    """Tell that a name is missing, unless what stands there was a fault itself."""
+    config = config_spot(spot, ())
+    if not any(config.value.get(key) is not None for key in ("name", "durable_name")):
+        found.fault(config, reason)
+
+
+def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
+    """Where the configuration stands: below `config` in what a server said, else beside the document's own keys."""
+    if isinstance(spot.value.get("config"), Mapped):
+        return spot.at("config")
+    return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
+
+
+def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Found) -> dict[str, Any]:
+    """The wire's values that a document gives, without what servers and plans keep in metadata."""
+    where = config_spot(spot, own_keys)
+    values, faults = read_document(where.value, model, lenient=is_info(spot.value))
+    for fault in faults:
+        found.fault(where.at(*fault.path), fault.reason)
+    return values
+
+
+def _protected(spot: Spot, config: dict[str, Any], found: Found) -> bool:
+    """Whether the asset is protected, by the document's own key or by the label that it was read with."""
+    protect: Any = spot.value.get("protect", is_protected(config))
+    if not isinstance(protect, bool):
+        found.fault(spot.at("protect"), "expected true or false")
+        return False
+    return protect

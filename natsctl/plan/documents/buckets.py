@@ -1,0 +1,77 @@
+"""Documents of buckets: in a bucket's own words, or what a server said of its stream."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from natsctl.api.documents import read_document
+from natsctl.plan.asset import AssetKey, Kind
+from natsctl.plan.documents.assets import keep, read_stream
+from natsctl.plan.documents.bucket_words import ALIASES
+from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.lined import Listed, Mapped, Spot
+from natsctl.plan.documents.lower import WORDS, BadWord, lowered
+
+_OWN_KEYS: Final = ("protect",)
+_ORIGINS: Final = ("mirror", "sources")
+
+
+def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
+    """Keep the stream of a bucket."""
+    if not isinstance(spot.value, Mapped):
+        found.fault(spot, "expected an object")
+        return
+    if isinstance(spot.value.get("stream_info"), Mapped):
+        read_stream(spot.at("stream_info"), kind, found)
+        return
+    if isinstance(spot.value.get("config"), Mapped):
+        read_stream(spot, kind, found)
+        return
+    keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*_OWN_KEYS)), found), found)
+
+
+def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
+    """Keep the bucket that `words` describe; `spot` is its document."""
+    values, faults = read_document(words.value, WORDS[kind])
+    for fault in faults:
+        found.fault(words.at(*fault.path), fault.reason)
+    if not values.get("bucket"):
+        if words.value.get("bucket") is None:
+            found.fault(spot, "a bucket needs its name: add bucket: NAME")
+        return
+    try:
+        config = lowered(kind, values)
+    except BadWord as fault:
+        found.fault(words.at(fault.word), str(fault))
+        return
+    keep(AssetKey(config["name"]), kind, config, spot, _OWN_KEYS, found)
+
+
+def in_own_words(spot: Spot, found: Found) -> Spot:
+    """The words of a bucket by their first names, and origins that are named by a text alone as objects."""
+    words = Mapped(spot.value.line)
+    for key, value in spot.value.items():
+        word = ALIASES.get(key, key)
+        if word in words:
+            found.fault(spot.at(key), f"{key} is another word for {word}, which stands here too")
+        else:
+            shown = (key,) if key != word else ()
+            words.put(word, _value(word, value, spot.at(key)), spot.value.lines[key], *shown)
+    return spot.holding(words)
+
+
+def _value(word: str, value: Any, spot: Spot) -> Any:
+    if word == "compression" and value in ("s2", "none"):
+        return value == "s2"
+    if word not in _ORIGINS:
+        return value
+    if isinstance(value, str):
+        named = Mapped(spot.line)
+        named.put("name", value, spot.line)
+        return named
+    if not isinstance(value, Listed):
+        return value
+    items = Listed(value.line)
+    items.lines = value.lines
+    items.extend(_value("mirror", item, spot.at(index)) for index, item in enumerate(value))
+    return items

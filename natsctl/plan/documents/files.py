@@ -1,0 +1,85 @@
+"""Which files a set of documents is, and what stands in them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from natsctl.api.errors import UsageError
+from natsctl.plan.documents.faults import MAX_FILE_BYTES, MAX_FILES, TextFault
+
+STDIN: Final = "-"
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""What is read of a folder; a file that is named is read whatever its name is."""
+
+
+def files_at(path: str) -> list[str]:
+    """The files that a path means: itself, those of a folder and of its folders, those that match a glob; sorted.
+
+    Raises UsageError for what is not there.
+    """
+    if path == STDIN or Path(path).is_file():
+        return [path]
+    if Path(path).is_dir():
+        return list(_files_below(path))
+    if glob.has_magic(path):
+        # Path.glob takes no absolute patterns.
+        there = glob.glob(path, recursive=True)  # noqa: PTH207
+        matching = [found for found in sorted(there) if Path(found).is_file()]
+        if matching:
+            return matching
+        raise UsageError(f"{path}: no file matches")
+    if Path(path).exists():
+        return [path]
+    reason = "a link to what is not there" if Path(path).is_symlink() else "no such file or folder"
+    raise UsageError(f"{path}: {reason}")
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Documents in a folder, sorted, then those in its folders; each folder once, be it linked to itself."""
+    seen: set[tuple[int, int]] = set()
+    count = 0
+
+    def told(failure: OSError) -> None:
+        raise UsageError(f"{failure.filename}: {failure.strerror}") from failure
+
+    for here, folders, files in os.walk(folder, followlinks=True, onerror=told):
+        status = os.stat(here)  # noqa: PTH116  # the pair names the folder, whatever led there
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                count += 1
+                if count > MAX_FILES:
+                    raise UsageError(f"{folder}: more than {MAX_FILES:,} documents")
+                yield str(Path(here) / name)
+
+
+def read_text(path: str) -> str:
+    """The text of a file or of stdin. Raises TextFault for what is no text, or too much of it, or can not be read."""
+    try:
+        if path == STDIN:
+            raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(path).open("rb") as opened:
+                raw = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as failure:
+        raise TextFault(0, failure.strerror or str(failure)) from failure
+    if len(raw) > MAX_FILE_BYTES:
+        raise TextFault(0, f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as failure:
+        raise TextFault(raw.count(b"\n", 0, failure.start) + 1, f"not UTF-8 text (byte {failure.start})") from failure
+
+
+def identity(path: str) -> str:
+    """What two paths share that lead to the same file."""
+    return path if path == STDIN else os.path.realpath(path)

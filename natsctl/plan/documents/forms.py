@@ -1,0 +1,126 @@
+"""The forms of documents: which one a value has, and the assets that it speaks of.
+
+Plain (`streams:`, `consumers:` …), typed (`kind:`), bare configurations and what `info -j` and `ls -j` print, and
+manifests of the Kubernetes controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.documents import did_you_mean
+from natsctl.api.stream import StreamConfig
+from natsctl.plan.asset import Kind
+from natsctl.plan.documents.assets import Read, read_consumer, read_stream
+from natsctl.plan.documents.buckets import read_bucket
+from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.items import items
+from natsctl.plan.documents.lined import Listed, Mapped, Spot
+
+READERS: Final[dict[Kind, Read]] = {
+    Kind.STREAM: read_stream,
+    Kind.CONSUMER: read_consumer,
+    Kind.KEY_VALUE: read_bucket,
+    Kind.OBJECT_STORE: read_bucket,
+}
+COLLECTIONS: Final = {
+    "streams": Kind.STREAM,
+    "consumers": Kind.CONSUMER,
+    "key_values": Kind.KEY_VALUE,
+    "kv": Kind.KEY_VALUE,
+    "object_stores": Kind.OBJECT_STORE,
+    "objects": Kind.OBJECT_STORE,
+}
+"""Keys of a plain document, and what they list."""
+SETTINGS: Final = ("owner", "include")
+NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "bucket", Kind.OBJECT_STORE: "bucket"}
+"""What a kind is called by, where a mapping of them has it as its key."""
+_LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
+"""What an answer of the API lists beside its streams or consumers."""
+_CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - frozenset(
+    StreamConfig.__struct_encode_fields__
+)
+
+
+def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
+    """Keep what a document says in `found`; the paths that it includes are returned one by one."""
+    if isinstance(spot.value, Listed):
+        for index in range(len(spot.value)):
+            yield from read_form(spot.at(index), found)
+        return
+    if not isinstance(spot.value, Mapped):
+        found.fault(spot, "expected a document: streams:, consumers: …, kind:, or a configuration")
+        return
+    value = spot.value
+    if isinstance(value.get("kind"), str) and "apiVersion" not in value:
+        _typed(spot, found)
+    elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
+        yield from _plain(spot, found)
+    else:
+        _bare(spot, found)
+
+
+def _is_bare(value: Mapped) -> bool:
+    return isinstance(value.get("name"), str) or isinstance(value.get("config"), Mapped)
+
+
+def _typed(spot: Spot, found: Found) -> None:
+    """Read `kind: Stream` with its configuration beside it, or below `spec`."""
+    kind = next((kind for kind in Kind if kind.lower() == spot.value["kind"].lower()), None)
+    if kind is None:
+        known = did_you_mean(spot.value["kind"], [kind.lower() for kind in Kind])
+        found.fault(spot.at("kind"), f"expected Stream, Consumer, KeyValue or ObjectStore{known}")
+        return
+    owner = spot.value.get("owner")
+    if owner is not None:
+        _owner(spot.at("owner"), found)
+    inner = spot.holding(spot.value.without("kind", "owner"))
+    if isinstance(inner.value.get("spec"), Mapped):
+        for key in inner.value:
+            if key != "spec":
+                found.fault(inner.at(key), "stands beside spec: put it below")
+        inner = inner.at("spec")
+    READERS[kind](inner, kind, found)
+
+
+def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
+    """Read `streams:`, `consumers:` and the others, lists or mappings by name."""
+    listing = str(spot.value.get("type", "")).startswith("io.nats.")
+    for key in spot.value:
+        inner = spot.at(key)
+        if key in COLLECTIONS:
+            for item in items(inner, NAMES[COLLECTIONS[key]], found):
+                READERS[COLLECTIONS[key]](item, COLLECTIONS[key], found)
+        elif key == "owner":
+            _owner(inner, found)
+        elif key == "include":
+            yield from _includes(inner, found)
+        elif not (listing and key in _LISTING):
+            found.fault(inner, f"unknown key{did_you_mean(key, (*COLLECTIONS, *SETTINGS))}")
+
+
+def _owner(spot: Spot, found: Found) -> None:
+    if not isinstance(spot.value, str) or not spot.value:
+        found.fault(spot, "expected a text")
+        return
+    found.owners.append((spot.value, spot.place))
+
+
+def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
+    paths = [spot] if isinstance(spot.value, str) else [spot.at(index) for index in range(len(spot.value or ()))]
+    for path in paths:
+        if isinstance(path.value, str) and path.value:
+            yield path
+        else:
+            found.fault(path, "expected the path of a file or folder")
+
+
+def _bare(spot: Spot, found: Found) -> None:
+    """Read a configuration, or what `info -j` prints, by the keys that it has."""
+    value: Any = spot.value
+    config = value["config"] if isinstance(value.get("config"), Mapped) else value
+    consumer = "stream_name" in value or bool(_CONSUMER_ONLY & config.keys())
+    reader: Callable[..., None] = read_consumer if consumer else read_stream
+    reader(spot, Kind.CONSUMER if consumer else Kind.STREAM, found)

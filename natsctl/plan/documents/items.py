@@ -1,0 +1,37 @@
+"""Lists of assets, and mappings of them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.lined import Listed, Mapped, Spot
+
+
+def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
+    """Each item of a list, or of a mapping whose keys are the names."""
+    if isinstance(spot.value, Listed):
+        yield from (spot.at(index) for index in range(len(spot.value)))
+    elif isinstance(spot.value, Mapped):
+        for key in spot.value:
+            inner = spot.at(key)
+            if inner.value is None:
+                inner = inner.holding(Mapped(inner.line))
+            if not isinstance(inner.value, Mapped):
+                found.fault(inner, "expected an object")
+                continue
+            yield named(inner, name, key, found)
+    elif spot.value is not None:
+        found.fault(spot, "expected a list, or a mapping by name")
+
+
+def named(spot: Spot, name: str, key: str, found: Found) -> Spot:
+    """The spot of a mapping that stands below its name, with the name in it."""
+    said = spot.value.get(name)
+    if said is not None and said != key:
+        found.fault(spot.at(name), f"expected {key}, as it stands below that name, got {said}")
+    if said is not None:
+        return spot
+    value = spot.value.without()
+    value.put(name, key, spot.line)
+    return spot.holding(value)

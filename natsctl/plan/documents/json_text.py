@@ -1,0 +1,147 @@
+"""JSON with lines: one value or several behind each other, in `Mapped` and `Listed`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import JSONDecodeError
+from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
+from typing import Any, Final
+
+from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.lined import Listed, Mapped, Step
+from natsctl.plan.documents.yaml_text import Expand, Report
+
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_ATOM: Final = re.compile(
+    r"-?(?:0|[1-9][0-9]{0,399})(?P<float>\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?|[a-zA-Z]+"
+)
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+    """Each value of a text with its line. Raises TextFault where the text is no JSON."""
+    reader = _Reader(text, report, expand)
+    while not reader.at_end():
+        yield reader.line(), reader.value(0)
+
+
+class _Reader:
+    """Reads one text; `_at` is where, `_line` the line of `_counted`, up to which lines were counted."""
+
+    def __init__(self, text: str, report: Report, expand: Expand | None) -> None:
+        self._text = text
+        self._report = report
+        self._expand = expand
+        self._at = 0
+        self._line = 1
+        self._counted = 0
+        self._values = 0
+        self._path: list[Step] = []
+
+    def line(self) -> int:
+        """The line of what is read next."""
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def at_end(self) -> bool:
+        """Whether nothing but blanks is left."""
+        return self._next() == ""
+
+    def _next(self) -> str:
+        """The next character that is no blank, which stays to be read."""
+        found = _BLANK.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _fail(self, reason: str) -> TextFault:
+        near = self._text[self._at : self._at + 20].split("\n")[0]
+        return TextFault(self.line(), f"not JSON: {reason}{f', got {near}' if near else ', got the end'}")
+
+    def value(self, depth: int) -> Any:
+        """The value that begins here."""
+        first = self._next()
+        self._values += 1
+        if first == '"':
+            return self._expanded(self._string())
+        if first in ("{", "["):
+            if depth > MAX_DEPTH or self._values > MAX_VALUES:
+                most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels in each other"
+                raise TextFault(self.line(), f"more than {most}")
+            return self._object(depth) if first == "{" else self._list(depth)
+        return self._atom()
+
+    def _atom(self) -> Any:
+        found = _ATOM.match(self._text, self._at)
+        if found is None or (found[0][0].isalpha() and found[0] not in _WORDS):
+            raise self._fail("expected a value")
+        self._at = found.end()
+        if found[0] in _WORDS:
+            return _WORDS[found[0]]
+        return float(found[0]) if found["float"] else int(found[0])
+
+    def _string(self) -> str:
+        text: str
+        try:
+            text, self._at = scanstring(self._text, self._at + 1, True)
+        except JSONDecodeError as fault:
+            self._at = fault.pos
+            raise TextFault(self.line(), f"not JSON: {fault.msg}") from fault
+        return text
+
+    def _expanded(self, text: str) -> str | None:
+        if self._expand is None or "${" not in text:
+            return text
+        try:
+            return self._expand(text)
+        except ValueError as fault:
+            self._report(self.line(), self._path, str(fault))
+            return None
+
+    def _object(self, depth: int) -> Mapped:
+        result = Mapped(self.line())
+        self._at += 1
+        if self._next() == "}":
+            self._at += 1
+            return result
+        while True:
+            if self._next() != '"':
+                raise self._fail("expected a key in quotes")
+            line, key = self.line(), self._string()
+            if self._next() != ":":
+                raise self._fail("expected : behind a key")
+            self._at += 1
+            if key in result.lines:
+                self._report(line, self._path, f"{key} stands here twice, first on line {result.lines[key]}")
+                self.value(depth + 1)
+            else:
+                result.lines[key] = line
+                self._path.append(key)
+                result[key] = self.value(depth + 1)
+                self._path.pop()
+            if self._ends("}"):
+                return result
+
+    def _list(self, depth: int) -> Listed:
+        result = Listed(self.line())
+        self._at += 1
+        if self._next() == "]":
+            self._at += 1
+            return result
+        while True:
+            self._next()
+            result.lines.append(self.line())
+            self._path.append(len(result))
+            result.append(self.value(depth + 1))
+            self._path.pop()
+            if self._ends("]"):
+                return result
+
+    def _ends(self, close: str) -> bool:
+        """Whether a container ends here; else the comma is read."""
+        found = self._next()
+        if found not in (",", close) or not found:
+            raise self._fail(f"expected , or {close}")
+        self._at += 1
+        return found == close

@@ -1,0 +1,88 @@
+"""What a document says, in containers that know the lines they were read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from natsctl.plan.asset import Place
+
+Step = str | int
+
+
+class Mapped(dict[str, Any]):
+    """A mapping with the line of each key, and the words that its keys stand for where a text calls them otherwise."""
+
+    __slots__ = ("line", "lines", "words")
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: dict[str, int] = {}
+        self.words: dict[str, tuple[Step, ...]] | None = None
+
+    def put(self, key: str, value: Any, line: int, *words: Step) -> None:
+        """Set a key; `words` are the steps that lead to it in the text, where they are not the key."""
+        self[key] = value
+        self.lines[key] = line
+        if words:
+            self.words = {**(self.words or {}), key: words}
+
+    def without(self, *keys: str) -> Mapped:
+        """A copy that has not these keys."""
+        copy = Mapped(self.line)
+        copy.update((key, value) for key, value in self.items() if key not in keys)
+        copy.lines, copy.words = self.lines, self.words
+        return copy
+
+
+class Listed(list[Any]):
+    """A list with the line of each item."""
+
+    __slots__ = ("line", "lines")
+
+    def __init__(self, line: int = 0) -> None:
+        super().__init__()
+        self.line = line
+        self.lines: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A value in a document: what is told about it is told by its place."""
+
+    file: str
+    value: Any
+    line: int = 0
+    path: str = "$"
+
+    def at(self, *steps: Step) -> Spot:
+        """The spot below that the steps lead to, as far as they do."""
+        value, line, path = self.value, self.line, self.path
+        for step in steps:
+            words: tuple[Step, ...] = (step,)
+            if isinstance(value, Mapped) and isinstance(step, str):
+                words = (value.words or {}).get(step, words)
+                line, value = value.lines.get(step, value.line), value.get(step)
+            elif isinstance(value, Listed) and isinstance(step, int) and step < len(value):
+                line, value = value.lines[step], value[step]
+            else:
+                value = None
+            path += "".join(spelled(word) for word in words)
+        return Spot(self.file, value, line, path)
+
+    def holding(self, value: Any) -> Spot:
+        """The same place with another value, such as one that was made of what stands there."""
+        return Spot(self.file, value, self.line, self.path)
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return Place(self.file, self.line, self.path)
+
+
+def spelled(step: Step) -> str:
+    """A step as paths have it."""
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if step.replace("_", "").replace("-", "").isalnum() else f'["{step}"]'

@@ -1,0 +1,99 @@
+"""Reads files, and those that they include, into one set: all faults of all files are told at once."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from natsctl.api.errors import UsageError
+from natsctl.plan.asset import Place
+from natsctl.plan.documents import interpolation, json_text, yaml_text
+from natsctl.plan.documents.faults import MAX_FILES, MAX_INCLUDE_DEPTH, TextFault
+from natsctl.plan.documents.files import STDIN, files_at, identity, read_text
+from natsctl.plan.documents.forms import read_form
+from natsctl.plan.documents.found import Found
+from natsctl.plan.documents.lined import Spot, Step, spelled
+from natsctl.plan.wanted import Fault
+
+_JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
+"""How JSON begins that is no YAML of a person."""
+
+
+class Loader:
+    """Reads each file once, in the order in which it is named or included."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.found = Found()
+        self._values = values
+        self._seen: set[str] = set()
+
+    def read(self, paths: Sequence[str]) -> None:
+        """Read what the paths mean. Raises UsageError for one that is not there."""
+        for file in [file for path in paths for file in files_at(path)]:
+            if identity(file) not in self._seen:
+                self._file(file, ())
+
+    def _file(self, file: str, above: tuple[str, ...]) -> None:
+        self._seen.add(identity(file))
+        name = "stdin" if file == STDIN else file
+        self.found.files.append(name)
+        if len(self._seen) > MAX_FILES:
+            raise UsageError(f"{name}: more than {MAX_FILES:,} files")
+        for spot in self._documents(file, name):
+            for include in read_form(spot, self.found):
+                self._include(include, file, above)
+
+    def _documents(self, file: str, name: str) -> Iterator[Spot]:
+        """What stands in a file, document by document; those that can not be read are faults."""
+
+        def report(line: int, path: Sequence[Step], reason: str) -> None:
+            self.found.faults.append(Fault(Place(name, line, "$" + "".join(spelled(step) for step in path)), reason))
+
+        try:
+            text = read_text(file)
+            expand = self._expand if interpolation.has_references(text) else None
+            reader = json_text if is_json(file, text) else yaml_text
+            for line, value in reader.documents(text, report, expand):
+                if value is not None:
+                    yield Spot(name, value, getattr(value, "line", line))
+        except TextFault as fault:
+            report(fault.line, (), fault.reason)
+
+    def _expand(self, text: str) -> str:
+        return interpolation.expanded(text, self._values)
+
+    def _include(self, spot: Spot, file: str, above: tuple[str, ...]) -> None:
+        """Read what an included path means, seen from the file that includes it."""
+        chain = (*above, identity(file))
+        if len(chain) > MAX_INCLUDE_DEPTH:
+            self.found.fault(spot, f"more than {MAX_INCLUDE_DEPTH} files include each other")
+            return
+        base = Path() if file == STDIN else Path(file).parent
+        wanted = str(spot.value)
+        plain = str(base / wanted)
+        # Only what is included may be a pattern, not the folder that it is seen from.
+        pattern = str(Path(glob.escape(str(base))) / wanted)
+        try:
+            named = Path(plain).is_file()
+            files = files_at(plain if Path(plain).exists() else pattern)
+        except (UsageError, ValueError, OSError) as failure:
+            self.found.fault(spot, str(failure))
+            return
+        for one in files:
+            if identity(one) not in self._seen:
+                self._file(one, chain)
+            elif named and identity(one) in chain:
+                # A folder or a pattern may well hold the file that includes it.
+                self.found.fault(spot, f"{wanted} includes this file")
+
+
+def is_json(file: str, text: str) -> bool:
+    """Whether a text is to be read as JSON: by the file's name, else by how it begins."""
+    if file.endswith(".json"):
+        return True
+    if file.endswith((".yaml", ".yml")):
+        return False
+    return _JSON.match(text) is not None

@@ -1,0 +1,138 @@
+"""Buckets in their own words, lowered to the streams that they are, and raised from them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from natsctl.api.config.stream_config import settle
+from natsctl.api.config.stream_draft import Draft
+from natsctl.api.errors import UsageError
+from natsctl.api.stream import StreamConfig
+from natsctl.client.buckets import KV, OBJECTS
+from natsctl.client.kv import config as kv_config
+from natsctl.client.objects import config as objects_config
+from natsctl.plan.asset import Kind
+from natsctl.plan.documents.bucket_words import KeyValueWords, ObjectStoreWords
+from natsctl.plan.labels import stripped, without_server_made
+
+Config = dict[str, Any]
+
+WORDS: Final[dict[Kind, type[ObjectStoreWords]]] = {
+    Kind.KEY_VALUE: KeyValueWords,
+    Kind.OBJECT_STORE: ObjectStoreWords,
+}
+_FIELDS: Final = {
+    "description": "description",
+    "max_bucket_size": "max_bytes",
+    "max_value_size": "max_msg_size",
+    "storage": "storage",
+    "replicas": "num_replicas",
+    "placement": "placement",
+    "republish": "republish",
+    "metadata": "metadata",
+    "history": "max_msgs_per_subject",
+    "ttl": "max_age",
+    "limit_marker_ttl": "subject_delete_marker_ttl",
+}
+"""Words that a bucket has for fields of its stream, where the value is the same."""
+_STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
+    Kind.KEY_VALUE: {
+        "history": kv_config.set_history,
+        "ttl": kv_config.set_ttl,
+        "limit_marker_ttl": kv_config.set_marker_ttl,
+        "mirror": kv_config.set_mirror,
+        "sources": kv_config.add_sources,
+    },
+    Kind.OBJECT_STORE: {"ttl": objects_config.set_ttl},
+}
+"""Words that mean more than one field."""
+
+
+class BadWord(ValueError):
+    """A bucket's word with a value that it can not have."""
+
+    def __init__(self, word: str, reason: str) -> None:
+        super().__init__(reason)
+        self.word = word
+
+
+def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
+    """The configuration of the stream that a bucket is; `words` have the wire's values. Raises BadWord."""
+    rules = kv_config if kind is Kind.KEY_VALUE else objects_config
+
+    word = "bucket"
+    try:
+        config: Config = rules.new_bucket(str(words.get("bucket", "")))
+        for word, value in words.items():
+            if word in _STEPS[kind]:
+                _STEPS[kind][word](config, value)
+            elif word == "compression":
+                config["compression"] = "s2" if value else "none"
+            elif word in _FIELDS:
+                config[_FIELDS[word]] = value
+        word = "mirror"
+        if kind is Kind.KEY_VALUE:
+            kv_config.settle(config)
+    except (ValueError, UsageError) as fault:
+        raise BadWord(word, str(fault)) from fault
+    return config
+
+
+def raise_bucket(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The bucket document, with its `kind`, that lowers to exactly this stream; None where none does.
+
+    Labels and what servers write into metadata do not count.
+    """
+    name = str(config.get("name", ""))
+    kind = Kind.KEY_VALUE if KV.is_mine(name) else Kind.OBJECT_STORE if OBJECTS.is_mine(name) else None
+    if kind is None:
+        return None
+    own = without_server_made(stripped(config))
+    words = _raised(kind, own)
+    try:
+        same = _settled(lowered(kind, words)) == _settled(own)
+    except (BadWord, msgspec.ValidationError):
+        return None
+    return {"kind": str(kind), **words} if same else None
+
+
+def _raised(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The words whose values are not what a new bucket has anyway."""
+    bucket = (KV if kind is Kind.KEY_VALUE else OBJECTS).bucket_of(str(config["name"]))
+    plain = msgspec.to_builtins(WORDS[kind]())
+    words: dict[str, Any] = {"bucket": bucket}
+    for word, key in _FIELDS.items():
+        value = config.get(key)
+        if word in WORDS[kind].__struct_fields__ and value and value != _default(kind, word, plain):
+            words[word] = value
+    if config.get("compression", "none") != "none":
+        words["compression"] = True
+    if kind is Kind.KEY_VALUE:
+        if config.get("mirror"):
+            words["mirror"] = {**config["mirror"], "name": KV.bucket_of(config["mirror"]["name"])}
+        if config.get("sources"):
+            words["sources"] = [_raised_source(source, bucket) for source in config["sources"]]
+    return words
+
+
+def _default(kind: Kind, word: str, plain: Mapping[str, Any]) -> Any:
+    return plain.get(word, getattr(WORDS[kind](), word))
+
+
+def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+    """A source by its bucket's name, without the mapping of keys that buckets have anyway."""
+    origin = KV.bucket_of(source["name"])
+    usual = [{"src": f"$KV.{origin}.>", "dest": f"$KV.{bucket}.>"}]
+    if source.get("subject_transforms") == usual:
+        return {**{key: value for key, value in source.items() if key != "subject_transforms"}, "name": origin}
+    return dict(source)
+
+
+def _settled(config: Mapping[str, Any]) -> StreamConfig:
+    """The configuration as a server keeps it, as far as that can be known without one."""
+    typed = msgspec.convert(dict(config), StreamConfig)
+    settle(Draft(config=typed))
+    return typed

@@ -1,0 +1,241 @@
+"""YAML with lines: what a text says, document by document, in `Mapped` and `Listed`.
+
+It is read event by event (libyaml's parser, where PyYAML has it): no tree of nodes is made. Plain scalars mean what
+YAML 1.1 says, but for times and numbers to the base of 60, which stay text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.lined import Listed, Mapped, Step
+
+Report = Callable[[int, Sequence[Step], str], None]
+"""Takes a fault that does not end the reading: its line, the steps to it, and the reason."""
+Expand = Callable[[str], str]
+"""Replaces the references of a text; raises ValueError."""
+
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)")
+_FLOAT: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*)?\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+")
+_ODD_FLOATS: Final = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
+_NUMERIC: Final = frozenset("0123456789+-.")
+_TAG: Final = "tag:yaml.org,2002:"
+MAX_DIGITS: Final = 400
+"""Longer numbers are texts: no field holds them, and reading them costs the square of their length."""
+
+
+def plain_value(text: str) -> Any:
+    """What an unquoted scalar means: null, true or false, a number, or the text itself."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMERIC or len(text) > MAX_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return _int(text)
+    if text.lower() in _ODD_FLOATS:
+        return float(_ODD_FLOATS[text.lower()])
+    if _FLOAT.fullmatch(text) and any(char.isdigit() for char in text):
+        return float(text.replace("_", ""))
+    return text
+
+
+def _int(text: str) -> Any:
+    digits = text.replace("_", "")
+    sign = -1 if digits[0] == "-" else 1
+    body = digits.lstrip("+-").lower()
+    base = {"0b": 2, "0x": 16, "0o": 8}.get(body[:2], 8 if body[:1] == "0" and len(body) > 1 else 10)
+    bare = body[2:] if body[:2] in ("0b", "0x", "0o") else body
+    return sign * int(bare, base) if bare else text
+
+
+def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+    """Each document of a text with the line it begins on, None for an empty one.
+
+    Raises TextFault where the text is no YAML, or too much of it; what came before is good.
+    """
+    import yaml
+
+    parser: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        yield from _Reader(parser(text), report, expand).documents()
+    except yaml.MarkedYAMLError as fault:
+        raise _told(fault, text) from fault
+    except yaml.YAMLError as fault:
+        line = text.count("\n", 0, getattr(fault, "position", 0)) + 1
+        raise TextFault(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
+
+
+def _told(fault: Any, text: str) -> TextFault:
+    """The fault of PyYAML in one line, with what is most often meant."""
+    mark = fault.problem_mark or fault.context_mark
+    line = mark.line if mark is not None else 0
+    lines = text.splitlines() or [""]
+    near = lines[min(line, len(lines) - 1)]
+    context = f" {fault.context}" if fault.context else ""
+    reason = f"not YAML: {fault.problem or 'a fault'}{context}"
+    if near[: len(near) - len(near.lstrip())].count("\t"):
+        reason += ": a tab can not indent, use spaces"
+    elif "${" in near and ("[" in near or "{" in near.replace("${", "")):
+        reason += ": inside [ ] and { } a ${…} needs quotes"
+    return TextFault(line + 1, reason)
+
+
+class _Reader:
+    """Builds values from the events of one text."""
+
+    def __init__(self, events: Any, report: Report, expand: Expand | None) -> None:
+        import yaml
+
+        self._events = events
+        self._report = report
+        self._expand = expand
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._values = 0
+        self._path: list[Step] = []
+        self._kinds: dict[type[Any], Callable[[Any, int], Any]] = {
+            yaml.MappingStartEvent: self._mapping,
+            yaml.SequenceStartEvent: self._sequence,
+            yaml.AliasEvent: self._alias,
+        }
+        self._scalar_kind = yaml.ScalarEvent
+        self._ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
+        self._document_kind = yaml.DocumentStartEvent
+
+    def documents(self) -> Iterator[tuple[int, Any]]:
+        """See the function of this name."""
+        while self._events.check_event():
+            event = self._events.get_event()
+            if type(event) is self._document_kind:
+                self._anchors.clear()
+                event = self._events.get_event()
+                yield event.start_mark.line + 1, self._value(event, 0)
+
+    def _value(self, event: Any, depth: int) -> Any:
+        self._values += 1
+        if type(event) is self._scalar_kind:
+            value = self._scalar(event)
+            if event.anchor:
+                self._anchors[event.anchor] = (value, 1)
+            return value
+        if self._values > MAX_VALUES:
+            raise TextFault(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
+        if depth > MAX_DEPTH:
+            raise TextFault(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
+        return self._kinds[type(event)](event, depth)
+
+    def _scalar(self, event: Any) -> Any:
+        text: str = event.value
+        plain, tag = event.implicit[0], event.tag
+        if self._expand is not None and "${" in text:
+            text, plain = self._expanded(event, text, plain)
+        if plain:
+            return plain_value(text)
+        if tag is None or tag in ("!", f"{_TAG}str"):
+            return text
+        return self._tagged(event, text)
+
+    def _expanded(self, event: Any, text: str, plain: bool) -> tuple[str, bool]:
+        """The text with its references replaced, and whether it is to be read as an unquoted one."""
+        from natsctl.plan.documents.interpolation import is_one_reference
+
+        assert self._expand is not None
+        try:
+            return self._expand(text), plain and is_one_reference(text)
+        except ValueError as fault:
+            self._report(event.start_mark.line + 1, self._path, str(fault))
+            return "", True
+
+    def _tagged(self, event: Any, text: str) -> Any:
+        value = plain_value(text)
+        wanted: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,)}
+        name = event.tag.removeprefix(_TAG)
+        if name == "null" and value is None:
+            return None
+        if name in wanted and isinstance(value, wanted[name]):
+            return value
+        self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+        return None
+
+    def _mapping(self, event: Any, depth: int) -> Mapped:
+        line = event.start_mark.line + 1
+        self._check_tag(event, "map")
+        result, before, next_event = Mapped(line), self._values, self._events.get_event
+        lines, path, merged = result.lines, self._path, None
+        self._open(event)
+        while type(key := next_event()) not in self._ends:
+            at = key.start_mark.line + 1
+            if type(key) is not self._scalar_kind:
+                self._value(key, depth + 1)
+                self._report(at, self._path, "a key has to be a text")
+                self._value(next_event(), depth + 1)
+                continue
+            name = key.value
+            path.append(name)
+            value = self._value(next_event(), depth + 1)
+            path.pop()
+            if name == "<<" and key.implicit[0]:
+                merged = value
+            elif name in lines:
+                self._report(at, self._path, f"{name} stands here twice, first on line {lines[name]}")
+            else:
+                result[name] = value
+                lines[name] = at
+        if merged is not None:
+            self._merge(result, merged, line)
+        self._close(event, result, before)
+        return result
+
+    def _merge(self, into: Mapped, merged: Any, line: int) -> None:
+        for one in merged if isinstance(merged, Listed) else [merged]:
+            if not isinstance(one, Mapped):
+                self._report(line, self._path, "<< takes a mapping, or a list of mappings")
+                return
+            for key, value in one.items():
+                if key not in into:
+                    into.put(key, value, one.lines[key])
+
+    def _sequence(self, event: Any, depth: int) -> Listed:
+        self._check_tag(event, "seq")
+        result, before, next_event = Listed(event.start_mark.line + 1), self._values, self._events.get_event
+        self._open(event)
+        while type(item := next_event()) not in self._ends:
+            result.lines.append(item.start_mark.line + 1)
+            self._path.append(len(result))
+            result.append(self._value(item, depth + 1))
+            self._path.pop()
+        self._close(event, result, before)
+        return result
+
+    def _check_tag(self, event: Any, name: str) -> None:
+        if event.tag not in (None, "!", _TAG + name):
+            self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+
+    def _open(self, event: Any) -> None:
+        """Let an alias inside of what it stands for be known as one."""
+        if event.anchor:
+            self._anchors[event.anchor] = (None, 0)
+
+    def _close(self, event: Any, value: Any, before: int) -> None:
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._values - before + 1)
+
+    def _alias(self, event: Any, depth: int) -> Any:
+        line = event.start_mark.line + 1
+        value, size = self._anchors.get(event.anchor, (None, -1))
+        if size <= 0:
+            self._report(
+                line, self._path, f"*{event.anchor} " + ("stands for nothing" if size else "stands inside of itself")
+            )
+            return None
+        self._values += size
+        if self._values > MAX_VALUES:
+            raise TextFault(line, f"more than {MAX_VALUES:,} values, aliases counted as what they stand for")
+        return value
