@@ -1,0 +1,72 @@
+"""The resources of a state as JSON: of `terraform show -json`, for a state or a plan, and of `terraform.tfstate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from natsctl.api.units import SECOND
+from natsctl.plan.asset import Place
+from natsctl.plan.terraform.body import Body
+from natsctl.plan.terraform.module import SCHEMAS, Instance
+from natsctl.plan.terraform.schema import Nested, Schema
+
+Resource = Mapping[str, Any]
+
+
+def is_state(document: Any) -> bool:
+    """Whether a JSON document is one of these."""
+    return isinstance(document, dict) and ("terraform_version" in document)
+
+
+def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance]:
+    """The JetStream resources of a state. What was not given has its default or zero there."""
+    found = list(_shown(document)) or list(_stored(document))
+    read = "planned_values" not in document
+    for address, kind, values in found:
+        if kind in SCHEMAS:
+            body = _body(values, SCHEMAS[kind], Place(file, 0, address))
+            if read and kind == "jetstream_stream":
+                _in_seconds(body, "inactive_threshold")
+            yield Instance(kind, address, body)
+
+
+def _shown(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
+    whole = document.get("values") or document.get("planned_values") or {}
+    modules = [whole.get("root_module") or {}]
+    while modules:
+        module = modules.pop(0)
+        modules += module.get("child_modules") or []
+        for one in module.get("resources") or ():
+            if one.get("mode", "managed") == "managed":
+                yield str(one.get("address")), str(one.get("type")), one.get("values") or {}
+
+
+def _stored(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
+    for one in document.get("resources") or ():
+        for instance in one.get("instances") or ():
+            key = instance.get("index_key")
+            index = "" if key is None else f"[{key}]" if isinstance(key, int) else f'["{key}"]'
+            module = f"{one['module']}." if one.get("module") else ""
+            if one.get("mode", "managed") == "managed":
+                address = f"{module}{one.get('type')}.{one.get('name')}{index}"
+                yield address, str(one.get("type")), instance.get("attributes") or {}
+
+
+def _body(values: Resource, schema: Schema, place: Place) -> Body:
+    """The values of a resource; what is empty was not given."""
+    body = Body(place)
+    for name, value in values.items():
+        known = schema.get(name)
+        if isinstance(known, Nested):
+            body.blocks[name] = [_body(one, known.schema, place) for one in value or ()]
+        elif name not in ("id", "timeouts"):
+            body.values[name] = value
+    return body
+
+
+def _in_seconds(body: Body, name: str) -> None:
+    """Make seconds of the nanoseconds that the provider keeps in a state where it reads this field of a stream."""
+    value = body.get(name, 0)
+    if isinstance(value, int) and value >= SECOND:
+        body.values[name] = value // SECOND

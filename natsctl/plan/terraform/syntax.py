@@ -1,0 +1,101 @@
+"""HCL text as blocks and attributes, with the line of each; expressions stay as the parser's nodes.
+
+Tree-sitter goes on after a mistake, so that all of a file are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from natsctl.plan.asset import Place
+from natsctl.plan.wanted import Fault
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_SHOWN = 40
+"""Characters of a text that could not be read, as a fault quotes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`NAME = EXPRESSION`."""
+
+    name: str
+    value: Node
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`TYPE "LABEL" { … }`; a file is a block without type. What stands twice in it is told when it is read."""
+
+    type: str
+    labels: tuple[str, ...]
+    place: Place
+    attributes: list[Attribute] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+
+def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
+    """The blocks of a file, and what in it is no HCL."""
+    root = _parser().parse(text).root_node
+    whole = Block("", (), Place(file, 1))
+    for body in (child for child in root.children if child.type == "body"):
+        _fill(whole, body, file)
+    return whole, [_fault(node, file) for node in _broken(root)] if root.has_error else []
+
+
+def text_of(node: Node) -> str:
+    """What stands there."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def line_of(node: Node) -> int:
+    """The line that it begins in, from 1."""
+    return int(node.start_point[0]) + 1
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_hcl
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_hcl.language()))
+
+
+def _fill(block: Block, body: Any, file: str) -> None:
+    for child in body.named_children:
+        if child.type == "attribute" and len(child.named_children) == 2:
+            name, value = child.named_children
+            block.attributes.append(Attribute(text_of(name), value, Place(file, line_of(child), f"$.{text_of(name)}")))
+        elif child.type == "block":
+            block.blocks.append(_block(child, file))
+
+
+def _block(node: Any, file: str) -> Block:
+    words = [text_of(child).strip('"') for child in node.named_children if child.type in ("identifier", "string_lit")]
+    kind, *labels = words or [""]
+    block = Block(kind, tuple(labels), Place(file, line_of(node), ".".join(("$", *words))))
+    for body in (child for child in node.named_children if child.type == "body"):
+        _fill(block, body, file)
+    return block
+
+
+def _broken(node: Any) -> Iterator[Any]:
+    """The outermost nodes that the parser made up or could not place."""
+    for child in node.children:
+        if child.is_error or child.is_missing:
+            yield child
+        elif child.has_error:
+            yield from _broken(child)
+
+
+def _fault(node: Any, file: str) -> Fault:
+    near = " ".join(text_of(node).split())
+    near = near if len(near) <= MAX_SHOWN else near[: MAX_SHOWN - 1] + "…"
+    reason = f"no HCL: can not read {near!r}" if near else f"no HCL: {node.type} is missing"
+    return Fault(Place(file, line_of(node)), reason)

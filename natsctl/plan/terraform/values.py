@@ -1,0 +1,105 @@
+"""What expressions of Terraform come to, and how one type becomes another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from natsctl.plan.asset import Place
+
+
+class Unreadable(Exception):
+    """An expression without a value, with the reason; `place` is where it is known more closely than by who asked."""
+
+    def __init__(self, reason: str, place: Place | None = None) -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+@runtime_checkable
+class Named(Protocol):
+    """What has attributes that are worked out when they are asked for: `var`, `local`, a resource."""
+
+    def attribute(self, name: str) -> Any:
+        """One of them. Raises Unreadable."""
+
+
+class Loop(Named):
+    """`each`, `count` and the iterators of dynamic blocks, by name."""
+
+    def __init__(self, word: str, values: Mapping[str, Any]) -> None:
+        self._word = word
+        self._values = values
+
+    def attribute(self, name: str) -> Any:
+        """One of its values."""
+        if name not in self._values:
+            raise Unreadable(f"{self._word} has no {name}")
+        return self._values[name]
+
+
+def number_of(value: Any) -> int | float:
+    """A number, also from text that is one. Raises Unreadable."""
+    if isinstance(value, str):
+        try:
+            return whole(float(value)) if any(mark in value for mark in ".eE") else int(value)
+        except (ValueError, OverflowError) as error:
+            raise Unreadable(f"expected a number, got {value!r}") from error
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unreadable(f"expected a number, got {said(value)}")
+    return value
+
+
+def whole(value: int | float) -> int | float:
+    """The same number as an integer where it is one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def truth_of(value: Any) -> bool:
+    """True or false, also from text that says so. Raises Unreadable."""
+    words = {"true": True, "false": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value in words:
+        return words[value]
+    raise Unreadable(f"expected true or false, got {said(value)}")
+
+
+def text_value(value: Any) -> str:
+    """A text, also from a number or a truth. Raises Unreadable."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(whole(value))
+    raise Unreadable(f"expected a text, got {said(value)}")
+
+
+def list_of(value: Any) -> list[Any]:
+    """A list; a map has its values, in the order of its keys. Raises Unreadable."""
+    if isinstance(value, dict):
+        return [value[key] for key in sorted(value)]
+    if not isinstance(value, list):
+        raise Unreadable(f"expected a list, got {said(value)}")
+    return value
+
+
+def map_of(value: Any) -> dict[str, Any]:
+    """A map. Raises Unreadable."""
+    if not isinstance(value, dict):
+        raise Unreadable(f"expected a map, got {said(value)}")
+    return value
+
+
+def said(value: Any) -> str:
+    """A value as a fault quotes it."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, Named):
+        return "a whole resource"
+    return repr(value) if isinstance(value, str) else text_value(value)
