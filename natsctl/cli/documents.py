@@ -1,4 +1,4 @@
-"""Configuration files, JSON or YAML: a configuration, or what `info -j` printed."""
+"""Configuration files, JSON or YAML: a configuration, what `info -j` printed, or one asset of a set of documents."""
 
 from __future__ import annotations
 
@@ -17,21 +17,56 @@ from natsctl.api.model import Model
 from natsctl.cli.render.change import SERVER_OWNED
 
 FILE_MODE = 0o600
+_SET_KEYS = frozenset(
+    {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
+)
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """No configuration is near this; a wrong path to a large file is told instead of parsed."""
 
 
-def load_config(path: str, model: type[Model]) -> dict[str, Any]:
+class _Several(list[Any]):
+    """What a text with more than one document says."""
+
+
+def load_config(path: str, model: type[Model], name: str | None = None) -> dict[str, Any]:
     """The configuration in the file, as `config_in` gives it. Raises UsageError by file, path and reason."""
-    return config_in(load_document(path), path, model)
+    return config_in(load_document(path, "Stream", name), path, model)
 
 
-def load_document(path: str) -> Mapping[str, Any]:
-    """The object in the file, as it stands there; `-` reads stdin. Raises UsageError."""
+def load_document(path: str, kind: str, name: str | None = None, stream: str | None = None) -> Mapping[str, Any]:
+    """The object in the file, as it stands there; `-` reads stdin. Raises UsageError.
+
+    Of a set of documents it is the one asset of that kind, or the one of that name, a consumer with its `stream_name`.
+    """
     document = parse_document(path, _read(path))
+    if path != "-" and _is_set(document):
+        return _one_of_set(path, kind, name, stream)
     if not isinstance(document, Mapping):
         raise UsageError(f"{path}: $: expected an object")
     return document
+
+
+def _is_set(document: Any) -> bool:
+    """Whether a document describes assets, rather than being the configuration of one."""
+    if not isinstance(document, Mapping):
+        return isinstance(document, _Several)
+    if "name" in document or "config" in document:
+        return isinstance(document.get("kind"), str)
+    return not _SET_KEYS.isdisjoint(document)
+
+
+def _one_of_set(path: str, kind: str, name: str | None, stream: str | None) -> Mapping[str, Any]:
+    from natsctl.plan.documents import load_documents
+
+    wanted = load_documents([path], os.environ).wanted
+    found = {key: one for key, one in wanted.items() if one.kind == kind and stream in (None, key.stream)}
+    if len(found) > 1 and name:
+        found = {key: one for key, one in found.items() if name == (key.consumer or key.stream)}
+    if len(found) != 1:
+        names = ", ".join(key.name for key, one in wanted.items() if one.kind == kind) or "none"
+        raise UsageError(f"{path}: which {kind.lower()}? It describes {names}", hint="natsctl apply takes all of them")
+    (key, one), *_ = found.items()
+    return one.config | ({"stream_name": key.stream} if key.consumer else {})
 
 
 def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dict[str, Any]:
@@ -116,6 +151,7 @@ def _parse_yaml(path: str, text: str) -> Any:
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     try:
-        return yaml.load(text, Loader)
+        documents = list(yaml.load_all(text, Loader))
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not YAML: {error}") from error
+    return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

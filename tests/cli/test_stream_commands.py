@@ -77,6 +77,21 @@ def test_a_file_makes_a_stream_and_flags_and_name_win(natsctl: Run, file: str) -
     assert config["max_msgs"] == -1
 
 
+def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsctl: Run, tmp_path: Path) -> None:
+    orders, several = str(EXAMPLES / "orders.yaml"), tmp_path / "several.yaml"
+    several.write_text("kind: Stream\nname: A\nsubjects: [a]\n---\nstreams: {B: {subjects: [b]}}\n")
+    assert natsctl("str", "add", "B", "--config", str(several), "-j").json["config"]["subjects"] == ["b"]
+    none = natsctl("str", "add", "C", "--config", str(several))
+    assert (none.code, "which stream? It describes A, B" in none.err) == (2, True)
+    assert natsctl("str", "add", "--config", orders).code == 0
+    assert natsctl("con", "add", "ORDERS", "NEW", "--config", orders, "-j").json["config"]["max_deliver"] == 20
+    assert natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "5", "-f").code == 0
+    assert natsctl("con", "edit", "ORDERS", "NEW", "--config", orders, "-f", "-j").json["config"]["max_deliver"] == 20
+    assert natsctl("str", "edit", "ORDERS", "--config", orders, "--dry-run").code == 0
+    which = natsctl("con", "add", "ORDERS", "--config", orders)
+    assert (which.code, "ORDERS > DISPATCH" in which.err) == (2, True)
+
+
 def test_what_info_prints_makes_the_stream_again(natsctl: Run, tmp_path: Path) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*", "--max-msgs", "9", "--metadata", "team=sales")
     saved = tmp_path / "orders.json"

@@ -51,7 +51,7 @@ def add(
     session = session_of(ctx)
     written = validate or output_file is not None
     if config:
-        named, wanted = from_file(config, consumer, given, ephemeral)
+        named, wanted = from_file(config, stream, consumer, given, ephemeral)
         stream = stream or named
     elif not written:
         stream = pick_stream(session, stream)
@@ -66,11 +66,13 @@ def add(
     create_consumer(session, pick_stream(session, stream), wanted, if_not_exists=if_not_exists, json=json)
 
 
-def from_file(path: str, name: str | None, given: Given, ephemeral: bool) -> tuple[str | None, Config]:
+def from_file(
+    path: str, stream: str | None, name: str | None, given: Given, ephemeral: bool
+) -> tuple[str | None, Config]:
     """The stream that the document names, if it does, and the configuration with the flags over it."""
     from natsctl.cli.documents import config_in, load_document
 
-    document = dict(load_document(path))
+    document = dict(load_document(path, "Consumer", name, stream))
     said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
     if len(set(said)) > 1:
         raise UsageError(f"{path}: stream_name and stream name different streams")

@@ -38,7 +38,7 @@ def edit(
     """
     edits.check()
     session = session_of(ctx)
-    named, patch = _patch(edits.config)
+    named, patch = _patch(edits.config, stream, consumer)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
     before = _plain(live.raw["config"])
@@ -81,13 +81,13 @@ def _send(
     warn_unless_taken(asked, answer, json, emptied=True)
 
 
-def _patch(path: str | None) -> tuple[str | None, Config]:
+def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str | None, Config]:
     """The stream and what else the file says, without names: those of the command line say which consumer is meant."""
     if path is None:
         return None, {}
     from natsctl.cli.documents import config_in, load_document
 
-    document = dict(load_document(path))
+    document = dict(load_document(path, "Consumer", name, stream))
     named = document.pop("stream", None) or document.get("stream_name")
     document.pop("stream_name", None)
     patch = config_in(document, path, ConsumerConfig)

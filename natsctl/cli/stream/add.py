@@ -49,7 +49,7 @@ def _from_file(name: str | None, path: str, given: Given) -> Config:
     from natsctl.api.stream import StreamConfig
     from natsctl.cli.documents import load_config
 
-    wanted = load_config(path, StreamConfig)
+    wanted = load_config(path, StreamConfig, name)
     apply(wanted, STREAM_ADD, given)
     if name:
         wanted["name"] = name

@@ -63,7 +63,7 @@ def _base(live: Config, name: str, path: str | None, replace: bool) -> Config:
         return dict(live)
     from natsctl.cli.documents import load_config
 
-    patch = {**load_config(path, StreamConfig), "name": name}
+    patch = {**load_config(path, StreamConfig, name), "name": name}
     return patch if replace else merged(live, patch)
 
 
