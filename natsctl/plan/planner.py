@@ -125,6 +125,9 @@ def _settle_on(making: _Making, key: AssetKey, one: Wanted) -> None:
     if live is None:
         making.changes[key] = change
         return
+    if one.create_only:
+        making.unchanged += 1
+        return
     _compare(making, change, one, live, new)
     if change.action is Action.NONE:
         making.unchanged += 1

@@ -27,6 +27,8 @@ class Wanted:
     place: Place
     protect: bool = False
     """Neither removed nor replaced, by nobody, until a document says otherwise."""
+    create_only: bool = False
+    """Made where it is absent, and left as it is where it exists: a difference is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,18 @@ from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Mapped, Spot
 from natsctl.plan.labels import is_protected, stripped, without_server_made
+from natsctl.plan.wanted import Wanted
 
 Read: TypeAlias = "Callable[[Spot, Kind, Found], None]"
 """Reads the asset that stands at a spot."""
 
-_STREAM_KEYS: Final = ("consumers", "protect")
-_CONSUMER_KEYS: Final = ("stream", "stream_name", "protect")
+PROTECT: Final = "protect"
+"""Neither removed nor replaced."""
+CREATE_ONLY: Final = "create_only"
+"""Made where it is absent, and left as it is where it exists."""
+SWITCHES: Final = (PROTECT, CREATE_ONLY)
+_STREAM_KEYS: Final = ("consumers", *SWITCHES)
+_CONSUMER_KEYS: Final = ("stream", "stream_name", *SWITCHES)
 
 
 def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
@@ -56,10 +62,12 @@ def keep(
     key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found
 ) -> None:
     """Keep an asset without what servers and plans write into its metadata."""
-    protect = _protected(spot, config, found)
+    protect = _switched(spot, PROTECT, is_protected(config), found)
+    create_only = _switched(spot, CREATE_ONLY, False, found)
     if "metadata" in config:
         config = without_server_made(stripped(config))
-    found.add(key, kind, config, config_spot(spot, own_keys), protect=protect)
+    where = config_spot(spot, own_keys)
+    found.add(Wanted(key, kind, config, where.place, protect, create_only), where)
 
 
 def _stream_of(spot: Spot, above: str, found: Found) -> str:
@@ -105,10 +113,12 @@ def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Fo
     return values
 
 
-def _protected(spot: Spot, config: dict[str, Any], found: Found) -> bool:
-    """Whether the asset is protected, by the document's own key or by the label that it was read with."""
-    protect: Any = spot.value.get("protect", is_protected(config))
-    if not isinstance(protect, bool):
-        found.fault(spot.at("protect"), "expected true or false")
+def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
+    """Whether a document says so of an asset."""
+    said = spot.at(key)
+    if said.value is None:
+        return otherwise
+    if not isinstance(said.value, bool):
+        found.fault(said, "expected true or false")
         return False
-    return protect
+    return said.value

@@ -6,13 +6,12 @@ from typing import Any, Final
 
 from natsctl.api.documents import read_document
 from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.documents.assets import keep, read_stream
+from natsctl.plan.documents.assets import SWITCHES, keep, read_stream
 from natsctl.plan.documents.bucket_words import ALIASES
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
 from natsctl.plan.documents.lower import WORDS, BadWord, lowered
 
-_OWN_KEYS: Final = ("protect",)
 _ORIGINS: Final = ("mirror", "sources")
 
 
@@ -27,7 +26,7 @@ def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
     if isinstance(spot.value.get("config"), Mapped):
         read_stream(spot, kind, found)
         return
-    keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*_OWN_KEYS)), found), found)
+    keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*SWITCHES)), found), found)
 
 
 def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
@@ -44,7 +43,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     except BadWord as fault:
         found.fault(words.at(fault.word), str(fault))
         return
-    keep(AssetKey(config["name"]), kind, config, spot, _OWN_KEYS, found)
+    keep(AssetKey(config["name"]), kind, config, spot, SWITCHES, found)
 
 
 def in_own_words(spot: Spot, found: Found) -> Spot:
@@ -55,8 +54,8 @@ def in_own_words(spot: Spot, found: Found) -> Spot:
         if word in words:
             found.fault(spot.at(key), f"{key} is another word for {word}, which stands here too")
         else:
-            shown = (key,) if key != word else ()
-            words.put(word, _value(word, value, spot.at(key)), spot.value.lines[key], *shown)
+            shown = (key,) if key != word else None
+            words.put(word, _value(word, value, spot.at(key)), spot.value.lines[key], shown)
     return spot.holding(words)
 
 

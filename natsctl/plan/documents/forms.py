@@ -15,6 +15,7 @@ from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import Kind
 from natsctl.plan.documents.assets import Read, read_consumer, read_stream
 from natsctl.plan.documents.buckets import read_bucket
+from natsctl.plan.documents.controller import read_manifest
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
@@ -54,7 +55,9 @@ def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
         found.fault(spot, "expected a document: streams:, consumers: …, kind:, or a configuration")
         return
     value = spot.value
-    if isinstance(value.get("kind"), str) and "apiVersion" not in value:
+    if isinstance(value.get("apiVersion"), str):
+        yield from read_manifest(spot, found, lambda item: read_form(item, found))
+    elif isinstance(value.get("kind"), str):
         _typed(spot, found)
     elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
         yield from _plain(spot, found)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from natsctl.plan.asset import AssetKey, Kind, Place
+from natsctl.plan.asset import AssetKey, Place
 from natsctl.plan.documents.lined import Spot
 from natsctl.plan.wanted import DEFAULT_OWNER, DocumentFaults, DocumentSet, Fault, Wanted
 
@@ -30,13 +29,13 @@ class Found:
         """Keep what is told of documents that are good."""
         self.notes.append(f"{spot.place}: {text}")
 
-    def add(self, key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, *, protect: bool = False) -> None:
+    def add(self, asset: Wanted, spot: Spot) -> None:
         """Keep an asset; one that is there already is a fault that names both places."""
-        if key in self.wanted:
-            self.fault(spot, f"{key} stands twice, first at {self.wanted[key].place}")
-            return
-        self.wanted[key] = Wanted(key, kind, config, spot.place, protect)
-        self.spots[key] = spot
+        first = self.wanted.setdefault(asset.key, asset)
+        if first is asset:
+            self.spots[asset.key] = spot
+        else:
+            self.fault(spot, f"{asset.key} stands twice, first at {first.place}")
 
     def finished(self, owner: str) -> DocumentSet:
         """The set; `owner` wins over those in documents. Raises DocumentFaults."""

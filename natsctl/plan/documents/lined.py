@@ -21,11 +21,11 @@ class Mapped(dict[str, Any]):
         self.lines: dict[str, int] = {}
         self.words: dict[str, tuple[Step, ...]] | None = None
 
-    def put(self, key: str, value: Any, line: int, *words: Step) -> None:
+    def put(self, key: str, value: Any, line: int, words: tuple[Step, ...] | None = None) -> None:
         """Set a key; `words` are the steps that lead to it in the text, where they are not the key."""
         self[key] = value
         self.lines[key] = line
-        if words:
+        if words is not None:
             self.words = {**(self.words or {}), key: words}
 
     def without(self, *keys: str) -> Mapped:
