@@ -68,6 +68,8 @@ class Plan(Model, kw_only=True, omit_defaults=False):
     server: dict[str, Any] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     unchanged: int = 0
+    keep_messages: bool = False
+    """Whether streams that are replaced are to have their messages and consumers again."""
     notes: list[str] = field(default_factory=list)
 
     @property

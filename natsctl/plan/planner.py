@@ -96,6 +96,7 @@ def _plan(making: _Making) -> Plan:
         server=dict(making.world.server),
         changes=changes,
         unchanged=making.unchanged,
+        keep_messages=making.options.keep_messages,
         notes=making.notes,
     )
 

@@ -1,0 +1,90 @@
+"""A plan carried out on an account."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.manager import Manager
+from natsctl.client.preview import Planned, Previewed
+from natsctl.plan.apply.execution import CONCURRENCY, Execution, OnResult, unheard
+from natsctl.plan.apply.keeping import Keeping
+from natsctl.plan.apply.result import Outcome
+from natsctl.plan.apply.steps import Steps
+from natsctl.plan.change import Plan
+
+
+class PlanRefused(NatsctlError):
+    """A plan has changes that may not be done; nothing was sent."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How a plan is carried out; streams whose messages it keeps go by way of `backup_folder`."""
+
+    concurrency: int = CONCURRENCY
+    stop_on_failure: bool = False
+    backup_folder: Path = field(default_factory=Path)
+    keep_backup: bool = False
+
+
+async def carry_out(
+    manager_or_lifeline: Manager | Lifeline,
+    plan: Plan,
+    options: ApplyOptions = ApplyOptions(),
+    on_result: OnResult = unheard,
+) -> Outcome:
+    """Carry out all changes, and return what became of each.
+
+    Failures are results. Cancelled (Ctrl-C), it ends early and says so in place of raising. Raises PlanRefused before
+    anything is sent.
+    """
+    check_allowed(plan)
+    async with contextlib.AsyncExitStack() as stack:
+        if isinstance(manager_or_lifeline, Lifeline):
+            lifeline = manager_or_lifeline
+        else:
+            lifeline = await stack.enter_async_context(Lifeline(manager_or_lifeline))
+        execution = Execution(
+            plan.changes,
+            _steps(lifeline, plan, options).take,
+            concurrency=options.concurrency,
+            stop_on_failure=options.stop_on_failure,
+            on_result=on_result,
+            is_lost=lambda: lifeline.manager.connection.lost,
+        )
+        return await execution.run(plan.unchanged)
+
+
+async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOptions()) -> list[Planned]:
+    """The requests that would be sent on a connection in a dry run, in the order of the plan."""
+    check_allowed(plan)
+    planned: list[Planned] = []
+    steps = _steps(Lifeline(manager), plan, options)
+    for change in plan.changes:
+        try:
+            await steps.take(change)
+        except Previewed as previewed:
+            planned += previewed.planned
+    return planned
+
+
+def check_allowed(plan: Plan) -> None:
+    """Raise PlanRefused where a change of the plan may not be done, naming each."""
+    if refused := plan.refused:
+        told = "\n".join(f"{change.key}: {change.refused}" for change in refused)
+        hints = "\n".join(dict.fromkeys(change.hint for change in refused if change.hint))
+        raise PlanRefused(f"nothing was changed, the plan has what may not be done:\n{told}", hint=hints)
+
+
+def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:
+    keeper = None
+    if plan.keep_messages:
+        keeper = Keeping(lifeline, options.backup_folder, keep_backup=options.keep_backup)
+    return Steps(lambda: lifeline.manager, keeper)

@@ -1,0 +1,58 @@
+"""Whether an asset is still what a plan was made for: looked at again before it is changed or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.plan.change import Change, Difference
+from natsctl.plan.compare import differences
+from natsctl.plan.labels import LABELS, without_server_made
+
+PLAN_AGAIN = "plan again: natsctl plan shows what differs now"
+_OF_LABELS = frozenset(f"metadata.{label}" for label in LABELS)
+
+
+class Conflict(NatsctlError):
+    """Somebody else has made, changed or removed an asset since the plan was made; nothing was sent."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
+    """Whether an asset is as the plan found it; False where all that the plan changes has been changed already.
+
+    Raises Conflict, with the fields, where it is neither.
+    """
+    found = differences(change.before or {}, without_server_made(live))
+    if not found:
+        return True
+    if _said(found) == _said(change.differences):
+        return False
+    raise Conflict(
+        f"{change.key} is not what the plan was made for: {_fields(found)} changed meanwhile", hint=PLAN_AGAIN
+    )
+
+
+def made_otherwise(change: Change, live: Mapping[str, Any]) -> Conflict:
+    """That an asset which was to be made is there, with the fields in which it is not what is wanted."""
+    wanted = change.config or {}
+    found = differences(wanted, {name: live.get(name) for name in wanted})
+    how = f"another {_fields(found)}" if found else "fields that the document leaves out"
+    return Conflict(f"{change.key} was made meanwhile by somebody else, with {how}", hint=PLAN_AGAIN)
+
+
+def gone(change: Change) -> Conflict:
+    """That an asset which was to be changed is not there."""
+    return Conflict(f"{change.key} does not exist any more", hint=PLAN_AGAIN)
+
+
+def _said(found: list[Difference]) -> list[tuple[str, str]]:
+    """Differences as they can be compared; labels say who changed something, not what."""
+    return sorted((one.path, repr(one.new or None)) for one in found if one.path not in _OF_LABELS)
+
+
+def _fields(found: list[Difference]) -> str:
+    return ", ".join(one.path for one in found)

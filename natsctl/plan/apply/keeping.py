@@ -1,0 +1,183 @@
+"""A stream replaced with its messages and consumers: saved, removed, restored under another configuration.
+
+Publishers must not get acks for messages that come after the backup, so that the stream first leaves its subjects for
+one that nobody knows; they are told that nobody listens until the new stream does. What is saved says the subjects
+that the stream had. From the marker on disk (safekeeping.py) a later run can tell how far an interrupted replacement
+got (recovery.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from natsctl.api import endpoints
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.units import plural
+from natsctl.client.account import user_info
+from natsctl.client.answer import Answer
+from natsctl.client.backup.aside import aside
+from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.compare import NotWhole, lacking
+from natsctl.client.backup.opened import open_backup
+from natsctl.client.backup.progress import silent
+from natsctl.client.backup.restore import NotPutBack, restore_over
+from natsctl.client.backup.rewrite import fitted, version_for
+from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
+from natsctl.client.backup.send import Sending
+from natsctl.client.backup.verify import verify
+from natsctl.client.preview import Planned, Previewed
+from natsctl.plan.apply.execution import Done
+from natsctl.plan.apply.safekeeping import Marker, Safekeeping, Where, begin, where_is
+from natsctl.plan.apply.sent import merged_config
+from natsctl.plan.change import Change
+from natsctl.plan.labels import without_server_made
+
+QUIET = "natsctl.replacing."
+"""Begins the subject of a stream that is about to be replaced."""
+
+
+class Keeping:
+    """Replaces streams one at a time or side by side, each by way of a folder below `parent`."""
+
+    def __init__(self, lifeline: Lifeline, parent: Path, *, keep_backup: bool = False) -> None:
+        self._lifeline, self._parent, self._keep_backup = lifeline, parent, keep_backup
+        self._where: Where | None = None
+
+    async def replace(self, change: Change, live: dict[str, Any]) -> Done:
+        """Replace a stream; after a failure it is as it was before, or its backup is told of.
+
+        In a dry run raises Previewed with the requests.
+        """
+        if self._lifeline.manager.connection.dry_run:
+            raise _preview(change, live, self._lifeline.manager.connection.target.api_prefix)
+        kept = begin(self._parent, await self._marker(change, live))
+        try:
+            await self._save(kept)
+            answer, said = await self._restore(kept)
+        except NotPutBack:
+            kept.release()
+            raise
+        except BaseException:
+            await self._take_back(kept)
+            raise
+        return self._ended(kept, answer, await lost_consumers(self._lifeline, kept.marker), said)
+
+    async def _marker(self, change: Change, live: dict[str, Any]) -> Marker:
+        before = without_server_made(live.get("config") or {})
+        listing = await self._lifeline.manager.consumer_list(change.stream)
+        durable = [one.raw["name"] for one in listing if (one.raw.get("config") or {}).get("durable_name")]
+        return Marker(
+            created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            where=await self._here(),
+            stream=change.stream,
+            quiet=f"{QUIET}{secrets.token_hex(8)}" if takes_messages(before) else "",
+            before=before,
+            wanted=merged_config(change, before),
+            consumers=sorted(durable),
+        )
+
+    async def _here(self) -> Where:
+        if self._where is None:
+            self._where = await whereabouts(self._lifeline)
+        return self._where
+
+    async def _save(self, kept: Safekeeping) -> None:
+        """Have the stream take no more messages, and save it to its last one."""
+        marker, lifeline = kept.marker, self._lifeline
+        lifeline.say(f"{marker.stream} is saved to {kept.folder} while it is replaced")
+        if marker.quiet:
+            await lifeline.manager.stream_update({**marker.before, "subjects": [marker.quiet]})
+        await save_stream(lifeline, marker.stream, kept.copy, SaveOptions(config=marker.before))
+        verdict = await aside(lambda on_read: verify(kept.copy, on_read), _unseen)
+        if not verdict.whole:
+            wrong = "; ".join(check.detail for check in verdict.checks if not check.ok)
+            raise NotWhole(f"the backup of {marker.stream} is not whole: {wrong}", hint="nothing was replaced")
+
+    async def _restore(self, kept: Safekeeping) -> tuple[Answer[Any], list[str]]:
+        """The stream under its new configuration, and what of it is not as it was, with the reason."""
+        marker, connection = kept.marker, self._lifeline.manager.connection
+        with open_backup(kept.copy) as backup:
+            version = version_for(backup, marker.wanted, str(connection.info.get("version") or ""))
+            async with fitted(backup, marker.wanted, version):
+                sending = Sending(backup, marker.wanted, IDLE_S, silent)
+                answer = await restore_over(self._lifeline, sending, kept.copy)
+            try:
+                return answer, lacking(backup, marker.wanted, answer)
+            except NotWhole as failure:
+                return answer, [failure.text]
+
+    async def _take_back(self, kept: Safekeeping) -> None:
+        """Have the stream be as it was, and leave no folder where that has come about."""
+        try:
+            await give_subjects_back(await self._lifeline.renew(), kept.marker)
+        except NatsctlError as failure:
+            self._lifeline.say(f"{kept.folder} stays, the next apply begins with it: {failure.text}")
+            kept.release()
+        else:
+            kept.discard()
+
+    def _ended(self, kept: Safekeeping, answer: Answer[Any], lost: list[str], said: list[str]) -> Done:
+        """What is to be said of a replacement; the backup goes where nothing is missing."""
+        state = answer.raw.get("state") or {}
+        warnings = [*said, *lost]
+        detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"
+        if warnings or self._keep_backup:
+            kept.keep_copy()
+            return Done(f"{detail}; the backup is in {kept.copy}", tuple(warnings))
+        kept.discard()
+        return Done(detail)
+
+
+async def whereabouts(lifeline: Lifeline) -> Where:
+    """The account that is worked on."""
+    manager = lifeline.manager
+    data = await user_info(manager)
+    return where_is(manager.connection, str(data.get("account_name") or data.get("account") or ""))
+
+
+async def lost_consumers(lifeline: Lifeline, marker: Marker) -> list[str]:
+    """A sentence for the durable consumers that did not come back with their stream."""
+    there = set(await lifeline.manager.consumer_names(marker.stream))
+    lost = [name for name in marker.consumers if name not in there]
+    return [f"these consumers did not come back: {', '.join(lost)}"] if lost else []
+
+
+async def give_subjects_back(manager: Any, marker: Marker) -> bool:
+    """Have a stream that was to be replaced listen on its own subjects again; whether it did not."""
+    try:
+        config = (await manager.stream_info(marker.stream)).raw.get("config") or {}
+    except ApiFailure:
+        return False
+    if not marker.quiet or config.get("subjects") != [marker.quiet]:
+        return False
+    await manager.stream_update(marker.before)
+    return True
+
+
+def takes_messages(config: dict[str, Any]) -> bool:
+    """Whether anybody can publish to a stream."""
+    return bool(config.get("subjects")) and not config.get("sealed")
+
+
+def _preview(change: Change, live: dict[str, Any], prefix: str) -> Previewed:
+    """What would be sent: the subjects taken away, the backup, the removal, the restore."""
+    before, name = without_server_made(live.get("config") or {}), change.stream
+    planned = [
+        Planned(endpoints.STREAM_SNAPSHOT.subject(name, prefix=prefix), {"deliver_subject": "_INBOX.>"}),
+        Planned(endpoints.STREAM_DELETE.subject(name, prefix=prefix)),
+        Planned(
+            endpoints.STREAM_RESTORE.subject(name, prefix=prefix),
+            {"config": merged_config(change, before), "state": live.get("state")},
+        ),
+    ]
+    if takes_messages(before):
+        quiet = {**before, "subjects": [f"{QUIET}*"]}
+        planned.insert(0, Planned(endpoints.STREAM_UPDATE.subject(name, prefix=prefix), quiet))
+    return Previewed(*planned)
+
+
+def _unseen(done: int) -> None:
+    """Show nothing."""

@@ -1,0 +1,186 @@
+"""What each kind of change sends. Every step may be repeated: what it finds done is done.
+
+A creation that finds an equal asset is done, one that finds another is a conflict, and so is an update, a replacement
+or a removal of what is no longer as the plan found it. In a dry run a step raises Previewed with its requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import structs
+
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.client.preview import Planned, Previewed
+from natsctl.plan.apply.conflict import check_unchanged, gone, made_otherwise
+from natsctl.plan.apply.execution import Done
+from natsctl.plan.apply.sent import merged_config, wanted_config
+from natsctl.plan.change import Action, Change
+
+if TYPE_CHECKING:
+    from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
+
+T = TypeVar("T")
+
+STREAM_NOT_FOUND = 10059
+CONSUMER_NOT_FOUND = 10014
+STREAM_EXISTS = 10058
+CONSUMER_EXISTS = 10148
+_ABSENT = frozenset((STREAM_NOT_FOUND, CONSUMER_NOT_FOUND))
+_EXISTS = frozenset((STREAM_EXISTS, CONSUMER_EXISTS))
+
+
+class Keeper(Protocol):
+    """Replaces a stream and keeps its messages."""
+
+    async def replace(self, change: Change, live: dict[str, Any]) -> Done:
+        """Do it; `live` is the stream's information."""
+
+
+class Steps:
+    """Does changes on a connection, which may be another one from step to step; without `keeper` messages go."""
+
+    def __init__(self, manager: Callable[[], Manager], keeper: Keeper | None = None) -> None:
+        self._manager, self._keeper = manager, keeper
+        self._carried_over: set[str] = set()
+        """Streams that were replaced and have their consumers again."""
+        self._ways = {
+            Action.CREATE: self._create,
+            Action.UPDATE: self._update,
+            Action.REPLACE: self._replace,
+            Action.DELETE: self._delete,
+            Action.NONE: self._leave,
+        }
+
+    async def take(self, change: Change) -> Done:
+        """Do one change; raises Conflict, ApiFailure, Unreachable or what else keeps it from being done."""
+        return await self._ways[change.action](change)
+
+    async def _leave(self, change: Change) -> Done:
+        return Done()
+
+    async def _create(self, change: Change) -> Done:
+        try:
+            await self._send(change, wanted_config(change), "create")
+        except ApiFailure as failure:
+            if failure.err_code not in _EXISTS:
+                raise
+            live = await self._live(change)
+            if live is None:
+                raise
+            if change.consumer and change.stream in self._carried_over:
+                return await self._bring_round(change, live)
+            raise made_otherwise(change, live.get("config") or {}) from failure
+        return Done()
+
+    async def _bring_round(self, change: Change, live: dict[str, Any]) -> Done:
+        """Change a consumer that came back with its stream, in place where the server does that."""
+        try:
+            await self._send(change, merged_config(change, live.get("config") or {}), "update")
+        except ApiFailure:
+            await self._remake(change)
+            return Done("made anew", (f"{change.key} starts from its beginning: it could not be changed in place",))
+        return Done("changed as it came back with its stream")
+
+    async def _update(self, change: Change) -> Done:
+        live = await self._live(change)
+        if live is None:
+            raise gone(change)
+        config = live.get("config") or {}
+        if not check_unchanged(change, config):
+            return Done("had been done already")
+        await self._send(change, merged_config(change, config), "update")
+        return Done()
+
+    async def _replace(self, change: Change) -> Done:
+        live = await self._live(change)
+        if live is None:
+            raise gone(change)
+        if not check_unchanged(change, live.get("config") or {}):
+            return Done("had been done already")
+        if self._keeper is not None and not change.consumer:
+            done = await self._keeper.replace(change, live)
+            self._carried_over.add(change.stream)
+            return done
+        await _to_the_end(self._remake(change))
+        return Done()
+
+    async def _remake(self, change: Change) -> None:
+        """Remove and create; where the second is refused, what was there is made again, empty as it is then."""
+        planned: list[Planned] = []
+        try:
+            await self._remove(change)
+        except Previewed as preview:
+            planned += preview.planned
+        try:
+            await self._send(change, wanted_config(change), "create")
+        except Previewed as preview:
+            raise Previewed(*planned, *preview.planned) from None
+        except ApiFailure as failure:
+            failure.hint = await self._made_again(change) or failure.hint
+            raise
+
+    async def _made_again(self, change: Change) -> str:
+        before = structs.replace(change, config=change.before)
+        try:
+            await self._send(before, wanted_config(before), "create")
+        except NatsctlError as failure:
+            return f"{change.key} is removed, and could not be made again as it was: {failure}"
+        lost = "from its beginning" if change.consumer else "without its messages"
+        return f"{change.key} is there again as it was configured before, {lost}"
+
+    async def _delete(self, change: Change) -> Done:
+        live = await self._live(change)
+        if live is None:
+            return Done("was gone already")
+        check_unchanged(change, live.get("config") or {})
+        try:
+            await self._remove(change)
+        except ApiFailure as failure:
+            if failure.err_code not in _ABSENT:
+                raise
+            return Done("was gone already")
+        return Done()
+
+    async def _live(self, change: Change) -> dict[str, Any] | None:
+        """The information about the asset, None where there is none."""
+        manager = self._manager()
+        asked: Awaitable[Answer[Any]] = (
+            manager.consumer_info(change.stream, change.consumer)
+            if change.consumer
+            else manager.stream_info(change.stream)
+        )
+        try:
+            return (await asked).raw
+        except ApiFailure as failure:
+            if failure.err_code not in _ABSENT:
+                raise
+            return None
+
+    async def _send(self, change: Change, config: dict[str, Any], action: str) -> None:
+        manager = self._manager()
+        if change.consumer:
+            await manager.consumer_create(change.stream, config, action=action)
+        elif action == "update":
+            await manager.stream_update(config)
+        else:
+            await manager.stream_create(config)
+
+    async def _remove(self, change: Change) -> None:
+        manager = self._manager()
+        if change.consumer:
+            await manager.consumer_delete(change.stream, change.consumer)
+        else:
+            await manager.stream_delete(change.stream)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that has to come to its end once it is begun, also where this task is cancelled."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task
