@@ -239,11 +239,11 @@ def _dispatch(words: list[str]) -> int:
         return _show_root_help()
     noun = _noun(rest[0])
     if [noun.name, *rest[1:2]] == ["server", "run"]:
-        from natsctl.server.process.process import main as run_server
+        from natsctl.cli.server.provisioned import serve
 
         # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.
         gc.enable()
-        return run_server(rest[2:])
+        return serve(rest[2:])
     from natsctl.cli.typer_run import run_noun
 
     return run_noun(noun, rest[1:], given)

@@ -7,6 +7,6 @@ import typer
 
 def run(ctx: typer.Context) -> None:
     """Run a JetStream server until it is stopped; takes the flags of nats-server, see `natsctl server run -h`."""
-    from natsctl.server.process.process import main
+    from natsctl.cli.server.provisioned import serve
 
-    raise typer.Exit(main(ctx.args))
+    raise typer.Exit(serve(ctx.args))

@@ -184,7 +184,7 @@ class ServerProcess:
             return True
         self._log.info("Initiating Shutdown...")
         starting.cancel()
-        await asyncio.wait((starting,))
+        await asyncio.gather(starting, return_exceptions=True)
         self._log.info("Server Exiting..")
         return False
 

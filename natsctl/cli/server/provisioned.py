@@ -1,0 +1,57 @@
+"""A server that carries documents out before it listens: what `--apply` of `natsctl server run` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from natsctl.plan.wanted import DocumentSet
+    from natsctl.server.in_process import Way
+    from natsctl.server.process.provision import Carry, Documents
+
+NAMED_FILES = 3
+"""Up to so many are named in the log, more are counted."""
+_DONE = {"create": "Created", "update": "Updated", "replace": "Replaced", "delete": "Deleted"}
+
+
+def serve(words: Sequence[str]) -> int:
+    """The exit status of a server that was run with these flags."""
+    from natsctl.server.process.process import main
+
+    return main(words, provisioner)
+
+
+def provisioner(documents: Documents) -> Carry:
+    """Read documents, and return what carries them out. Raises UsageError with all that is wrong in them."""
+    import os
+
+    from natsctl.plan.documents import load_documents
+
+    wanted = load_documents(documents.paths, os.environ)
+
+    def carry(way: Way, tell: Callable[[str], None]) -> Awaitable[None]:
+        return _carry(wanted, documents.prune, way, tell)
+
+    return carry
+
+
+async def _carry(wanted: DocumentSet, prune: bool, way: Way, tell: Callable[[str], None]) -> None:
+    from natsctl.client.dial import connect
+    from natsctl.client.manager import Manager
+    from natsctl.client.servers import Target, TargetKind
+    from natsctl.client.settings import Settings
+    from natsctl.plan.apply.result import Result, Status
+    from natsctl.plan.provision import provide, told
+
+    def say(result: Result) -> None:
+        if result.status is Status.DONE:
+            tell(f"{_DONE[result.action]} {result.key}")
+
+    for note in wanted.notes:
+        tell(note)
+    target = Target(TargetKind.NAMED, (way.url,), "--apply", Settings(token=way.token))
+    async with await connect(target, name="natsctl server run --apply") as connection:
+        outcome = await provide(Manager(connection), wanted, prune=prune, on_result=say)
+    files = ", ".join(wanted.files) if len(wanted.files) <= NAMED_FILES else f"{len(wanted.files)} files"
+    tell(f"Applied {files} for {wanted.owner}: {told(outcome)}")
