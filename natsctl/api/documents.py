@@ -22,8 +22,8 @@ _INFO_KEYS: Final = frozenset({"type", "state", "stats", "created", "delivered",
 _RANGES: Final[dict[str, tuple[int, int]]] = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a text", "bytes": "base64 text"}
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
-_WRONG: Final = object()
-"""What stands for a value that is not what it should be."""
+TOLD: Final = object()
+"""What stands for a value that is not what it should be, and of which that was told."""
 
 
 class DocumentFault(NamedTuple):
@@ -54,11 +54,12 @@ def read_document(
 ) -> tuple[dict[str, Any], list[DocumentFault]]:
     """Return the wire's values of what a document gives, and all that is wrong in it, in its order.
 
-    What is wrong is left out of the values, as is null. `lenient` passes over unknown keys.
+    What is wrong is left out of the values, as is null. What is TOLD already is a fault without a reason. `lenient`
+    passes over unknown keys.
     """
     reader = _DocumentReader(lenient)
     values = reader.read(document, shape_of(model), ())
-    return ({} if values is _WRONG else values), reader.faults
+    return ({} if values is TOLD else values), reader.faults
 
 
 def path_text(path: Sequence[Step]) -> str:
@@ -75,10 +76,12 @@ class _DocumentReader:
 
     def _fail(self, path: tuple[Step, ...], reason: str) -> Any:
         self.faults.append(DocumentFault(path, reason))
-        return _WRONG
+        return TOLD
 
     def read(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
-        """Return the builtins `msgspec.convert` takes for `shape`, or _WRONG."""
+        """Return the builtins `msgspec.convert` takes for `shape`, or TOLD."""
+        if value is TOLD:
+            return self._fail(path, "")
         if shape.kind == "struct":
             return self._struct(value, shape, path)
         if shape.kind == "list":
@@ -95,13 +98,13 @@ class _DocumentReader:
         if not isinstance(value, list):
             return self._fail(path, f"expected a list, got {_say(value)}")
         read = [self.read(one, item, (*path, index)) for index, one in enumerate(value)]
-        return [one for one in read if one is not _WRONG]
+        return [one for one in read if one is not TOLD]
 
     def _dict(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
             return self._fail(path, f"expected an object, got {_say(value)}")
         read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items()}
-        return {key: one for key, one in read.items() if one is not _WRONG}
+        return {key: one for key, one in read.items() if one is not TOLD}
 
     def _struct(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
@@ -114,7 +117,7 @@ class _DocumentReader:
                     self._fail((*path, str(key)), f"unknown key{did_you_mean(str(key), shape.fields)}")
             elif item is not None:
                 read = self.read(item, known.shape, (*path, key))
-                if read is not _WRONG:
+                if read is not TOLD:
                     result[key] = read
         return result
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 
-from natsctl.plan.wanted import DocumentSet
+from natsctl.plan.wanted import DocumentFaults, DocumentSet, Fault
 
 
 def load_documents(
@@ -24,6 +24,20 @@ def load_documents(
 
     Raises DocumentFaults with everything that is wrong in any of them, UsageError for a path that is not there.
     """
+    documents, faults = read_documents(paths, environ, owner=owner, variables=variables)
+    if faults:
+        raise DocumentFaults(faults)
+    return documents
+
+
+def read_documents(
+    paths: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    owner: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> tuple[DocumentSet, list[Fault]]:
+    """What `load_documents` gives, as far as it could be read, and all faults. Raises UsageError as it does."""
     from natsctl.plan.documents.loader import Loader
 
     loader = Loader(ChainMap(dict(variables or {}), dict(environ)))

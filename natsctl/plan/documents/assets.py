@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import is_info, read_document
+from natsctl.api.documents import DocumentFault, is_info, read_document
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey, Kind
@@ -32,12 +32,12 @@ def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
     """Keep a stream, and the consumers that stand below it."""
     if not _is_object(spot, found):
         return
-    config = _config(spot, StreamConfig, _STREAM_KEYS, found)
+    config, good = _config(spot, StreamConfig, _STREAM_KEYS, found)
     name = config.get("name")
     if not name:
         _unnamed(spot, "a stream needs a name", found)
         return
-    keep(AssetKey(name), kind, config, spot, _STREAM_KEYS, found)
+    keep(AssetKey(name), kind, config, spot, _STREAM_KEYS, found, good)
     for item in items(spot.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
 
@@ -47,7 +47,7 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
     if not _is_object(spot, found):
         return
     stream = _stream_of(spot, stream, found)
-    config = _config(spot, ConsumerConfig, _CONSUMER_KEYS, found)
+    config, good = _config(spot, ConsumerConfig, _CONSUMER_KEYS, found)
     name = config.get("durable_name") or config.get("name")
     if not name:
         _unnamed(spot, "a consumer needs a name or durable_name", found)
@@ -55,19 +55,19 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
         return
     if not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
-    keep(AssetKey(stream, name), kind, config, spot, _CONSUMER_KEYS, found)
+    keep(AssetKey(stream, name), kind, config, spot, _CONSUMER_KEYS, found, good)
 
 
 def keep(
-    key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found
+    key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found, good: bool
 ) -> None:
-    """Keep an asset without what servers and plans write into its metadata."""
+    """Keep an asset without what servers and plans write into its metadata; `good`: nothing is wrong with it so far."""
     protect = _switched(spot, PROTECT, is_protected(config), found)
     create_only = _switched(spot, CREATE_ONLY, False, found)
     if "metadata" in config:
         config = without_server_made(stripped(config))
     where = config_spot(spot, own_keys)
-    found.add(Wanted(key, kind, config, where.place, protect, create_only), where)
+    found.add(Wanted(key, kind, config, where.place, protect, create_only), where, good)
 
 
 def _stream_of(spot: Spot, above: str, found: Found) -> str:
@@ -104,13 +104,19 @@ def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
     return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
 
 
-def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Found) -> dict[str, Any]:
-    """The wire's values that a document gives, without what servers and plans keep in metadata."""
+def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Found) -> tuple[dict[str, Any], bool]:
+    """The wire's values that a document gives, and whether nothing is wrong with them."""
     where = config_spot(spot, own_keys)
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
+    return values, tell(where, faults, found)
+
+
+def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
+    """Keep what is wrong below a spot, and say whether nothing is."""
     for fault in faults:
-        found.fault(where.at(*fault.path), fault.reason)
-    return values
+        if fault.reason:
+            found.fault(where.at(*fault.path), fault.reason)
+    return not faults
 
 
 def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from natsctl.api.documents import read_document
 from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.documents.assets import SWITCHES, keep, read_stream
+from natsctl.plan.documents.assets import SWITCHES, keep, read_stream, tell
 from natsctl.plan.documents.bucket_words import ALIASES
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
@@ -32,8 +32,7 @@ def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
 def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     """Keep the bucket that `words` describe; `spot` is its document."""
     values, faults = read_document(words.value, WORDS[kind])
-    for fault in faults:
-        found.fault(words.at(*fault.path), fault.reason)
+    good = tell(words, faults, found)
     if not values.get("bucket"):
         if words.value.get("bucket") is None:
             found.fault(spot, "a bucket needs its name: add bucket: NAME")
@@ -43,7 +42,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     except BadWord as fault:
         found.fault(words.at(fault.word), str(fault))
         return
-    keep(AssetKey(config["name"]), kind, config, spot, SWITCHES, found)
+    keep(AssetKey(config["name"]), kind, config, spot, SWITCHES, found, good)
 
 
 def in_own_words(spot: Spot, found: Found) -> Spot:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from natsctl.plan.asset import AssetKey, Place
-from natsctl.plan.documents.lined import Spot
-from natsctl.plan.wanted import DEFAULT_OWNER, DocumentFaults, DocumentSet, Fault, Wanted
+from natsctl.plan.documents.lined import Mapped, Spot
+from natsctl.plan.wanted import DEFAULT_OWNER, DocumentSet, Fault, Wanted
 
 
 @dataclass(slots=True)
 class Found:
-    """Collects; `finished` makes a set of it, or raises all faults."""
+    """Collects; `finished` makes a set of it."""
 
     wanted: dict[AssetKey, Wanted] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[Place, str]] = field(default_factory=list)
     owners: list[tuple[str, Place]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     spots: dict[AssetKey, Spot] = field(default_factory=dict)
     """Where the configuration of each asset stands: fields of it are told by their places."""
+    broken: set[AssetKey] = field(default_factory=set)
 
     def fault(self, spot: Spot, reason: str) -> None:
         """Keep a mistake."""
@@ -27,27 +29,56 @@ class Found:
 
     def note(self, spot: Spot, text: str) -> None:
         """Keep what is told of documents that are good."""
-        self.notes.append(f"{spot.place}: {text}")
+        self.notes.append((spot.place, text))
 
-    def add(self, asset: Wanted, spot: Spot) -> None:
-        """Keep an asset; one that is there already is a fault that names both places."""
+    def add(self, asset: Wanted, spot: Spot, good: bool) -> None:
+        """Keep an asset; one that is there already is a fault that names both places.
+
+        One that is not `good` is not judged: a part of it is missing.
+        """
         first = self.wanted.setdefault(asset.key, asset)
         if first is asset:
             self.spots[asset.key] = spot
+            if not good:
+                self.broken.add(asset.key)
         else:
             self.fault(spot, f"{asset.key} stands twice, first at {first.place}")
 
-    def finished(self, owner: str) -> DocumentSet:
-        """The set; `owner` wins over those in documents. Raises DocumentFaults."""
+    def _judge(self) -> None:
+        """Hold what was found to what servers refuse."""
+        from natsctl.plan.documents.rules import judged
+
+        for one in judged({key: asset for key, asset in self.wanted.items() if key not in self.broken}):
+            spot = self.spots[one.key]
+            field = next((name for name in one.fields if isinstance(spot.value, Mapped) and name in spot.value), "")
+            spot = spot.at(field) if field else spot
+            if one.warning:
+                self.note(spot, f"warning: {one.reason}")
+            else:
+                self.fault(spot, one.reason)
+
+    def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
+        """The set, as far as it could be read, and all faults in order; `owner` wins over those in documents."""
+        self._judge()
         if not owner:
-            for name, place in self.owners[1:]:
-                if name != self.owners[0][0]:
-                    reason = f"owner {name}, but {self.owners[0][0]} at {self.owners[0][1]}: a set has one owner"
-                    self.faults.append(Fault(place, reason))
-        if self.faults:
-            order = {name: at for at, name in enumerate(self.files)}
-            raise DocumentFaults(
-                sorted(self.faults, key=lambda one: (order.get(one.place.file, len(order)), one.place.line))
-            )
+            self._agree_on_owner()
+        order = {name: at for at, name in enumerate(self.files)}
+        self.faults.sort(key=lambda one: (order.get(one.place.file, len(order)), one.place.line))
         named = owner or (self.owners[0][0] if self.owners else DEFAULT_OWNER)
-        return DocumentSet(self.wanted, named, tuple(self.files), tuple(self.notes))
+        return DocumentSet(self.wanted, named, tuple(self.files), tuple(_folded(self.notes))), self.faults
+
+    def _agree_on_owner(self) -> None:
+        for name, place in self.owners[1:]:
+            first, at = self.owners[0]
+            if name != first:
+                self.faults.append(Fault(place, f"owner {name}, but {first} at {at}: a set has one owner"))
+
+
+def _folded(notes: Sequence[tuple[Place, str]]) -> Iterator[str]:
+    """Notes as texts, those that say the same in one."""
+    places: dict[str, list[Place]] = {}
+    for place, text in notes:
+        places.setdefault(text, []).append(place)
+    for text, found in places.items():
+        more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
+        yield f"{found[0]}: {text}{more}"

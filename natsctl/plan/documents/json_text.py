@@ -8,6 +8,7 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
 from typing import Any, Final
 
+from natsctl.api.documents import TOLD
 from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 from natsctl.plan.documents.yaml_text import Expand, Report
@@ -90,14 +91,14 @@ class _Reader:
             raise TextFault(self.line(), f"not JSON: {fault.msg}") from fault
         return text
 
-    def _expanded(self, text: str) -> str | None:
+    def _expanded(self, text: str) -> Any:
         if self._expand is None or "${" not in text:
             return text
         try:
             return self._expand(text)
         except ValueError as fault:
             self._report(self.line(), self._path, str(fault))
-            return None
+            return TOLD
 
     def _object(self, depth: int) -> Mapped:
         result = Mapped(self.line())

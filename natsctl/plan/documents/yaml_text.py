@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from natsctl.api.documents import TOLD
 from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 
 Report = Callable[[int, Sequence[Step], str], None]
@@ -135,23 +137,16 @@ class _Reader:
         text: str = event.value
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in text:
-            text, plain = self._expanded(event, text, plain)
+            try:
+                text, plain = self._expand(text), plain and is_one_reference(text)
+            except ValueError as fault:
+                self._report(event.start_mark.line + 1, self._path, str(fault))
+                return TOLD
         if plain:
             return plain_value(text)
         if tag is None or tag in ("!", f"{_TAG}str"):
             return text
         return self._tagged(event, text)
-
-    def _expanded(self, event: Any, text: str, plain: bool) -> tuple[str, bool]:
-        """The text with its references replaced, and whether it is to be read as an unquoted one."""
-        from natsctl.plan.documents.interpolation import is_one_reference
-
-        assert self._expand is not None
-        try:
-            return self._expand(text), plain and is_one_reference(text)
-        except ValueError as fault:
-            self._report(event.start_mark.line + 1, self._path, str(fault))
-            return "", True
 
     def _tagged(self, event: Any, text: str) -> Any:
         value = plain_value(text)
@@ -162,7 +157,7 @@ class _Reader:
         if name in wanted and isinstance(value, wanted[name]):
             return value
         self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
-        return None
+        return TOLD
 
     def _mapping(self, event: Any, depth: int) -> Mapped:
         line = event.start_mark.line + 1
