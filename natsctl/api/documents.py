@@ -27,10 +27,11 @@ TOLD: Final = object()
 
 
 class DocumentFault(NamedTuple):
-    """One mistake: the steps that lead to it, and the reason."""
+    """One mistake: the steps that lead to it, the reason, and whether a field has no value because of it."""
 
     path: tuple[Step, ...]
     reason: str
+    lost: bool = True
 
 
 def load_document(document: Any, model: type[M], origin: str) -> M:
@@ -114,7 +115,8 @@ class _DocumentReader:
             known = shape.fields.get(key)
             if known is None:
                 if not self.lenient:
-                    self._fail((*path, str(key)), f"unknown key{did_you_mean(str(key), shape.fields)}")
+                    reason = f"unknown key{did_you_mean(str(key), shape.fields)}"
+                    self.faults.append(DocumentFault((*path, str(key)), reason, lost=False))
             elif item is not None:
                 read = self.read(item, known.shape, (*path, key))
                 if read is not TOLD:

@@ -48,6 +48,9 @@ def render_error(failure: BaseException, as_json: bool) -> str:
     from natsctl.cli.render.values import safe
 
     err_code = getattr(getattr(failure, "error", None), "err_code", 0)
+    faults = [safe(str(fault)) for fault in getattr(failure, "faults", ())]
+    if len(faults) > 1:
+        return "\n".join([f"natsctl: error: {len(faults)} faults", *(f"  {fault}" for fault in faults)])
     lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
     if hint := getattr(failure, "hint", None):
         lines.append(safe(hint))

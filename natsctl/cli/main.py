@@ -110,6 +110,14 @@ NOUNS = (
         examples=("natsctl restore ./saved --update-streams",),
         answer="backup.shapes:ConfigurationBackup",
     ),
+    Noun(
+        "validate",
+        (),
+        "Check documents of streams, consumers and buckets without a server",
+        "desired.validate:validate",
+        answer="desired.shapes:Validated",
+        examples=("natsctl validate -f orders.yaml", "natsctl validate -f deploy/ --var ENV=staging -j"),
+    ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

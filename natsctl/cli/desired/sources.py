@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,8 @@ from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Paths = Annotated[
     list[str] | None,
@@ -38,17 +41,29 @@ def load_set(
     """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError."""
     import os
 
-    from natsctl.cli import output
-    from natsctl.cli.render.values import safe
     from natsctl.plan.documents import load_documents
 
+    named = named_paths(paths, files)
+    documents = load_documents(named, os.environ, owner=owner, variables=variables_of(variables or ()))
+    show_notes(documents)
+    return documents
+
+
+def named_paths(paths: Sequence[str] | None, files: Sequence[str] | None) -> list[str]:
+    """What was named either way. Raises UsageError where nothing was."""
     named = [*(files or ()), *(paths or ())]
     if not named:
         raise UsageError("documents are needed: give -f PATH", hint="a file, a folder, or - for stdin")
-    documents = load_documents(named, os.environ, owner=owner, variables=variables_of(variables or ()))
+    return named
+
+
+def show_notes(documents: DocumentSet) -> None:
+    """Tell on stderr what was passed over, and what is likely not meant."""
+    from natsctl.cli import output
+    from natsctl.cli.render.values import safe
+
     for text in documents.notes:
-        output.note(f"note: {safe(text)}")
-    return documents
+        output.note(safe(f"note: {text}"))
 
 
 def variables_of(given: Sequence[str]) -> dict[str, str]:
@@ -56,7 +71,7 @@ def variables_of(given: Sequence[str]) -> dict[str, str]:
     values = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise UsageError(f"--var {text}: expected NAME=VALUE")
+        if not equals or not _NAME.fullmatch(name):
+            raise UsageError(f"--var {text}: expected NAME=VALUE", hint="a name is letters, digits and _")
         values[name] = value
     return values

@@ -8,11 +8,13 @@ from typing import Any, Final, TypeAlias
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.documents import DocumentFault, is_info, read_document
 from natsctl.api.model import Model
+from natsctl.api.shapes import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey, Kind
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Mapped, Spot
+from natsctl.plan.extra import EXTRA, merged, unknown_of
 from natsctl.plan.labels import is_protected, stripped, without_server_made
 from natsctl.plan.wanted import Wanted
 
@@ -24,8 +26,8 @@ PROTECT: Final = "protect"
 CREATE_ONLY: Final = "create_only"
 """Made where it is absent, and left as it is where it exists."""
 SWITCHES: Final = (PROTECT, CREATE_ONLY)
-_STREAM_KEYS: Final = ("consumers", *SWITCHES)
-_CONSUMER_KEYS: Final = ("stream", "stream_name", *SWITCHES)
+_STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
+_CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
 
 def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
@@ -61,7 +63,7 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
 def keep(
     key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found, good: bool
 ) -> None:
-    """Keep an asset without what servers and plans write into its metadata; `good`: nothing is wrong with it so far."""
+    """Keep an asset without what servers and plans write into its metadata; `good`: all is there."""
     protect = _switched(spot, PROTECT, is_protected(config), found)
     create_only = _switched(spot, CREATE_ONLY, False, found)
     if "metadata" in config:
@@ -105,18 +107,23 @@ def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
 
 
 def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Found) -> tuple[dict[str, Any], bool]:
-    """The wire's values that a document gives, and whether nothing is wrong with them."""
+    """The wire's values that a document gives, and whether none is missing for a fault."""
     where = config_spot(spot, own_keys)
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
-    return values, tell(where, faults, found)
+    good = tell(where, faults, found)
+    extra: Any = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else spot.value.get(EXTRA) or {}
+    if not isinstance(extra, Mapped | dict):
+        found.fault(spot.at(EXTRA), "expected an object")
+        return values, False
+    return merged(values, plain(extra)), good
 
 
 def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
-    """Keep what is wrong below a spot, and say whether nothing is."""
+    """Keep what is wrong below a spot, and say whether all that is known is there nevertheless."""
     for fault in faults:
         if fault.reason:
             found.fault(where.at(*fault.path), fault.reason)
-    return not faults
+    return not any(fault.lost for fault in faults)
 
 
 def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:

@@ -77,7 +77,7 @@ def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
         if not key.consumer:
             yield from _judged_stream(key, asset, streams)
     yield from _judged_origins(wanted, streams)
-    yield from _judged_subjects(streams)
+    yield from _judged_subjects(wanted, streams)
     queues: dict[str, list[tuple[AssetKey, ConsumerConfig]]] = defaultdict(list)
     around = Surroundings(streams.get)
     for key, asset in wanted.items():
@@ -117,18 +117,19 @@ def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, Stream
             yield _refused(key, refusal)
 
 
-def _judged_subjects(streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
-    """Refuse streams that store the same subjects as one before them."""
+def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
+    """Refuse streams that store the same subjects as one before them, also where another of their fields is refused."""
     tree: SubjectTree[tuple[str, str]] = SubjectTree()
-    for name, config in streams.items():
+    for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
         told: set[str] = set()
-        for subject in config.subjects:
+        subjects = streams[name].subjects if name in streams else set(asset.config.get("subjects") or ())
+        for subject in subjects:
             for other, taken in tree.overlapping(subject):
                 if other not in told:
                     told.add(other)
                     reason = f"subject {subject} overlaps with {taken} of stream {other}"
                     yield Judgement(AssetKey(name), reason, ("subjects", "name"))
-        for subject in config.subjects:
+        for subject in subjects:
             tree.add(subject, (name, subject))
 
 

@@ -1,0 +1,38 @@
+"""`natsctl validate`: what documents hold, and all that is wrong with them; no server is asked."""
+
+from __future__ import annotations
+
+import os
+
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.desired import sources
+from natsctl.cli.options import Json
+
+
+def validate(
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    json: Json = False,
+) -> int:
+    """Check documents without a server: what each file holds, and everything in it that a server would refuse.
+
+    Ends with 2 where anything is wrong. What is on a server already is not looked at: natsctl plan does that.
+    """
+    from natsctl.cli.desired.shapes import Validated
+    from natsctl.cli.render.documents import render_validated
+    from natsctl.plan.documents import read_documents
+
+    named = sources.named_paths(paths, files)
+    documents, faults = read_documents(named, os.environ, owner=owner, variables=sources.variables_of(variables or ()))
+    verdict = Validated.of(documents, faults)
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(verdict))
+    else:
+        sources.show_notes(documents)
+        output.emit(render_validated(verdict))
+    return ExitCode.DONE if verdict.valid else ExitCode.USAGE
