@@ -112,10 +112,10 @@ def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Fo
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
     good = tell(where, faults, found)
     extra: Any = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else spot.value.get(EXTRA) or {}
-    if not isinstance(extra, Mapped | dict):
+    if not isinstance(extra, dict):
         found.fault(spot.at(EXTRA), "expected an object")
         return values, False
-    return merged(values, plain(extra)), good
+    return merged(values, extra), good
 
 
 def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:

@@ -1,0 +1,66 @@
+"""Fields that this natsctl does not know, of newer servers: documents hold them below `extra`, as the wire has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from natsctl.api.shapes import Shape
+
+EXTRA: Final = "extra"
+"""The key of a document; what is below it is sent beside the configuration, objects merged with those there."""
+
+
+def unknown_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """The fields that are not known, in their objects; a list is whole where one of its items has such fields."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        known = shape.fields.get(name)
+        if known is None:
+            found[name] = value
+        elif known.shape.kind == "struct" and isinstance(value, Mapping):
+            if inner := unknown_of(value, known.shape):
+                found[name] = inner
+        elif known.shape.kind == "list" and _has_unknown(value, known.shape.elements()):
+            found[name] = value
+    return found
+
+
+def _has_unknown(items: Any, shape: Shape) -> bool:
+    return shape.kind == "struct" and any(isinstance(item, Mapping) and unknown_of(item, shape) for item in items or ())
+
+
+def known_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """The fields that are known, in all of its objects."""
+    return {
+        name: _known_value(value, shape.fields[name].shape) for name, value in config.items() if name in shape.fields
+    }
+
+
+def _known_value(value: Any, shape: Shape) -> Any:
+    if shape.kind == "struct" and isinstance(value, Mapping):
+        return known_of(value, shape)
+    if shape.kind == "list" and isinstance(value, list):
+        return [_known_value(item, shape.elements()) for item in value]
+    return value
+
+
+def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with what is below `extra`: objects are merged, all else is what `extra` says."""
+    result = dict(config)
+    for name, value in extra.items():
+        there = result.get(name)
+        if value is None:
+            continue  # null asks for nothing
+        if isinstance(value, Mapping):
+            result[name] = merged(there if isinstance(there, Mapping) else {}, value)
+        else:
+            result[name] = [*map(_plain, value)] if isinstance(value, list) else value
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """A value in containers that know nothing of lines."""
+    if isinstance(value, Mapping):
+        return merged({}, value)
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,117 @@
+"""Documents as files: one, or a folder with a file for each stream, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+from msgspec import field
+
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.model import Model
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+MAX_STEM: Final = 200
+"""Letters of a file's name before its suffix; file systems take 255 bytes."""
+_RESERVED: Final = frozenset(
+    ("con", "prn", "aux", "nul", *(f"com{digit}" for digit in range(10)), *(f"lpt{digit}" for digit in range(10)))
+)
+"""Names that Windows keeps for devices."""
+_FILE_MODE: Final = 0o644
+
+
+class FilesWritten(Model, kw_only=True, omit_defaults=False):
+    """What became of files: paths of those that were written, of those that said the same already, and of old ones."""
+
+    written: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    """Files in the folder for streams that are gone; they stay."""
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path to write to means a folder: one that is there, or a name without the suffix of a document."""
+    return Path(path).is_dir() or path.endswith(("/", os.sep)) or not path.endswith(SUFFIXES)
+
+
+def file_names(streams: Iterable[str], suffix: str) -> dict[str, str]:
+    """A file name for each stream: safe on every file system, different even where case does not count."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for stream in streams:
+        stem, escaped = _stem(stream), 0
+        while stem.lower() in taken or stem.lower() in _RESERVED:
+            escaped += 1
+            stem = _stem(stream, escaped)
+        taken.add(stem.lower())
+        names[stream] = stem + suffix
+    return names
+
+
+def _stem(stream: str, escaped: int = 0) -> str:
+    """The name without suffix: letters, digits, - and _, the rest as %XX, as are the first `escaped` letters."""
+    first = "".join(f"%{byte:02X}" for byte in stream[:escaped].encode())
+    stem = first + quote(stream[escaped:], safe="").replace(".", "%2E").replace("~", "%7E")
+    if len(stem) > MAX_STEM or escaped > len(stream):
+        # Cut escapes whole: what is left need not be read back, the hash tells it apart.
+        stem = f"{stem[: MAX_STEM - 20].rpartition('%')[0] or stem[: MAX_STEM - 20]}~"
+        stem += hashlib.sha256(stream.encode()).hexdigest()[:16]
+    return stem
+
+
+def stream_of(file: Path) -> str:
+    """The stream that a file is named after."""
+    return unquote(file.stem)
+
+
+def write_files(texts: Mapping[Path, str], *, force: bool, stale: Callable[[Path], bool] | None = None) -> FilesWritten:
+    """Write files, all of which are checked before the first one is written.
+
+    A file that is there and says something else is replaced with `force` alone. `stale` judges the other documents of
+    the folder. Raises UsageError, StorageError.
+    """
+    same = {path for path, text in texts.items() if _says(path, text)}
+    taken = [path for path in texts if path not in same and path.exists()]
+    if taken and not force:
+        names = ", ".join(str(path) for path in taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
+        raise UsageError(f"{names}: there already, and not the same", hint="give --force to replace what is there")
+    for path, text in texts.items():
+        if path not in same:
+            _write(path, text)
+    folders = {path.parent for path in texts} if stale is not None else set()
+    others = sorted(path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES))
+    return FilesWritten(
+        written=[str(path) for path in texts if path not in same],
+        unchanged=[str(path) for path in texts if path in same],
+        stale=[str(path) for path in others if path not in texts and stale is not None and stale(path)],
+    )
+
+
+def _says(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in its place by a rename: it is never there in part."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".natsctl-", delete=False) as part:
+            part.write(text.encode())
+        Path(part.name).chmod(_FILE_MODE & ~_umask())
+        Path(part.name).replace(path)
+    except OSError as failure:
+        raise StorageError(f"cannot write {path}: {failure.strerror}") from failure
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

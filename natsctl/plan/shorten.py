@@ -1,0 +1,108 @@
+"""The shortest configuration that a server makes the same of: what it fills in by itself need not be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.shapes import Shape, shape_of
+from natsctl.api.stream import StreamConfig
+from natsctl.plan.asset import AssetKey
+from natsctl.plan.settle import ConfigRefused, Surroundings, settled, without_nulls
+
+Config = dict[str, Any]
+Settle = Callable[[Mapping[str, Any]], Config]
+
+
+def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, required: Sequence[str] = ()) -> Config:
+    """Part of `config`, in the order of the contract, that settles as all of it does; `required` stays in any case.
+
+    A configuration that servers of today would refuse is left whole, but for what is empty.
+    """
+    shape = shape_for(key)
+    whole = ordered(without_nulls(config), shape)
+    bare = _without_empty(whole, shape)
+
+    def settle(part: Mapping[str, Any]) -> Config:
+        return settled(key, part, around)
+
+    try:
+        aim = settle(whole)
+        if settle(bare) != aim:
+            bare = whole
+        part = _grown(bare, [name for name in required if name in bare], aim, settle)
+        return _thinned(part, required, aim, settle)
+    except ConfigRefused:
+        return bare
+
+
+def shape_for(key: AssetKey) -> Shape:
+    """What the configuration of an asset looks like."""
+    return shape_of(ConsumerConfig if key.consumer else StreamConfig)
+
+
+def ordered(config: Mapping[str, Any], shape: Shape) -> Config:
+    """The same in the order of the contract, what is unknown behind it by name."""
+    known = [name for name in shape.fields if name in config]
+    unknown = sorted(name for name in config if name not in shape.fields)
+    return {name: _ordered_value(config[name], shape, name) for name in (*known, *unknown)}
+
+
+def _ordered_value(value: Any, shape: Shape, name: str) -> Any:
+    known = shape.fields.get(name)
+    if known is None:
+        return value
+    if known.shape.kind == "dict" and isinstance(value, Mapping):
+        return {key: value[key] for key in sorted(value)}
+    if known.shape.kind == "struct" and isinstance(value, Mapping):
+        return ordered(value, known.shape)
+    if known.shape.kind == "list" and known.shape.elements().kind == "struct" and isinstance(value, list):
+        return [ordered(item, known.shape.elements()) for item in value]
+    return value
+
+
+def _without_empty(config: Mapping[str, Any], shape: Shape) -> Config:
+    """The configuration without fields at the zero of their type, which say nothing on the wire."""
+    kept = {name: _bare_value(value, shape, name) for name, value in config.items()}
+    return {name: value for name, value in kept.items() if value or name not in shape.fields}
+
+
+def _bare_value(value: Any, shape: Shape, name: str) -> Any:
+    known = shape.fields.get(name)
+    if known is not None and known.shape.kind == "struct" and isinstance(value, Mapping):
+        bare = _without_empty(value, known.shape)
+        # An empty origin elsewhere is one, an empty object is none.
+        return bare or (dict(value) if value and name != "consumer_limits" else {})
+    if known is not None and known.shape.kind == "list" and known.shape.elements().kind == "struct":
+        return [_without_empty(item, known.shape.elements()) for item in value]
+    return value
+
+
+def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config:
+    """What has to be said, found by saying ever more of what comes out otherwise."""
+    names = set(start)
+    while True:
+        part = {name: value for name, value in whole.items() if name in names}
+        try:
+            made = settle(part)
+        except ConfigRefused:
+            return whole
+        if made == aim:
+            return part
+        wrong = {name for name in whole if name not in names and made.get(name) != aim.get(name)}
+        if not wrong:
+            return whole
+        names |= wrong
+
+
+def _thinned(part: Config, required: Sequence[str], aim: Config, settle: Settle) -> Config:
+    """The same without what follows from the rest after all."""
+    for name in [name for name in part if name not in required]:
+        less = {other: value for other, value in part.items() if other != name}
+        try:
+            if settle(less) == aim:
+                part = less
+        except ConfigRefused:
+            continue
+    return part

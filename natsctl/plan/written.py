@@ -1,0 +1,83 @@
+"""Documents as text: YAML for people and for git, one field a line, or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final
+
+Config = Mapping[str, Any]
+
+_WIDTH: Final = 2**31 - 1
+"""Lines are never folded: a changed word is a changed line."""
+_MISREAD: Final = re.compile(
+    r"[-+]?\.?[0-9][0-9_.:]*(e[-+]?[0-9_]*)?"  # numbers, of YAML 1.1 also those to the base of 60
+    r"|[-+]?0[xob][0-9a-f_]*|[-+]?\.(inf|nan)"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*"
+    r"|y|n|yes|no|on|off|true|false|null|~|=|<<",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Texts that one reader or another takes for a number, a time, a truth or nothing where they have no quotes."""
+
+
+class Format(StrEnum):
+    """What documents are written in."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def yaml_text(documents: Sequence[Config], header: Sequence[str] = (), *, ascii_only: bool = False) -> str:
+    """The documents as YAML, `---` between them, below comments; `ascii_only` escapes all other letters."""
+    comments = "".join(f"# {' '.join(line.split())}\n" for line in header)
+    texts = ["".join(_sections(document, ascii_only)) for document in documents]
+    return comments + "---\n".join(text or "{}\n" for text in texts)
+
+
+def json_text(documents: Sequence[Config]) -> str:
+    """The documents as JSON, two spaces a level: one alone as itself, else an array."""
+    document = documents[0] if len(documents) == 1 else list(documents)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _sections(document: Config, ascii_only: bool) -> Iterator[str]:
+    """The text of a document, its assets with an empty line between them."""
+    for key, value in document.items():
+        if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+            yield f"{key}:\n"
+            yield "\n".join(_dumped([item], ascii_only) for item in value)
+        else:
+            yield _dumped({key: value}, ascii_only)
+
+
+def _dumped(value: Any, ascii_only: bool) -> str:
+    import yaml
+
+    text: str = yaml.dump(
+        value, Dumper=_dumper(), sort_keys=False, allow_unicode=not ascii_only, width=_WIDTH, default_flow_style=False
+    )
+    return text
+
+
+@cache
+def _dumper() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]  # one of two classes, chosen at run time
+        """Writes texts in quotes where they could be misread, and texts of several lines as such."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    Dumper.add_representer(str, _represent_text)
+    return Dumper
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text.rstrip("\n") else "'" if _MISREAD.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
