@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.loops import new_event_loop
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+
+T = TypeVar("T")
 
 STOP_WITHIN_S: Final = 30.0
 """Bound of `stop`: longer than the server's own bounds together."""
@@ -66,9 +69,14 @@ class ServerThread:
 
     def clients_named(self, name: str) -> int:
         """Return how many clients introduced themselves by that name; 0 when the server does not run."""
+        return self.run(self._count(name)) if self._thread is not None else 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work that is done on the server's loop, beside its own; raises what it raises."""
         if self._loop is None or self._thread is None:
-            return 0
-        return asyncio.run_coroutine_threadsafe(self._count(name), self._loop).result()
+            work.close()
+            raise RuntimeError("the server is not running")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _count(self, name: str) -> int:
         return sum(session.name == name for session in self.instance.broker.sessions.values())

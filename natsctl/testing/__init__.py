@@ -1,4 +1,4 @@
-"""Tools to test streams with: a virtual clock, a simulated disk, servers as processes.
+"""Tools to test streams with: a server with the streams that documents describe, a virtual clock, a simulated disk.
 
-Public, so that users can test their own streams with them.
+Public, so that users can test their own streams with them; `natsctl.testing.jetstream` is where to begin.
 """
