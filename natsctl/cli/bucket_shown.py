@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from natsctl.cli import output
 from natsctl.cli.buckets import suggesting
 from natsctl.cli.names import confirmed
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.values import safe
-from natsctl.client.buckets import BucketNotFound, Kind, bucket_infos, bucket_names
+from natsctl.client.buckets import BucketNotFound, Kind, bucket_infos, bucket_name_pages, bucket_names
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -43,9 +44,11 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
 
 def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
     """Show which buckets there are."""
+    if names and json:
+        output.emit_json(session.run(lambda manager: bucket_names(manager, kind)))
+        return
     if names:
-        found = session.run(lambda manager: bucket_names(manager, kind))
-        output.emit_json(found) if json else output.emit_names(found)
+        emit_name_pages(session, lambda manager: bucket_name_pages(manager, kind))
         return
     infos, absent = session.run(lambda manager: bucket_infos(manager, kind))
     if json:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.catalogue import ApiError
     from natsctl.api.stream import StreamInfo
@@ -77,6 +79,12 @@ async def bucket_names(manager: Manager, kind: Kind) -> list[str]:
     Not by subject: a mirror stores no subjects of its own, and would be missing.
     """
     return [kind.bucket_of(name) for name in await manager.stream_names() if kind.is_mine(name)]
+
+
+async def bucket_name_pages(manager: Manager, kind: Kind) -> AsyncIterator[list[str]]:
+    """The same names, each page as it comes."""
+    async for page in manager.stream_name_pages():
+        yield [kind.bucket_of(name) for name in page if kind.is_mine(name)]
 
 
 async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[StreamInfo]], list[str]]:

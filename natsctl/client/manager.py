@@ -13,6 +13,8 @@ from natsctl.api import endpoints
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from natsctl.api.answers import (
         AccountInfoAnswer,
         ConsumerCreateAnswer,
@@ -119,12 +121,24 @@ class Manager:
         body = {"subject": subject} if subject else None
         return await self.requests.names(endpoints.STREAM_NAMES, "streams", body=body)
 
+    def stream_name_pages(self, *, subject: str = "") -> AsyncIterator[list[str]]:
+        """The names of each page as it comes, those that were not on one before."""
+        body = {"subject": subject} if subject else None
+        return self.requests.name_pages(endpoints.STREAM_NAMES, "streams", body=body)
+
     async def stream_list(self, *, subject: str = "") -> Listing[Answer[StreamInfo]]:
         """Configuration and state of all streams, or of those that take messages on `subject`."""
         from natsctl.api.stream import StreamInfo
 
         body = {"subject": subject} if subject else None
         return await self.requests.entries(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
+
+    def stream_pages(self, *, subject: str = "") -> AsyncIterator[Listing[Answer[StreamInfo]]]:
+        """The entries of `stream_list`, each page as it comes."""
+        from natsctl.api.stream import StreamInfo
+
+        body = {"subject": subject} if subject else None
+        return self.requests.entry_pages(endpoints.STREAM_LIST, "streams", StreamInfo, body=body)
 
     async def message_get(
         self, stream: str, *, seq: int = 0, last_by_subj: str = "", next_by_subj: str = ""
@@ -148,6 +162,10 @@ class Manager:
     async def template_names(self) -> Listing[str]:
         """The names of all stream templates."""
         return await self.requests.names(endpoints.STREAM_TEMPLATE_NAMES, "streams")
+
+    def template_name_pages(self) -> AsyncIterator[list[str]]:
+        """The names of each page as it comes, those that were not on one before."""
+        return self.requests.name_pages(endpoints.STREAM_TEMPLATE_NAMES, "streams")
 
     async def template_info(self, template: str) -> Answer[StreamTemplateInfoAnswer]:
         """A template's configuration and the streams it has made."""
@@ -193,11 +211,21 @@ class Manager:
         """The names of a stream's consumers."""
         return await self.requests.names(endpoints.CONSUMER_NAMES, "consumers", stream)
 
+    def consumer_name_pages(self, stream: str) -> AsyncIterator[list[str]]:
+        """The names of each page as it comes, those that were not on one before."""
+        return self.requests.name_pages(endpoints.CONSUMER_NAMES, "consumers", stream)
+
     async def consumer_list(self, stream: str) -> Listing[Answer[ConsumerInfo]]:
         """Configuration and state of a stream's consumers."""
         from natsctl.api.consumer import ConsumerInfo
 
         return await self.requests.entries(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
+
+    def consumer_pages(self, stream: str) -> AsyncIterator[Listing[Answer[ConsumerInfo]]]:
+        """The entries of `consumer_list`, each page as it comes."""
+        from natsctl.api.consumer import ConsumerInfo
+
+        return self.requests.entry_pages(endpoints.CONSUMER_LIST, "consumers", ConsumerInfo, stream)
 
     async def consumer_pause(self, stream: str, consumer: str, until: str = "") -> Answer[ConsumerPauseAnswer]:
         """Pause deliveries until that time (RFC 3339), or resume them."""

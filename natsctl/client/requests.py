@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
+from collections.abc import AsyncIterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import codec
 from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, NatsctlError, ProtocolError, Unreachable
+from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.preview import Planned, Previewed
@@ -84,25 +87,46 @@ class Requests:
         failure.subject = subject
         return failure
 
-    async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The raw answers of every page of a list, in order; those after the first are asked for side by side."""
+    async def each_page(
+        self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The raw answer of each page of a list as it comes, in order; raises as `ask`.
+
+        Those after the first are asked for side by side.
+        """
 
         async def page(offset: int) -> dict[str, Any]:
-            async with room:
-                return (await self.ask(endpoint, *tokens, body={**(body or {}), "offset": offset})).raw
+            return (await self.ask(endpoint, *tokens, body={**(body or {}), "offset": offset})).raw
 
-        room = asyncio.Semaphore(PAGES_AT_ONCE)
-        pages = [await page(0)]
-        limit, total = int(pages[0].get("limit") or 0), int(pages[0].get("total") or 0)
-        if 0 < limit < total:
-            offsets = range(limit, total, limit)[:MAX_PAGES]
-            tasks = [asyncio.create_task(page(offset)) for offset in offsets]
-            try:
-                pages += await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-        return pages
+        first = await page(0)
+        yield first
+        limit, total = int(first.get("limit") or 0), int(first.get("total") or 0)
+        offsets = iter(range(limit, total, limit)[:MAX_PAGES] if limit > 0 else ())
+        running = deque(asyncio.create_task(page(offset)) for offset in islice(offsets, PAGES_AT_ONCE))
+        try:
+            while running:
+                one = await running.popleft()
+                running += (asyncio.create_task(page(offset)) for offset in islice(offsets, 1))
+                yield one
+        finally:
+            for task in running:
+                task.cancel()
+            # Their failures are that of the page which was waited for; asked for, they are not told as forgotten.
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The raw answers of every page of a list, in order."""
+        return [page async for page in self.each_page(endpoint, *tokens, body=body)]
+
+    async def name_pages(
+        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+    ) -> AsyncIterator[list[str]]:
+        """The names of each page of a list as it comes, each once, sorted as the server sorts."""
+        seen: set[str] = set()
+        async for page in self.each_page(endpoint, *tokens, body=body):
+            found = [name for name in dict.fromkeys(page.get(key) or ()) if name not in seen]
+            seen.update(found)
+            yield found
 
     async def names(
         self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
@@ -112,27 +136,34 @@ class Requests:
         found = list(dict.fromkeys(name for page in pages for name in page.get(key) or ()))
         return Listing(found, {**pages[0], key: found})
 
+    async def entry_pages(
+        self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
+    ) -> AsyncIterator[Listing[Answer[Any]]]:
+        """The entries of each page of a list as it comes, each once.
+
+        One that is made while the list is read moves others to a later page.
+        """
+        seen: set[str] = set()
+        async for page in self.each_page(endpoint, *tokens, body=body):
+            found = {name: entry for entry in page.get(key) or () if (name := _name(entry)) not in seen}
+            seen.update(found)
+            yield Listing([Answer(kind, endpoint.name, raw=entry) for entry in found.values()], page)
+
     async def entries(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[Answer[Any]]:
-        """Every entry of a paged list, each once: one that is made while it is read moves others to a later page."""
-        pages = await self.pages(endpoint, *tokens, body=body)
-        found = list({_name(entry): entry for page in pages for entry in page.get(key) or ()}.values())
-        answers = [Answer(kind, endpoint.name, raw=entry) for entry in found]
-        merged = {**pages[0], key: found}
+        """Every entry of a paged list, each once."""
+        pages = [page async for page in self.entry_pages(endpoint, key, kind, *tokens, body=body)]
+        answers = [answer for page in pages for answer in page]
+        merged = {**pages[0].raw, key: [answer.raw for answer in answers]}
         for name in ("missing", "offline"):
-            _merge_unreachable(merged, pages, name)
+            _merge_unreachable(merged, [page.raw for page in pages], name)
         return Listing(answers, merged)
 
 
 def _name(entry: dict[str, Any]) -> str:
     """The name of a stream's or a consumer's information."""
     return str(entry.get("name") or (entry.get("config") or {}).get("name"))
-
-
-def _first(failures: BaseExceptionGroup[NatsctlError]) -> NatsctlError:
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from natsctl.cli import output
 from natsctl.cli.consumer.ls import list_consumers, show_consumers, warn_of_absent
 from natsctl.cli.flags import DURATION, ON, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
-from natsctl.cli.names import pick_stream
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Names, StreamName, session_of
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
-from natsctl.client.assets.consumer_find import Wanted
+from natsctl.client.assets.consumer_find import Test, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from natsctl.cli.session import Session
+    from natsctl.client.answer import Listing
+    from natsctl.client.manager import Manager
 
 FILTERS = (
     Flag("--pull", ON, "pull", "pull consumers"),
@@ -50,18 +59,37 @@ def find(
     wide: Wide = False,
     json: Json = False,
 ) -> None:
-    """Show the consumers for which every given condition holds."""
+    """Show the consumers for which every given condition holds.
+
+    With -n names are printed page by page as they are found.
+    """
     session = session_of(ctx)
     test = described(given).test(time.time_ns())
-    answers = list_consumers(session, pick_stream(session, stream, all_streams=all_streams))
+    stream = pick_stream(session, stream, all_streams=all_streams)
+    if names and not json:
+        _show_names(session, stream, test)
+        return
+    answers = list_consumers(session, stream)
     found = [one for one in answers if test(one.raw)]
     if names:
-        shown = [one.raw["name"] for one in found]
-        output.emit_json(shown) if json else output.emit_names(shown)
+        output.emit_json([one.raw["name"] for one in found])
     else:
         none = "No Consumers match" if answers else "No Consumers defined"
         show_consumers(found, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json, none=none)
     warn_of_absent(answers)
+
+
+def _show_names(session: Session, stream: str, test: Test) -> None:
+    seen: list[Listing[Any]] = []
+
+    async def pages(manager: Manager) -> AsyncIterator[list[str]]:
+        async for page in manager.consumer_pages(stream):
+            seen.append(page)
+            yield [one.raw["name"] for one in page if test(one.raw)]
+
+    with suggesting(session, stream):
+        emit_name_pages(session, pages)
+    warn_of_absent(*seen)
 
 
 def described(given: Given) -> Wanted:

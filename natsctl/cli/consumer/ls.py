@@ -11,6 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import All, Json, Names, NoSelect, StreamName, session_of
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.values import safe
 
@@ -33,19 +34,28 @@ def ls(
     all_streams: All = False,
     json: Json = False,
 ) -> None:
-    """List the consumers of a stream."""
+    """List the consumers of a stream.
+
+    With -n they are printed as the server sorts them, each page as it comes; a table is shown when all pages are there.
+    """
     session = session_of(ctx)
     if no_select and not stream:
         raise UsageError("a stream is needed: give STREAM")
     stream = pick_stream(session, stream, all_streams=all_streams)
     if names:
         with suggesting(session, stream):
-            found = session.run(lambda manager: manager.consumer_names(stream))
-        output.emit_json(list(found)) if json else output.emit_names(found)
+            _show_names(session, stream, json)
         return
     answers = list_consumers(session, stream)
     show_consumers(answers, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json)
     warn_of_absent(answers)
+
+
+def _show_names(session: Session, stream: str, json: bool) -> None:
+    if json:
+        output.emit_json(list(session.run(lambda manager: manager.consumer_names(stream))))
+    else:
+        emit_name_pages(session, lambda manager: manager.consumer_name_pages(stream))
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
@@ -83,8 +93,8 @@ def show_consumers(
         output.emit(none)
 
 
-def warn_of_absent(answers: Listing[Answer[Any]]) -> None:
+def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
     """Say on stderr which consumers the server could not show."""
-    absent = [*(answers.raw.get("missing") or ()), *(answers.raw.get("offline") or ())]
+    absent = [name for page in pages for word in ("missing", "offline") for name in page.raw.get(word) or ()]
     if absent:
         output.note(f"warning: inaccessible consumers: {', '.join(safe(name) for name in absent)}")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SWITCH, TEXT, WHOLE, Flag, Given, fields_of, flagged
 from natsctl.cli.options import All, Json, Names, session_of
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Reverse, Sort
-from natsctl.cli.stream.listing import MoreColumns, Streams, list_streams, tell_absent
+from natsctl.cli.stream.listing import MoreColumns, Streams, list_streams, meant_streams, tell_absent
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from natsctl.api.stream import StreamInfo
     from natsctl.cli.session import Session
     from natsctl.client.answer import Answer
+    from natsctl.client.manager import Manager
 
 FIND: tuple[Flag, ...] = (
     Flag("--server-name", TEXT, "server_name", "on a server whose name matches this regular expression"),
@@ -52,8 +56,12 @@ def find(
     """Find the streams that meet all criteria.
 
     An --expression is about `config`, `state` and `info`, in the spelling of `stream info -j`:
-    'config.retention == "limits" && state.messages > 1000'.
+    'config.retention == "limits" && state.messages > 1000'. With -n names are printed page by page as they are found,
+    unless they are to be sorted.
     """
+    if names and not (json or sort or reverse):
+        _show_names(session_of(ctx), given, all_streams)
+        return
     from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
 
@@ -73,20 +81,45 @@ def find(
         show_table(render_stream_list("Streams", picked, rows))
     else:
         output.emit("No Streams meet the criteria")
-    tell_absent(streams)
+    tell_absent(streams.absent)
 
 
 def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
     """All streams, and those of them that meet the criteria that were given."""
-    from natsctl.client.assets.stream_filter import CRITERIA, matching
+    from natsctl.client.assets.stream_filter import matching
 
-    wanted = fields_of(FIND, given)
-    for name in ("expression", "server_name", "cluster"):
-        if name in wanted:
-            CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked
-    invert, subject = bool(wanted.pop("invert", False)), str(wanted.pop("subject", ""))
+    wanted, subject, invert = _criteria(given)
     streams = list_streams(session, subject=subject, all_streams=all_streams)
     found = session.run(
         lambda manager: matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
     )
     return streams, found
+
+
+def _show_names(session: Session, given: Given, all_streams: bool) -> None:
+    """Print the names of those that meet the criteria, page by page."""
+    from natsctl.client.assets.stream_filter import matching
+
+    wanted, subject, invert = _criteria(given)
+    absent: dict[str, str] = {}
+
+    async def pages(manager: Manager) -> AsyncIterator[list[str]]:
+        async for page in manager.stream_pages(subject=subject):
+            streams = meant_streams(page, None, all_streams)
+            absent.update(streams.absent)
+            found = await matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
+            yield [one.value.config.name for one in found]
+
+    emit_name_pages(session, pages)
+    tell_absent(absent)
+
+
+def _criteria(given: Given) -> tuple[dict[str, Any], str, bool]:
+    """What is asked of streams, the subject that they store, and whether the opposite of all else is meant."""
+    from natsctl.client.assets.stream_filter import CRITERIA
+
+    wanted = fields_of(FIND, given)
+    for name in ("expression", "server_name", "cluster"):
+        if name in wanted:
+            CRITERIA[name](wanted[name])  # a fault in it is told before anything is asked
+    return wanted, str(wanted.pop("subject", "")), bool(wanted.pop("invert", False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -14,7 +14,7 @@ from natsctl.cli.render.values import safe
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
     from natsctl.cli.session import Session
-    from natsctl.client.answer import Answer
+    from natsctl.client.answer import Answer, Listing
 
 Subject = Annotated[
     str, typer.Option("--subject", metavar="SUBJECT", help="streams that store this subject", show_default=False)
@@ -49,7 +49,11 @@ def list_streams(
     session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
 ) -> Streams:
     """The streams that are meant, with what the server said of those that it could not reach."""
-    found = session.run(lambda manager: manager.stream_list(subject=subject))
+    return meant_streams(session.run(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
+
+
+def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
+    """Those of a list, or of one page of it, that are meant."""
     kept = [one for one in found if is_meant(one.value.config.name, patterns, all_streams)]
     absent = {name: why for name, why in _absent(found.raw).items() if is_meant(name, patterns, all_streams)}
     return Streams(kept, absent, len(found) - len(kept))
@@ -71,7 +75,7 @@ def nothing_found(streams: Streams, subject: str, patterns: Sequence[str] | None
     return none + (", pass -a to include system streams" if streams.hidden else "")
 
 
-def tell_absent(streams: Streams) -> None:
+def tell_absent(absent: Collection[str]) -> None:
     """Warn on stderr of the streams that could not be shown in full."""
-    if streams.absent:
-        output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in streams.absent)}")
+    if absent:
+        output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")

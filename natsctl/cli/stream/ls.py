@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from natsctl.cli import output
 from natsctl.cli.options import All, Json, Names, session_of
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Sort
 from natsctl.cli.stream.listing import (
     MoreColumns,
@@ -19,6 +22,9 @@ from natsctl.cli.stream.listing import (
     nothing_found,
     tell_absent,
 )
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
 
 Reverse = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="the other way round", show_default=False)]
 
@@ -35,12 +41,15 @@ def ls(
     wide: MoreColumns = False,
     json: Json = False,
 ) -> None:
-    """List the streams, smallest first."""
+    """List the streams, smallest first.
+
+    With -n they are printed by name, each page as it comes from the server. A table, and what is sorted, is shown when
+    all pages are there.
+    """
     session = session_of(ctx)
     if names:
-        found = session.run(lambda manager: manager.stream_names(subject=subject))
-        shown = sorted((name for name in found if is_meant(name, patterns, all_streams)), reverse=reverse)
-        output.emit_json(shown) if json else output.emit_names(shown)
+        meant = partial(is_meant, patterns=patterns, all_streams=all_streams)
+        _show_names(session, subject, meant, reverse=reverse, json=json)
         return
     from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.stream_table import LIST, WIDE, render_stream_list, stream_rows
@@ -58,4 +67,18 @@ def ls(
         show_table(render_stream_list("Streams", picked, in_order))
     else:
         output.emit(nothing_found(streams, subject, patterns))
-    tell_absent(streams)
+    tell_absent(streams.absent)
+
+
+def _show_names(session: Session, subject: str, meant: Callable[[str], bool], *, reverse: bool, json: bool) -> None:
+    if not (reverse or json):
+        emit_name_pages(session, lambda manager: _meant_pages(manager.stream_name_pages(subject=subject), meant))
+        return
+    found = session.run(lambda manager: manager.stream_names(subject=subject))
+    shown = sorted(filter(meant, found), reverse=reverse)
+    output.emit_json(shown) if json else output.emit_names(shown)
+
+
+async def _meant_pages(pages: AsyncIterator[list[str]], meant: Callable[[str], bool]) -> AsyncIterator[Iterable[str]]:
+    async for page in pages:
+        yield filter(meant, page)

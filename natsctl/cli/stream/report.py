@@ -103,7 +103,7 @@ def report(
         from natsctl.cli.screen import show_table
 
         show_table(_tables(streams, picked, order, reverse, raw, leaders))
-    tell_absent(streams)
+    tell_absent(streams.absent)
 
 
 def _cluster_of(info: StreamInfo) -> str:

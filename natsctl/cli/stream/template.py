@@ -14,6 +14,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
+from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.flags import STREAM_ADD
 from natsctl.cli.verbs import Verb
@@ -70,14 +71,12 @@ def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:
     """List the templates; -j has all of each."""
     session = session_of(ctx)
     with explaining(session, ""):
+        if not json:
+            if not emit_name_pages(session, lambda manager: manager.template_name_pages()):
+                output.emit("No Stream Templates defined")
+            return
         found = list(session.run(lambda manager: manager.template_names()))
-    if json:
-        whole = not names
-        output.emit_json([_info(session, name).raw for name in found] if whole else found)
-    elif found:
-        output.emit_names(found)
-    else:
-        output.emit("No Stream Templates defined")
+    output.emit_json(found if names else [_info(session, name).raw for name in found])
 
 
 def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) -> None:
