@@ -104,10 +104,7 @@ class Keeping:
             async with fitted(backup, marker.wanted, version):
                 sending = Sending(backup, marker.wanted, IDLE_S, silent)
                 answer = await restore_over(self._lifeline, sending, kept.copy)
-            try:
-                return answer, lacking(backup, marker.wanted, answer)
-            except NotWhole as failure:
-                return answer, [failure.text]
+        return answer, losses(kept, marker.wanted, answer)
 
     async def _take_back(self, kept: Safekeeping) -> None:
         """Have the stream be as it was, and leave no folder where that has come about."""
@@ -136,6 +133,15 @@ async def whereabouts(lifeline: Lifeline) -> Where:
     manager = lifeline.manager
     data = await user_info(manager)
     return where_is(manager.connection, str(data.get("account_name") or data.get("account") or ""))
+
+
+def losses(kept: Safekeeping, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
+    """What a restored stream has less than its backup, sentences."""
+    with open_backup(kept.copy) as backup:
+        try:
+            return lacking(backup, config, answer)
+        except NotWhole as failure:
+            return [failure.text]
 
 
 async def lost_consumers(lifeline: Lifeline, marker: Marker) -> list[str]:

@@ -21,8 +21,8 @@ from natsctl.client.answer import Answer
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.compare import NotWhole, lacking
 from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.restore import STREAM_NOT_FOUND, Restored, RestoreOptions, restore_stream
-from natsctl.plan.apply.keeping import give_subjects_back, lost_consumers, whereabouts
+from natsctl.client.backup.restore import STREAM_NOT_FOUND, RestoreOptions, restore_stream
+from natsctl.plan.apply.keeping import give_subjects_back, losses, lost_consumers, whereabouts
 from natsctl.plan.apply.safekeeping import MARKER, Safekeeping, found_in
 
 
@@ -113,20 +113,24 @@ async def _restored(lifeline: Lifeline, kept: Safekeeping, interrupted: str) -> 
     name = kept.marker.stream
     lifeline.say(f"{interrupted} and it is not there: restoring it from {kept.copy}")
     how = "under its new configuration"
+    config = kept.marker.wanted
     try:
-        done = await _restore(lifeline, kept, kept.marker.wanted)
+        answer = await _restore(lifeline, kept, config)
     except ApiFailure as failure:
         lifeline.say(f"the server refuses the new configuration of {name}: {failure.text}")
-        how = "as it was before"
-        done = await _restore(lifeline, kept, kept.marker.before)
-    held = plural(int((done.answer.raw.get("state") or {}).get("messages") or 0), "message")
+        how, config = "as it was before", kept.marker.before
+        answer = await _restore(lifeline, kept, config)
+    held = plural(int((answer.raw.get("state") or {}).get("messages") or 0), "message")
     text = f"{interrupted}: restored with {held}, {how}"
-    if wrong := [*done.warnings, *await lost_consumers(lifeline, kept.marker)]:
+    if wrong := [*losses(kept, config, answer), *await lost_consumers(lifeline, kept.marker)]:
         kept.keep_copy()
         return f"{text}; {'; '.join(wrong)}; the backup stays in {kept.copy}"
     kept.discard()
     return text
 
 
-async def _restore(lifeline: Lifeline, kept: Safekeeping, config: dict[str, Any]) -> Restored:
-    return await restore_stream(lifeline, kept.copy, RestoreOptions(config=config))
+async def _restore(lifeline: Lifeline, kept: Safekeeping, config: dict[str, Any]) -> Answer[Any]:
+    try:
+        return (await restore_stream(lifeline, kept.copy, RestoreOptions(config=config))).answer
+    except NotWhole:
+        return await lifeline.manager.stream_info(kept.marker.stream)

@@ -1,7 +1,10 @@
-"""An account in memory that answers as servers do, as far as changes of a plan go: what steps are tried on."""
+"""What changes are tried on: an account in memory that answers as servers do, and servers without streams."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,6 +12,11 @@ import pytest
 from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiFailure
 from natsctl.client.answer import Answer
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.testing.process import Kind, ServerProcess
 
 Config = dict[str, Any]
 
@@ -90,3 +98,41 @@ class FakeAccount:
 def fake() -> type[FakeAccount]:
     """What an account in memory is made of: `fake(*streams)`."""
     return FakeAccount
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Manager]:
+    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test") as connection:
+        yield Manager(connection)
+
+
+@pytest.fixture
+def connected() -> Callable[[str], AbstractAsyncContextManager[Manager]]:
+    """Connects to a server: `async with connected(url) as manager`."""
+    return _connected
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, ServerProcess]]:
+    """The servers that run, by kind: each is started by the first test that wants one."""
+    running: dict[Kind, ServerProcess] = {}
+    yield running
+    for process in running.values():
+        process.stop()
+
+
+@pytest.fixture
+def server(
+    request: pytest.FixtureRequest, started: dict[Kind, ServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server without streams, of the kind that the test's marker asks for."""
+    kind: Kind = request.param
+    if kind not in started:
+        started[kind] = ServerProcess(tmp_path_factory.mktemp("server"), kind).start()
+    yield started[kind]
+    asyncio.run(_clear(started[kind].url))
+
+
+async def _clear(url: str) -> None:
+    async with _connected(url) as manager:
+        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
