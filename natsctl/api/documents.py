@@ -56,7 +56,7 @@ def read_document(
     """Return the wire's values of what a document gives, and all that is wrong in it, in its order.
 
     What is wrong is left out of the values, as is null. What is TOLD already is a fault without a reason. `lenient`
-    passes over unknown keys.
+    keeps the values of unknown keys as they are.
     """
     reader = _DocumentReader(lenient)
     values = reader.read(document, shape_of(model), ())
@@ -114,7 +114,9 @@ class _DocumentReader:
         for key, item in value.items():
             known = shape.fields.get(key)
             if known is None:
-                if not self.lenient:
+                if self.lenient:
+                    result[key] = item
+                else:
                     reason = f"unknown key{did_you_mean(str(key), shape.fields)}"
                     self.faults.append(DocumentFault((*path, str(key)), reason, lost=False))
             elif item is not None:

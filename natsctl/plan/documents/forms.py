@@ -6,14 +6,16 @@ manifests of the Kubernetes controller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import did_you_mean
+from natsctl.api.documents import TOLD, did_you_mean
 from natsctl.api.stream import StreamConfig
+from natsctl.client.buckets import OBJECTS
 from natsctl.plan.asset import Kind
 from natsctl.plan.documents.assets import Read, read_consumer, read_stream
+from natsctl.plan.documents.bucket_words import KeyValueWords, ObjectStoreWords
 from natsctl.plan.documents.buckets import read_bucket
 from natsctl.plan.documents.controller import read_manifest
 from natsctl.plan.documents.found import Found
@@ -40,6 +42,9 @@ NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "buc
 """What a kind is called by, where a mapping of them has it as its key."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
 """What an answer of the API lists beside its streams or consumers."""
+_KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
+    ObjectStoreWords.__struct_encode_fields__
+)
 _CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - frozenset(
     StreamConfig.__struct_encode_fields__
 )
@@ -52,7 +57,9 @@ def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
             yield from read_form(spot.at(index), found)
         return
     if not isinstance(spot.value, Mapped):
-        found.fault(spot, "expected a document: streams:, consumers: …, kind:, or a configuration")
+        if spot.value is not TOLD:
+            what = " (a name alone says nothing: print it with info -j)" if isinstance(spot.value, str) else ""
+            found.fault(spot, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
         return
     value = spot.value
     if isinstance(value.get("apiVersion"), str):
@@ -106,24 +113,36 @@ def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
 
 def _owner(spot: Spot, found: Found) -> None:
     if not isinstance(spot.value, str) or not spot.value:
-        found.fault(spot, "expected a text")
+        if spot.value is not TOLD:
+            found.fault(spot, "expected the name of an owner")
         return
     found.owners.append((spot.value, spot.place))
 
 
 def _includes(spot: Spot, found: Found) -> Iterator[Spot]:
-    paths = [spot] if isinstance(spot.value, str) else [spot.at(index) for index in range(len(spot.value or ()))]
+    paths = [spot.at(index) for index in range(len(spot.value))] if isinstance(spot.value, Listed) else [spot]
     for path in paths:
         if isinstance(path.value, str) and path.value:
             yield path
-        else:
+        elif path.value is not TOLD:
             found.fault(path, "expected the path of a file or folder")
 
 
 def _bare(spot: Spot, found: Found) -> None:
     """Read a configuration, or what `info -j` prints, by the keys that it has."""
-    value: Any = spot.value
-    config = value["config"] if isinstance(value.get("config"), Mapped) else value
-    consumer = "stream_name" in value or bool(_CONSUMER_ONLY & config.keys())
-    reader: Callable[..., None] = read_consumer if consumer else read_stream
-    reader(spot, Kind.CONSUMER if consumer else Kind.STREAM, found)
+    kind = _bare_kind(spot.value)
+    if kind is None:
+        found.fault(spot, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
+        return
+    READERS[kind](spot, kind, found)
+
+
+def _bare_kind(value: Mapped) -> Kind | None:
+    """What a value describes by its keys, None for a bucket that may be of both kinds."""
+    if isinstance(value.get("stream_info"), Mapped):
+        return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
+    if "bucket" in value:
+        return Kind.KEY_VALUE if _KEY_VALUE_ONLY & value.keys() else None
+    config: Any = value["config"] if isinstance(value.get("config"), Mapped) else value
+    is_consumer = "stream_name" in value or bool(_CONSUMER_ONLY & config.keys())
+    return Kind.CONSUMER if is_consumer else Kind.STREAM

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from natsctl.api.documents import TOLD
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
 
@@ -21,7 +22,7 @@ def items(spot: Spot, name: str, found: Found) -> Iterator[Spot]:
                 found.fault(inner, "expected an object")
                 continue
             yield named(inner, name, key, found)
-    elif spot.value is not None:
+    elif spot.value is not None and spot.value is not TOLD:
         found.fault(spot, "expected a list, or a mapping by name")
 
 
