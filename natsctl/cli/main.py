@@ -118,6 +118,18 @@ NOUNS = (
         answer="desired.shapes:Validated",
         examples=("natsctl validate -f orders.yaml", "natsctl validate -f deploy/ --var ENV=staging -j"),
     ),
+    Noun(
+        "export",
+        (),
+        "Write the account, or some of its streams, as documents",
+        "desired.export:export",
+        answer="plan.export:Documents|plan.export:TypedDocument[]|plan.folder:FilesWritten",
+        examples=(
+            "natsctl export > account.yaml",
+            "natsctl export 'ORDERS*' --output streams/ --force",
+        ),
+    ),
+    Noun("convert", (), "Write what was made for Terraform or Kubernetes as documents", "desired.convert"),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

@@ -174,7 +174,7 @@ class Exporter:
             if one.kind is Kind.STREAM:
                 streams[one.key.stream] = words
             listed[COLLECTIONS[one.kind]].append(words)
-        return {**self._owner, **{name: found for name, found in listed.items() if found}}
+        return {**self._owner, **({name: found for name, found in listed.items() if found} or {"streams": []})}
 
     def typed(self, assets: Iterable[Written] | None = None) -> list[Config]:
         """One document for each of these assets, or of all."""

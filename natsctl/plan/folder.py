@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -22,7 +21,6 @@ _RESERVED: Final = frozenset(
     ("con", "prn", "aux", "nul", *(f"com{digit}" for digit in range(10)), *(f"lpt{digit}" for digit in range(10)))
 )
 """Names that Windows keeps for devices."""
-_FILE_MODE: Final = 0o644
 
 
 class FilesWritten(Model, kw_only=True, omit_defaults=False):
@@ -69,11 +67,10 @@ def stream_of(file: Path) -> str:
     return unquote(file.stem)
 
 
-def write_files(texts: Mapping[Path, str], *, force: bool, stale: Callable[[Path], bool] | None = None) -> FilesWritten:
+def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
     """Write files, all of which are checked before the first one is written.
 
-    A file that is there and says something else is replaced with `force` alone. `stale` judges the other documents of
-    the folder. Raises UsageError, StorageError.
+    A file that is there and says something else is replaced with `force` alone. Raises UsageError, StorageError.
     """
     same = {path for path, text in texts.items() if _says(path, text)}
     taken = [path for path in texts if path not in same and path.exists()]
@@ -83,13 +80,16 @@ def write_files(texts: Mapping[Path, str], *, force: bool, stale: Callable[[Path
     for path, text in texts.items():
         if path not in same:
             _write(path, text)
-    folders = {path.parent for path in texts} if stale is not None else set()
-    others = sorted(path for folder in folders for path in folder.iterdir() if path.name.endswith(SUFFIXES))
     return FilesWritten(
         written=[str(path) for path in texts if path not in same],
         unchanged=[str(path) for path in texts if path in same],
-        stale=[str(path) for path in others if path not in texts and stale is not None and stale(path)],
     )
+
+
+def other_documents(folder: Path, texts: Iterable[Path]) -> list[Path]:
+    """The documents in a folder beside these."""
+    mine = {path.name for path in texts}
+    return sorted(path for path in folder.glob("*") if path.name.endswith(SUFFIXES) and path.name not in mine)
 
 
 def _says(path: Path, text: str) -> bool:
@@ -101,17 +101,11 @@ def _says(path: Path, text: str) -> bool:
 
 def _write(path: Path, text: str) -> None:
     """Put a file in its place by a rename: it is never there in part."""
+    part = path.with_name(f".natsctl-{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".natsctl-", delete=False) as part:
-            part.write(text.encode())
-        Path(part.name).chmod(_FILE_MODE & ~_umask())
-        Path(part.name).replace(path)
+        part.write_bytes(text.encode())
+        part.replace(path)
     except OSError as failure:
+        part.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {failure.strerror}") from failure
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -46,7 +46,7 @@ def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
     whole = Block("", (), Place(file, 1))
     for body in (child for child in root.children if child.type == "body"):
         _fill(whole, body, file)
-    return whole, [_fault(node, file) for node in _broken(root)] if root.has_error else []
+    return whole, _faults(root, file, text) if root.has_error else []
 
 
 def text_of(node: Node) -> str:
@@ -94,8 +94,13 @@ def _broken(node: Any) -> Iterator[Any]:
             yield from _broken(child)
 
 
-def _fault(node: Any, file: str) -> Fault:
-    near = " ".join(text_of(node).split())
-    near = near if len(near) <= MAX_SHOWN else near[: MAX_SHOWN - 1] + "…"
-    reason = f"no HCL: can not read {near!r}" if near else f"no HCL: {node.type} is missing"
-    return Fault(Place(file, line_of(node)), reason)
+def _faults(root: Any, file: str, text: bytes) -> list[Fault]:
+    """One fault for each line that could not be read, quoting it."""
+    lines = text.decode(errors="replace").splitlines() or [""]
+    broken = sorted({min(line_of(node), len(lines)) for node in _broken(root)})
+    return [Fault(Place(file, line), f"no HCL: can not read {_shown(lines[line - 1])}") for line in broken]
+
+
+def _shown(line: str) -> str:
+    near = " ".join(line.split())
+    return repr(near if len(near) <= MAX_SHOWN else near[: MAX_SHOWN - 1] + "…")

@@ -1,0 +1,78 @@
+"""`convert terraform` and `convert documents`: any accepted form, written in natsctl's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.desired import sources, writing
+from natsctl.cli.options import Json, session_of
+
+if TYPE_CHECKING:
+    from natsctl.plan.wanted import DocumentSet
+
+
+def terraform(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH", help=".tf files, folders of them, states as JSON", show_default=False),
+    ],
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--var", metavar="NAME=VALUE", help="the value of a variable", show_default=False),
+    ] = None,
+    variable_files: Annotated[
+        list[str] | None,
+        typer.Option("--var-file", metavar="FILE", help="values of variables, .tfvars", show_default=False),
+    ] = None,
+    full: writing.Full = False,
+    split: writing.Split = False,
+    path: writing.OutputPath = "",
+    format: writing.Format = "",
+    force: writing.Replace = False,
+    json: Json = False,
+) -> None:
+    """Write the streams, consumers and buckets of Terraform's JetStream provider as documents for natsctl apply.
+
+    They have what Terraform would have created, its defaults included; resources that prevent_destroy protects are
+    protected. What is not written out in the files and cannot be worked out is told by file and line; a state
+    (`terraform show -json`) has the values of everything.
+    """
+    import os
+
+    from natsctl.plan.terraform import read_terraform
+
+    wanted = read_terraform(paths, os.environ, variables=variables or (), variable_files=variable_files or ())
+    _write(ctx, wanted, full, writing.Destination(path, format, split, force, json))
+
+
+def documents(
+    ctx: typer.Context,
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    full: writing.Full = False,
+    split: writing.Split = False,
+    path: writing.OutputPath = "",
+    format: writing.Format = "",
+    force: writing.Replace = False,
+    json: Json = False,
+) -> None:
+    """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
+    wanted = sources.load_set(paths, files, owner, variables)
+    _write(ctx, wanted, full, writing.Destination(path, format, split, force, json), noted=True)
+
+
+def _write(
+    ctx: typer.Context, wanted: DocumentSet, full: bool, to: writing.Destination, *, noted: bool = False
+) -> None:
+    from natsctl.cli.render.values import safe
+    from natsctl.plan.export import Exporter
+
+    for text in () if noted else wanted.notes:
+        output.note(f"note: {safe(text)}")
+    writing.write(session_of(ctx), Exporter(wanted, full), to)

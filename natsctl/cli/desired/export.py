@@ -1,0 +1,115 @@
+"""`natsctl export`: the account, or some of its streams, as documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.desired import writing
+from natsctl.cli.options import Json, session_of
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.plan.world import World
+
+MQTT = "$MQTT_"
+"""How the streams begin that servers make for MQTT."""
+
+
+def export(
+    ctx: typer.Context,
+    streams: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STREAM", help="streams or buckets; * and ? stand for any letters", show_default=False),
+    ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="also consumers without a durable name", show_default=False)
+    ] = False,
+    full: writing.Full = False,
+    split: writing.Split = False,
+    path: writing.OutputPath = "",
+    format: writing.Format = "",
+    force: writing.Replace = False,
+    header: Annotated[bool, typer.Option("--header/--no-header", help="say at the top which server it was")] = True,
+    time: Annotated[bool, typer.Option("--time", help="say there when it was", show_default=False)] = False,
+    json: Json = False,
+) -> int:
+    """Write the configuration of the account, or of these streams, as documents for natsctl apply.
+
+    Streams stand with their durable consumers, buckets in their own words. What servers make themselves is left out,
+    and what they fill in again. The order is stable: the same account gives the same text.
+    """
+    from natsctl.plan.export import Exporter, wanted_of
+
+    session = session_of(ctx)
+    names = streams or []
+    world = session.run(lambda manager: _read(manager, names))
+    wanted = wanted_of(world, ephemeral=ephemeral)
+    to = writing.Destination(
+        path,
+        format,
+        split,
+        force,
+        json,
+        _header(world, names, time) if header else (),
+        lambda stream: not names or any(_is_named(stream, name) for name in names),
+    )
+    writing.write(session, Exporter(wanted, full), to)
+    return _told(world)
+
+
+async def _read(manager: Manager, names: list[str]) -> World:
+    """The streams that are named, or all but those of MQTT. Raises ApiFailure for a name without a stream."""
+    from natsctl.plan.world import read_world
+
+    every = await manager.stream_names()
+    if not names:
+        mqtt = any(one.startswith(MQTT) for one in every)
+        return await read_world(manager, [one for one in every if not one.startswith(MQTT)] if mqtt else None)
+    found = [one for one in every if any(_is_named(one, name) for name in names)]
+    for name in names:
+        if not any(_is_named(one, name) for one in found):
+            raise _no_stream(name, every)
+    return await read_world(manager, found)
+
+
+def _is_named(stream: str, name: str) -> bool:
+    """Whether a word means a stream: by its name, or by that of the bucket that it is."""
+    from natsctl.cli.names import is_match
+    from natsctl.plan.asset import AssetKey
+
+    return is_match(stream, name) or is_match(AssetKey(stream).name, name)
+
+
+def _no_stream(name: str, known: list[str]) -> Exception:
+    from natsctl.api.catalogue import error
+    from natsctl.api.errors import ApiFailure
+    from natsctl.cli.names import STREAM_NOT_FOUND
+    from natsctl.cli.suggest import did_you_mean
+
+    failure = ApiFailure(error(STREAM_NOT_FOUND), hint=did_you_mean(name, known))
+    failure.args = (f"no stream or bucket is called {name}",)
+    failure.text = failure.args[0]
+    return failure
+
+
+def _header(world: World, names: list[str], time: bool) -> list[str]:
+    from natsctl.api.times import format_time
+    from natsctl.cli.render.values import safe
+
+    server = " ".join(str(world.server[key]) for key in ("server_name", "version") if key in world.server)
+    moment = f" at {format_time(world.now_ns // 1_000_000_000 * 1_000_000_000)}" if time else ""
+    some = f": {' '.join(names)}" if names else ""
+    return [safe(f"natsctl export from server {server}{some}{moment}")]
+
+
+def _told(world: World) -> int:
+    """Tell of what could not be shown; it is missing in the documents."""
+    from natsctl.cli.render.values import safe
+
+    for name, reason in world.unreadable.items():
+        output.note(f"Stream {safe(name)} is missing: {safe(reason)}")
+    return ExitCode.FAILED if world.unreadable else ExitCode.DONE
