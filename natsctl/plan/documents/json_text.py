@@ -114,7 +114,7 @@ class _Reader:
                 raise self._fail("expected : behind a key")
             self._at += 1
             if key in result.lines:
-                self._report(line, self._path, f"{key} stands here twice, first on line {result.lines[key]}")
+                self._report(line, [*self._path, key], f"{key} stands here twice, first on line {result.lines[key]}")
                 self.value(depth + 1)
             else:
                 result.lines[key] = line

@@ -179,7 +179,7 @@ class _Reader:
             if name == "<<" and key.implicit[0]:
                 merged = value
             elif name in lines:
-                self._report(at, self._path, f"{name} stands here twice, first on line {lines[name]}")
+                self._report(at, [*path, name], f"{name} stands here twice, first on line {lines[name]}")
             else:
                 result[name] = value
                 lines[name] = at

@@ -55,7 +55,7 @@ def test_all_faults_of_a_document_are_told_with_their_lines(tmp_path: Path) -> N
     assert told == [
         (3, "$.streams[0].max_agee", "unknown key, did you mean max_age?"),
         (5, "$.streams[1].storage", 'expected one of file, memory, got "disk"'),
-        (6, "$.streams[1]", "storage stands here twice, first on line 5"),
+        (6, "$.streams[1].storage", "storage stands here twice, first on line 5"),
     ]
 
 
