@@ -130,6 +130,26 @@ NOUNS = (
         ),
     ),
     Noun("convert", (), "Write what was made for Terraform or Kubernetes as documents", "desired.convert"),
+    Noun(
+        "apply",
+        (),
+        "Make streams, consumers and buckets be as documents say",
+        "desired.apply:apply",
+        answer="desired.shapes:Applied",
+        examples=(
+            "natsctl apply -f orders.yaml",
+            "natsctl apply -f deploy/ --prune --owner shop",
+            "natsctl apply --plan changes.json",
+        ),
+    ),
+    Noun(
+        "destroy",
+        (),
+        "Remove the streams, consumers and buckets that documents describe",
+        "desired.destroy:destroy",
+        answer="desired.shapes:Applied",
+        examples=("natsctl destroy -f orders.yaml --yes",),
+    ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

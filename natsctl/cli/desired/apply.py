@@ -1,0 +1,104 @@
+"""`natsctl apply`: makes an account be as documents say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.desired import carrying, planning, sources
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Json, Progress, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.cli.session import Session
+    from natsctl.plan.change import Plan
+
+
+def apply(
+    ctx: typer.Context,
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="carry out a plan that was saved", show_default=False),
+    ] = None,
+    prune: planning.Prune = False,
+    allow_replace: planning.AllowReplace = False,
+    keep_messages: planning.KeepMessages = False,
+    backup_folder: carrying.BackupFolder = Path(),
+    keep_backup: carrying.KeepBackup = False,
+    adopt: planning.Adopt = False,
+    on_failure: carrying.OnFailure = "continue",
+    concurrency: carrying.Concurrency = carrying.CONCURRENCY,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    yes: carrying.Yes = False,
+    progress: Progress = True,
+    json: Json = False,
+) -> int:
+    """Make the account be as documents say: create and update what differs, leave alone what does not.
+
+    Origins come before their mirrors and sources, streams before their consumers; what does not depend on each other
+    is done side by side. It may be repeated at any time: what is done is found done. At a terminal, what is removed or
+    replaced is shown and asked about; elsewhere --prune and --allow-replace are consent enough.
+
+    PATH may be a plan that natsctl plan --out has saved. It is refused where the account is no longer what it was made
+    for. With --keep-messages a replaced stream has its messages and consumers again: it is saved, removed and
+    restored. Should that be interrupted, the next apply brings it to its end.
+    """
+    from natsctl.plan.apply import ApplyOptions, check_allowed
+    from natsctl.plan.planner import PlanOptions
+
+    session = session_of(ctx)
+    running = ApplyOptions(concurrency, carrying.stops(on_failure), backup_folder, keep_backup)
+    saved = _saved_plan([*(files or ()), *(paths or ())], plan_file)
+    notes = carrying.recovered(session, backup_folder, json=json)
+    if saved is not None:
+        plan = carrying.still_valid(session, saved)
+    else:
+        wanted = sources.load_set(paths, files, owner, variables)
+        plan = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
+    if session.dry_run:
+        return carrying.show_requests(session, plan, running, json=json)
+    check_allowed(plan)
+    if not _agreed(session, plan, yes, json):
+        return ExitCode.DONE
+    outcome = carrying.carried_out(session, plan, running, bar=progress, json=json)
+    return carrying.show_outcome(plan, outcome, notes, json=json)
+
+
+def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
+    """The plan that was given in place of documents, None where documents were. Raises UsageError."""
+    from natsctl.plan.saved import decode_plan, is_saved_plan
+
+    if plan_file is not None:
+        if named:
+            raise UsageError("--plan carries out that plan alone: leave the documents out")
+        return decode_plan(_content(plan_file), str(plan_file))
+    texts = {name: _content(Path(name)) for name in named if name.endswith(".json") and Path(name).is_file()}
+    plans = [name for name, text in texts.items() if is_saved_plan(text)]
+    if plans and len(named) > 1:
+        raise UsageError(f"{plans[0]} is a saved plan: it is carried out alone")
+    return decode_plan(texts[plans[0]], plans[0]) if plans else None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as failure:
+        raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
+
+
+def _agreed(session: Session, plan: Plan, yes: bool, json: bool) -> bool:
+    """Whether to go on: what is removed or replaced is shown and asked about at a terminal."""
+    if not carrying.is_destructive(plan):
+        return True
+    if session.interactive and not yes:
+        planning.show_plan(plan)
+    return confirmed(session, carrying.losses(plan), yes, needs_force=False, json=json)

@@ -1,0 +1,159 @@
+"""What `apply` and `destroy` share: flags, the run with its lines and its bar, the end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+    from natsctl.plan.apply import ApplyOptions, Outcome, Result
+    from natsctl.plan.change import Plan
+
+Yes = Annotated[bool, typer.Option("--yes", "--force", help="do not ask", show_default=False)]
+Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", help="changes at a time", min=1, max=256)]
+OnFailure = Annotated[
+    str,
+    typer.Option("--on-failure", metavar="continue|stop", help="whether to go on with what a failure does not touch"),
+]
+BackupFolder = Annotated[
+    Path,
+    typer.Option(
+        "--backup-folder",
+        metavar="FOLDER",
+        help="where streams wait that are replaced with --keep-messages [the working directory]",
+        show_default=False,
+    ),
+]
+KeepBackup = Annotated[
+    bool, typer.Option("--keep-backup", help="leave the backups of replaced streams there", show_default=False)
+]
+
+CONCURRENCY = 16
+BAR_FROM = 20
+"""Changes from which on a bar shows at a terminal how far it is."""
+_ON_FAILURE = ("continue", "stop")
+
+
+def stops(on_failure: str) -> bool:
+    """Whether a failure ends the run. Raises UsageError."""
+    if on_failure not in _ON_FAILURE:
+        raise UsageError(f"--on-failure {on_failure}: expected {' or '.join(_ON_FAILURE)}")
+    return on_failure == "stop"
+
+
+def is_destructive(plan: Plan) -> bool:
+    """Whether anything is removed or replaced."""
+    return any(change.action in ("delete", "replace") for change in plan.changes)
+
+
+def losses(plan: Plan) -> str:
+    """What is removed and replaced, in words: `2 streams with 1,234 messages and a consumer`."""
+    from natsctl.cli.render.outcome import render_losses
+
+    return render_losses(plan)
+
+
+def recovered(session: Session, folder: Path, *, json: bool) -> list[str]:
+    """What became of interrupted replacements; in a dry run they are only told."""
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.plan.apply.recovery import pending, recover
+
+    if not (found := pending(folder)):
+        return []
+    if session.dry_run:
+        if not json:
+            output.note("\n".join(safe(text) for text in found))
+        return found
+
+    async def work(manager: Manager) -> list[str]:
+        async with Lifeline(manager, say=sayer(json)) as lifeline:
+            return await recover(lifeline, folder)
+
+    return session.run(work)
+
+
+def still_valid(session: Session, saved: Plan) -> Plan:
+    """The same plan, if the account is what it was made for; raises PlanChanged, which names what is not."""
+    from natsctl.plan.saved import PlanChanged, changed_since
+    from natsctl.plan.world import read_world
+
+    names = {change.stream for change in saved.changes}
+    told = changed_since(saved, session.run(lambda manager: read_world(manager, names)))
+    if told:
+        text = "\n".join(["the account is not what the plan was made for, nothing was changed:", *told])
+        raise PlanChanged(text, hint="make a new plan with natsctl plan --out")
+    return saved
+
+
+def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
+    """What became of the plan; each change has its line on stderr as it ends, unless a program reads."""
+    from natsctl.cli.progress import progress
+    from natsctl.cli.render.outcome import render_result
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.plan.apply import carry_out
+
+    total = len(plan.changes)
+    shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
+
+    async def work(manager: Manager) -> Outcome:
+        done = 0
+        async with Lifeline(manager, say=sayer(json)) as lifeline:
+            with progress("Changes", total, "changes", quiet=not shown) as tracker:
+
+                def tell(result: Result) -> None:
+                    nonlocal done
+                    done += 1
+                    tracker.at(done)
+                    if not json:
+                        output.tell(render_result(result))
+
+                return await carry_out(lifeline, plan, options, tell)
+
+    return session.run(work)
+
+
+def sayer(json: bool) -> Any:
+    """Where a run says what it is at: stderr, unless a program reads it."""
+    from natsctl.client.backup.progress import mute
+
+    return mute if json else lambda text: output.log(safe(text))
+
+
+def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) -> int:
+    """Print how it went, and return the exit status."""
+    if json:
+        from msgspec import to_builtins
+
+        from natsctl.plan.saved import saved_document
+
+        document = to_builtins(outcome)
+        output.emit_json({"plan": saved_document(plan), **document, "notes": notes})
+    else:
+        from natsctl.cli.render.outcome import render_summary
+
+        output.emit(render_summary(outcome))
+    return outcome.exit_code
+
+
+def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
+    """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
+    from natsctl.cli.preview import show_preview
+    from natsctl.client.preview import Previewed
+    from natsctl.plan.apply import preview
+    from natsctl.plan.saved import saved_document
+
+    planned = session.run(lambda manager: preview(manager, plan, options))
+    effect = {"plan": saved_document(plan)} if json else {}
+    if planned or json:
+        show_preview(Previewed(*planned, effect=effect), session.effect, as_json=json)
+    return ExitCode.DRIFT if plan.changes else ExitCode.DONE

@@ -1,0 +1,69 @@
+"""`natsctl destroy`: removes what documents describe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.desired import carrying, planning, sources
+from natsctl.cli.names import confirmed
+from natsctl.cli.options import Json, Progress, session_of
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.plan.change import Plan
+
+Prune = Annotated[
+    bool, typer.Option("--prune", help="remove all else that has this owner's label, too", show_default=False)
+]
+Adopt = Annotated[bool, typer.Option("--adopt", help="remove what has another owner, too", show_default=False)]
+
+
+def destroy(
+    ctx: typer.Context,
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    prune: Prune = False,
+    adopt: Adopt = False,
+    on_failure: carrying.OnFailure = "continue",
+    concurrency: carrying.Concurrency = carrying.CONCURRENCY,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    yes: carrying.Yes = False,
+    progress: Progress = True,
+    json: Json = False,
+) -> int:
+    """Remove what the documents describe, with all messages: mirrors and sources before their origins.
+
+    What is not there counts as removed. Where anything is protected, or belongs to another owner, nothing is removed.
+    """
+    from natsctl.plan.apply import ApplyOptions, check_allowed
+    from natsctl.plan.planner import PlanOptions
+
+    session = session_of(ctx)
+    running = ApplyOptions(concurrency, carrying.stops(on_failure))
+    wanted = sources.load_set(paths, files, owner, variables)
+    plan = planning.planned(session, wanted, PlanOptions(prune=prune, adopt=adopt), destroy=True)
+    if session.dry_run:
+        return carrying.show_requests(session, plan, running, json=json)
+    check_allowed(plan)
+    if not _agreed(session, plan, yes):
+        return ExitCode.DONE
+    outcome = carrying.carried_out(session, plan, running, bar=progress, json=json)
+    return carrying.show_outcome(plan, outcome, [], json=json)
+
+
+def _agreed(session: Session, plan: Plan, yes: bool) -> bool:
+    """Whether to go on: what vanishes is shown, and has to be confirmed by its name or the number of assets."""
+    if not plan.changes or yes:
+        return True
+    if not session.interactive:
+        raise UsageError(
+            f"cannot ask whether to {carrying.losses(plan)}", hint="give --yes to do it without being asked"
+        )
+    planning.show_plan(plan)
+    typed = plan.changes[0].key.name if len(plan.changes) == 1 else str(len(plan.changes))
+    return confirmed(session, carrying.losses(plan), False, needs_force=True, typed=typed)

@@ -1,0 +1,65 @@
+"""What a plan may do, by flags, and how it is made of documents and the account."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
+    from natsctl.plan.change import Plan
+    from natsctl.plan.planner import PlanOptions
+    from natsctl.plan.wanted import DocumentSet
+    from natsctl.plan.world import World
+
+Prune = Annotated[
+    bool, typer.Option("--prune", help="remove what has this owner's label and no document", show_default=False)
+]
+AllowReplace = Annotated[
+    bool,
+    typer.Option("--allow-replace", help="remove and make anew what cannot be changed in place", show_default=False),
+]
+KeepMessages = Annotated[
+    bool,
+    typer.Option("--keep-messages", help="carry messages and consumers of replaced streams over", show_default=False),
+]
+Adopt = Annotated[
+    bool, typer.Option("--adopt", help="take over what has another owner, label what has none", show_default=False)
+]
+
+
+def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, destroy: bool = False) -> Plan:
+    """The plan that makes the account be as documents say, or that removes what they describe."""
+    from datetime import UTC, datetime
+
+    from natsctl.plan.planner import make_destruction, make_plan
+
+    make = make_destruction if destroy else make_plan
+    plan = make(wanted, look(session, wanted, whole=options.prune), options)
+    plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return plan
+
+
+def look(session: Session, wanted: DocumentSet, *, whole: bool) -> World:
+    """The account as far as a plan has to know it: all of it, or the streams of the documents and their origins."""
+    from natsctl.plan.needs import origins
+    from natsctl.plan.world import read_world
+
+    async def work(manager: Manager) -> World:
+        if whole:
+            return await read_world(manager)
+        named = {key.stream for key in wanted.wanted}
+        named |= {name for one in wanted.wanted.values() for name in origins(one.config)}
+        return await read_world(manager, named)
+
+    return session.run(work)
+
+
+def show_plan(plan: Plan) -> None:
+    """Show a person what would happen, on stderr."""
+    from natsctl.cli import output
+    from natsctl.cli.render.plan import render_plan
+
+    output.note(render_plan(plan))
