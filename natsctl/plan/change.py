@@ -52,6 +52,8 @@ class Change(Model, kw_only=True, omit_defaults=False):
     messages: int = 0
     bytes: int = 0
     """What an asset that is removed or replaced holds."""
+    notes: list[str] = field(default_factory=list)
+    """What else comes of it, such as messages that go."""
 
     @property
     def key(self) -> AssetKey:

@@ -60,6 +60,14 @@ def moment(text: Any) -> int | str | None:
         return text
 
 
+def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
+    """The configuration without a pause that is over."""
+    until = moment(config.get("pause_until"))
+    if until is None or (isinstance(until, int) and until <= now_ns):
+        return {name: value for name, value in config.items() if name != "pause_until"}
+    return config
+
+
 def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
     """The differences of lists of sources: each is known by the stream that it names."""
     before, after = _by_name(old), _by_name(new)

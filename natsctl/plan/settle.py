@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,6 +26,11 @@ from natsctl.plan.asset import AssetKey
 Config = dict[str, Any]
 M = TypeVar("M", bound=Model)
 
+MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
+MAX_REQUEST_BATCH: Final = "max_request_batch"
+SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
+"""What a server caps by its own configuration: it is shown nowhere, plan/caps.py finds it out where it matters."""
+
 
 class ConfigRefused(NatsctlError):
     """The server would not take a configuration."""
@@ -42,15 +47,17 @@ class Surroundings:
     stream: Callable[[str], StreamConfig | None] = no_origin
     """The settled configuration of a stream of the account."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """As in `World.limits`."""
+    """As in `World.limits`, with what is known of the server's own under the names of this module."""
+    windows_for_sources: bool = False
+    """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
 
     def bounds(self, replicas: int) -> ConsumerBounds:
         """What consumers of a stream with so many replicas may have."""
         tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
         return ConsumerBounds(
             int(tier.get("max_ack_pending") or 0),
-            int(self.limits.get("max_request_batch") or 0),
-            int(self.limits.get("server_max_ack_pending") or 0),
+            int(self.limits.get(MAX_REQUEST_BATCH) or 0),
+            int(self.limits.get(SERVER_MAX_ACK_PENDING) or 0),
         )
 
 
@@ -69,13 +76,18 @@ def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALO
 def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
     """The configuration of a stream as a server would keep it. Raises ConfigRefused."""
     model = _model(raw | {"name": key.stream}, StreamConfig)
-    window_ns = int(around.limits.get("max_duplicate_window") or 0)
-    draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
-    for _ in range(2):  # the server looks twice at an update: what it has filled in is then judged too
-        refusal = stream_config.settle(draft)
-        if refusal is not None:
-            raise ConfigRefused(refusal)
+    window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
+    refusal = stream_config.settle(Draft(config=model, max_window_ns=window_ns, origin=around.stream))
+    if refusal is not None:
+        raise ConfigRefused(refusal)
+    if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
+        model.duplicate_window = _default_window_ns(model, window_ns)
     return model
+
+
+def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
+    """The duplicate window of a stream that names none."""
+    return min(ns for ns in (stream_check.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
 def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
@@ -101,6 +113,11 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
             correct(draft)
         return _written(stream, raw, StreamConfig)
     return _written(_model({"name": key.consumer} | raw, ConsumerConfig), raw, ConsumerConfig)
+
+
+def fields_of(key: AssetKey) -> frozenset[str]:
+    """The fields of a configuration that the contract knows."""
+    return frozenset((ConsumerConfig if key.consumer else StreamConfig).__struct_fields__)
 
 
 def without_nulls(config: Mapping[str, Any]) -> Config:

@@ -1,0 +1,187 @@
+"""What becomes of one asset that a document describes: compared with what there is, by the server's own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from natsctl.api.config.consumer_update import check_update as check_consumer_update
+from natsctl.api.config.stream_config import copy, settle
+from natsctl.api.config.stream_draft import Draft
+from natsctl.api.config.stream_update import check_update as check_stream_update
+from natsctl.api.stream import StreamConfig
+from natsctl.plan import labels
+from natsctl.plan.asset import AssetKey
+from natsctl.plan.change import Action, Change, Difference
+from natsctl.plan.compare import differences, without_passed_pause
+from natsctl.plan.levels import Abilities
+from natsctl.plan.losses import losses
+from natsctl.plan.removal import TAKE_OVER, UNPROTECT, hold
+from natsctl.plan.settle import (
+    ConfigRefused,
+    Surroundings,
+    fields_of,
+    kept,
+    settled,
+    settled_consumer,
+    settled_stream,
+    without_nulls,
+)
+from natsctl.plan.wanted import DocumentSet, Wanted
+from natsctl.plan.world import Live, World
+
+Config = dict[str, Any]
+
+
+class Judge:
+    """Compares the assets of one set of documents with one account."""
+
+    def __init__(self, wanted: DocumentSet, world: World, *, allow_replace: bool, adopt: bool) -> None:
+        self.wanted, self.world = wanted, world
+        self.allow_replace, self.adopt = allow_replace, adopt
+        self.able = Abilities.of(world.server)
+        self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
+        self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
+        self._streams: dict[str, StreamConfig | None] = {}
+
+    def stream(self, name: str) -> StreamConfig | None:
+        """A stream of the account as it will be, or as it is where no document describes it."""
+        if name not in self._streams:
+            key = AssetKey(name)
+            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
+            config = one.config if one else live.config if live else None
+            self._streams[name] = None if config is None else self._settled_or_plain(key, config)
+        return self._streams[name]
+
+    def _settled_or_plain(self, key: AssetKey, config: Config) -> StreamConfig:
+        try:
+            return settled_stream(key, without_nulls(config), self.alone)
+        except ConfigRefused:
+            return StreamConfig(name=key.stream)
+
+    def change(self, one: Wanted, above: Change | None) -> Change | None:
+        """What has to happen to an asset, None for nothing; `above` is what happens to the stream of a consumer."""
+        live = self.world.assets.get(one.key)
+        if above is not None and above.action is Action.REPLACE:
+            live = None  # it goes with its stream
+        config = labels.without_server_made(one.config)
+        if live is not None and self._is_plainly_so(live, config, one):
+            return None
+        change = self._creation(one, config)
+        try:
+            new = without_passed_pause(settled(one.key, config, self.around), self.world.now_ns)
+        except ConfigRefused as refused:
+            return self._refused(change, live, refused.text)
+        if live is None:
+            return self._checked_creation(change)
+        return self._comparison(change, one, live, new)
+
+    def _is_plainly_so(self, live: Live, config: Config, one: Wanted) -> bool:
+        return False
+
+    def _creation(self, one: Wanted, config: Config) -> Change:
+        keeps = self.able.keeps_metadata
+        sent = labels.labelled(config, self.wanted.owner, one.protect) if keeps else labels.stripped(config)
+        if not one.key.consumer:
+            sent = {"name": one.key.stream} | sent
+        return Change(
+            action=Action.CREATE,
+            kind=str(one.kind),
+            stream=one.key.stream,
+            consumer=one.key.consumer,
+            config=sent,
+            place=str(one.place),
+        )
+
+    def _refused(self, change: Change, live: Live | None, reason: str, hint: str = "") -> Change:
+        change.refused, change.hint = reason, hint
+        if live is not None:
+            change.action, change.before = Action.UPDATE, labels.without_server_made(live.config)
+        return change
+
+    def _checked_creation(self, change: Change) -> Change:
+        """Refuse to make what can not be made here."""
+        key, config = change.key, change.config or {}
+        if change.stream in self.world.unreadable:
+            return self._refused(change, None, f"the server does not show it: {self.world.unreadable[change.stream]}")
+        if key.consumer and key.origin not in self.wanted.wanted and key.origin not in self.world.assets:
+            hint = f"describe the stream {key.stream} too"
+            return self._refused(
+                change, None, f"stream {key.stream} does not exist, and no document describes it", hint
+            )
+        if config.get("sealed"):
+            hint = "leave `sealed` out until it is filled"
+            return self._refused(change, None, "a stream can not be made sealed", hint)
+        return self._able(change, None)
+
+    def _able(self, change: Change, live: Live | None) -> Change:
+        """Refuse what the server is too old for."""
+        lacking = self.able.lacking(change.config or {}, bool(change.consumer))
+        return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
+
+    def _comparison(self, change: Change, one: Wanted, live: Live, new: Config) -> Change | None:
+        """What an asset that exists needs, None for nothing."""
+        old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
+        old, owner = labels.without_server_made(old), labels.owner_of(old)
+        unknown = old.keys() - new.keys() - fields_of(live.key)
+        change.differences = differences(
+            labels.stripped({name: value for name, value in old.items() if name not in unknown}), new
+        )
+        change.differences += self._label_differences(one, old, owner)
+        if not change.differences:
+            return None
+        change.config = (change.config or {}) | {name: old[name] for name in unknown}
+        change.before = labels.without_server_made(live.config)
+        reason = self._why_not_in_place(live, new)
+        change.action = Action.REPLACE if reason else Action.UPDATE
+        if reason:
+            hold(change, live)
+        else:
+            change.notes += losses(change, live, new, self.world.now_ns)
+        return self._permitted(change, live, old, reason)
+
+    def _label_differences(self, one: Wanted, old: Config, owner: str) -> list[Difference]:
+        if not self.able.keeps_metadata:
+            return []
+        said: dict[str, str] = {}
+        wanted: dict[str, str] = {}
+        if labels.is_protected(old) is not one.protect:
+            (said if one.protect is False else wanted)[labels.PROTECT] = "true"
+        if self.adopt and owner != self.wanted.owner:
+            wanted[labels.OWNER] = self.wanted.owner
+            said |= {labels.OWNER: owner} if owner else {}
+        return differences({"metadata": said}, {"metadata": wanted})
+
+    def _permitted(self, change: Change, live: Live, old: Config, reason: str) -> Change:
+        """Refuse what the owner, the protection or the options do not allow."""
+        owner = labels.owner_of(old)
+        if owner and owner != self.wanted.owner and not self.adopt:
+            change.refused, change.hint = f"it belongs to {owner}", TAKE_OVER
+        elif reason and labels.is_protected(old):
+            change.refused, change.hint = f"{reason}, and it is protected", UNPROTECT
+        elif reason and not self.allow_replace:
+            change.refused = reason
+            change.hint = "--allow-replace removes it and makes it anew" + (
+                ", with --keep-messages and its messages" if change.messages else ""
+            )
+        else:
+            if reason:
+                change.notes.append(reason)
+            return self._able(change, live)
+        return change
+
+    def _why_not_in_place(self, live: Live, new: Config) -> str:
+        """Why the server would not change an asset in place, "" where it would."""
+        try:
+            if live.key.consumer:
+                before = settled_consumer(live.key, without_nulls(live.config), self.around)
+                after = settled_consumer(live.key, new, self.around)
+                if bool(before.durable_name) is not bool(after.durable_name):
+                    return "a consumer is made durable, or not, for good"
+                refusal = check_consumer_update(before, after, bool(live.info.get("push_bound")))
+            else:
+                was = settled_stream(live.key, without_nulls(live.config), self.alone)
+                will = settled_stream(live.key, new, self.around)
+                refusal = check_stream_update(was, will) or settle(Draft(config=copy(will)))
+        except ConfigRefused:
+            return ""
+        return refusal.description if refusal else ""

@@ -1,0 +1,45 @@
+"""A plan for a set of documents on a live account: reads what it needs, and asks again where a server's caps matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from natsctl.plan.caps import doubtful, read_caps
+from natsctl.plan.needs import origins
+from natsctl.plan.planner import DEFAULT, PlanOptions, make_destruction, make_plan
+from natsctl.plan.world import read_world
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.plan.change import Plan
+    from natsctl.plan.wanted import DocumentSet
+
+
+async def plan_for(
+    manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT, *, whole: bool = False
+) -> Plan:
+    """What makes the account be as documents say; with `whole` all of it is read, to know what else the owner has."""
+    named = None if whole or options.prune else streams_of(documents)
+    world = await read_world(manager, named)
+    plan = make_plan(documents, world, options)
+    doubts = doubtful(documents, plan)
+    if not doubts:
+        return plan
+    caps = await read_caps(manager, doubts, world)
+    return make_plan(documents, replace(world, limits={**world.limits, **caps}), options) if caps else plan
+
+
+async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:
+    """What removes from the account what documents describe."""
+    named = None if options.prune else streams_of(documents)
+    return make_destruction(documents, await read_world(manager, named), options)
+
+
+def streams_of(documents: DocumentSet) -> set[str]:
+    """The streams that documents speak of: described, consumed, mirrored or sourced from."""
+    found = {key.stream for key in documents.wanted}
+    for one in documents.wanted.values():
+        if not one.key.consumer:
+            found.update(origins(one.config))
+    return found
