@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# What the action does. All inputs are in the environment; see action.yml for what they mean.
+set -euo pipefail
+
+: "${NATS_URL:?the input server is empty: is the secret there? Pull requests of forks have none}"
+if [ -n "${CREDENTIALS:-}" ]; then
+  export NATS_CREDS=env://CREDENTIALS
+fi
+export NO_COLOR=1 COLUMNS=120 NATSCTL_NO_INPUT=1
+
+folder=$(mktemp -d "${RUNNER_TEMP:-/tmp}/natsctl.XXXXXX")
+report=$folder/report.txt
+plan=$folder/plan.json
+
+# Adds the flag $1 with each line of $2 that is not blank.
+words=()
+each_line() {
+  local line
+  while IFS= read -r line; do
+    [ -z "${line//[[:space:]]/}" ] || words+=("$1" "$line")
+  done <<< "$2"
+}
+
+# Runs natsctl, shows what it says in the log and keeps the code; the runner takes no commands from that output.
+code=0
+run() {
+  local stop
+  stop=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  echo "::stop-commands::$stop"
+  code=0
+  natsctl "$@" > "$report" || code=$?
+  cat "$report"
+  echo "::$stop::"
+}
+
+# Adds the report to the job's summary, indented, so that it is text and never markup.
+summarise() {
+  {
+    echo "### natsctl $1"
+    echo
+    sed 's/^/    /' "$report"
+    echo
+  } >> "$GITHUB_STEP_SUMMARY"
+}
+
+output() {
+  echo "$1=$2" >> "$GITHUB_OUTPUT"
+}
+
+finish() {
+  output exit-code "$code"
+  exit "$1"
+}
+
+make_plan() {
+  run plan "${words[@]}" --out "$plan"
+  summarise plan
+  case $code in
+    0) output changes false ;;
+    10) output changes true ;;
+    *) finish "$code" ;;
+  esac
+  output plan "$plan"
+}
+
+each_line --file "${DOCUMENTS:-}"
+each_line --var "${VARIABLES:-}"
+[ -z "${OWNER:-}" ] || words+=(--owner "$OWNER")
+[ "${PRUNE:-}" != true ] || words+=(--prune)
+
+case $MODE in
+  plan)
+    [ "${ALLOW_REPLACE:-}" != true ] || words+=(--allow-replace)
+    make_plan
+    [ "${FAIL_ON_CHANGES:-}" != true ] || finish "$code"
+    [ "$code" = 10 ] || finish 0
+    # What an apply would refuse is to be known before the merge.
+    refused=0
+    natsctl apply --plan "$plan" --dry-run > /dev/null || refused=$?
+    [ "$refused" = 10 ] || finish "$refused"
+    finish 0
+    ;;
+  apply)
+    [ "${ALLOW_REPLACE:-}" != true ] || words+=(--allow-replace)
+    make_plan
+    [ "$code" = 10 ] || finish "$code"
+    run apply --plan "$plan"
+    summarise apply
+    finish "$code"
+    ;;
+  destroy)
+    run destroy "${words[@]}" --yes
+    summarise destroy
+    finish "$code"
+    ;;
+  publish)
+    # By stdin: a message that begins with @ or - is a message.
+    run publish "$SUBJECT" - < <(printf '%s' "$MESSAGE")
+    finish "$code"
+    ;;
+  *)
+    echo "mode $MODE: expected plan, apply, destroy or publish" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,54 @@
+"""`natsctl diff`: how an account differs from documents."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.desired import sources
+from natsctl.cli.options import Json, session_of
+
+if TYPE_CHECKING:
+    from natsctl.client.manager import Manager
+    from natsctl.plan.change import Plan
+
+
+def diff(
+    ctx: typer.Context,
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    json: Json = False,
+) -> int:
+    """Show how the account differs from the documents, field by field; ends with 10 where it does.
+
+    A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. What the server fills in by
+    itself is no difference. What this owner has and no document describes is listed as well.
+    """
+    session = session_of(ctx)
+    wanted = sources.load_set(paths, files, owner, variables)
+
+    async def work(manager: Manager) -> Plan:
+        from natsctl.plan.planner import PlanOptions
+        from natsctl.plan.planning import plan_for
+
+        return await plan_for(manager, wanted, PlanOptions(prune=True))
+
+    made = session.run(work)
+    if json:
+        import msgspec
+
+        from natsctl.cli.desired.drift import Drift
+
+        output.emit_json(msgspec.to_builtins(Drift.of(made)))
+    else:
+        from natsctl.cli import screen
+        from natsctl.cli.render.plan import render_drift
+
+        output.emit(render_drift(made, screen.width(), output.has_color(sys.stdout)))
+    return ExitCode.DRIFT if made.changes else ExitCode.DONE

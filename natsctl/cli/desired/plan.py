@@ -1,0 +1,79 @@
+"""`natsctl plan`: what apply would do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.desired import planning, sources
+from natsctl.cli.documents import FILE_MODE
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from natsctl.plan.change import Plan
+
+
+def plan(
+    ctx: typer.Context,
+    paths: sources.Paths = None,
+    files: sources.Files = None,
+    prune: planning.Prune = False,
+    allow_replace: planning.AllowReplace = False,
+    keep_messages: planning.KeepMessages = False,
+    adopt: planning.Adopt = False,
+    owner: sources.Owner = "",
+    variables: sources.Variables = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show what apply would do, in order, and change nothing; ends with 10 where there is anything to do.
+
+    A document is the whole configuration of an asset: what it leaves out has the server's default, and what the server
+    fills in by itself is no difference. Whose an asset is, its metadata say (natsctl.owner): apply labels what it makes
+    and changes. What has no label is taken over when it is changed, and never removed; --adopt labels it at once. What
+    another owner has is neither changed nor removed without --adopt.
+
+    The signs: + is made, ~ changed in place, ± removed and made anew, - removed.
+    """
+    from natsctl.plan.planner import PlanOptions
+
+    session = session_of(ctx)
+    wanted = sources.load_set(paths, files, owner, variables)
+    made = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
+    if out is not None:
+        _save(made, out, json)
+    if json:
+        from natsctl.plan.saved import saved_document
+
+        output.emit_json(saved_document(made))
+    else:
+        from natsctl.cli import screen
+        from natsctl.cli.render.plan import render_plan
+
+        output.emit(render_plan(made, screen.width(), output.has_color(sys.stdout)))
+    return ExitCode.DRIFT if made.changes else ExitCode.DONE
+
+
+def _save(made: Plan, path: Path, json: bool) -> None:
+    """Write the plan to a file that is nobody else's. Raises UsageError."""
+    from natsctl.plan.saved import encode_plan
+
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+            file.write(encode_plan(made))
+        part.replace(path)
+    except OSError as failure:
+        raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure
+    if not json:
+        output.note(safe(f"saved: natsctl apply --plan {path} carries it out"))
