@@ -27,17 +27,17 @@ from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
 
 GROUP: Final = "jetstream.nats.io/"
-_KINDS: Final[dict[str, tuple[Kind, Read, dict[str, Field]]]] = {
+KINDS: Final[dict[str, tuple[Kind, Read, dict[str, Field]]]] = {
     "Stream": (Kind.STREAM, read_stream, STREAM),
     "Consumer": (Kind.CONSUMER, read_consumer, CONSUMER),
     "KeyValue": (Kind.KEY_VALUE, read_bucket, KEY_VALUE),
     "ObjectStore": (Kind.OBJECT_STORE, read_bucket, OBJECT_STORE),
 }
-_PASSED_OVER: Final = {
+PASSED_OVER: Final = {
     "Account": "it says where the controller connects to; natsctl has --server and --context for that",
     "StreamTemplate": "servers have no stream templates any more",
 }
-_REQUIRED: Final = {"Stream": "name", "Consumer": "durableName", "KeyValue": "bucket", "ObjectStore": "bucket"}
+REQUIRED: Final = {"Stream": "name", "Consumer": "durableName", "KeyValue": "bucket", "ObjectStore": "bucket"}
 
 
 def read_manifest(spot: Spot, found: Found, read: Callable[[Spot], Iterator[Spot]]) -> Iterator[Spot]:
@@ -49,11 +49,11 @@ def read_manifest(spot: Spot, found: Found, read: Callable[[Spot], Iterator[Spot
             yield from read(items.at(index))
     elif not version.startswith(GROUP):
         found.note(spot, f"{version} {kind} is passed over: it is none of {GROUP}*")
-    elif kind in _PASSED_OVER:
-        found.note(spot, f"{kind} is passed over: {_PASSED_OVER[kind]}")
-    elif kind not in _KINDS:
-        known = did_you_mean(kind, _KINDS)
-        found.fault(spot.at("kind"), f"expected {', '.join(_KINDS)}, got {kind}{known}")
+    elif kind in PASSED_OVER:
+        found.note(spot, f"{kind} is passed over: {PASSED_OVER[kind]}")
+    elif kind not in KINDS:
+        known = did_you_mean(kind, KINDS)
+        found.fault(spot.at("kind"), f"expected {', '.join(KINDS)}, got {kind}{known}")
     else:
         _resource(spot, kind, found)
 
@@ -63,9 +63,9 @@ def _resource(spot: Spot, kind: str, found: Found) -> None:
     if not isinstance(spec.value, Mapped):
         found.fault(spec, f"expected an object: the {kind}")
         return
-    asset, reader, fields = _KINDS[kind]
-    if not spec.value.get(_REQUIRED[kind]):
-        found.fault(spec, f"a {kind} needs its {_REQUIRED[kind]}")
+    asset, reader, fields = KINDS[kind]
+    if not spec.value.get(REQUIRED[kind]):
+        found.fault(spec, f"a {kind} needs its {REQUIRED[kind]}")
         return
     passed = [key for key in CONNECTION if spec.value.get(key)]
     if passed:

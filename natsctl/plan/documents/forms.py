@@ -42,10 +42,10 @@ NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "buc
 """What a kind is called by, where a mapping of them has it as its key."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
 """What an answer of the API lists beside its streams or consumers."""
-_KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
+KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
     ObjectStoreWords.__struct_encode_fields__
 )
-_CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - frozenset(
+CONSUMER_ONLY: Final = frozenset(ConsumerConfig.__struct_encode_fields__) - frozenset(
     StreamConfig.__struct_encode_fields__
 )
 
@@ -142,7 +142,7 @@ def _bare_kind(value: Mapped) -> Kind | None:
     if isinstance(value.get("stream_info"), Mapped):
         return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
     if "bucket" in value:
-        return Kind.KEY_VALUE if _KEY_VALUE_ONLY & value.keys() else None
+        return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None
     config: Any = value["config"] if isinstance(value.get("config"), Mapped) else value
-    is_consumer = "stream_name" in value or bool(_CONSUMER_ONLY & config.keys())
+    is_consumer = "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
     return Kind.CONSUMER if is_consumer else Kind.STREAM
