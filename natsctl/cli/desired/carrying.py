@@ -153,6 +153,11 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     from natsctl.plan.saved import saved_document
 
     planned = session.run(lambda manager: preview(manager, plan, options))
+    if not json:
+        from natsctl.cli import screen
+        from natsctl.cli.render.plan import render_plan
+
+        output.emit(render_plan(plan, screen.width(), output.has_color(sys.stdout)))
     effect = {"plan": saved_document(plan)} if json else {}
     if planned or json:
         show_preview(Previewed(*planned, effect=effect), session.effect, as_json=json)

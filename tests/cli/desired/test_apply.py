@@ -1,0 +1,223 @@
+"""`natsctl apply` as a script and as a person run it, on both servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
+
+Run = Callable[..., Any]
+A = {"name": "A", "subjects": ["A.>"]}
+
+
+def consumer(name: str, **fields: Any) -> dict[str, Any]:
+    return {"durable_name": name, "ack_policy": "explicit", **fields}
+
+
+def config(natsctl: Run, stream: str) -> dict[str, Any]:
+    return natsctl("str", "info", stream, "-j").json["config"]
+
+
+def test_the_orders_world_is_built_once_and_a_second_apply_sends_nothing(natsctl: Run, audit: Any) -> None:
+    first = natsctl("apply", "-f", ORDERS)
+    assert first.code == 0
+    assert "4 created" in first.out
+    stream, *consumers = first.err.splitlines()
+    assert stream == "created Stream ORDERS"
+    assert sorted(consumers) == [f"created Consumer ORDERS > {name}" for name in ("DISPATCH", "MONITOR", "NEW")]
+    assert audit.changes()[0] == "STREAM.CREATE.ORDERS"
+    second = natsctl("apply", "-f", ORDERS)
+    assert (second.code, second.out, second.err) == (0, "nothing to do: 4 assets as described\n", "")
+    assert audit.changes() == []
+
+
+def test_what_was_changed_on_the_server_is_mended_and_nothing_else_is_touched(natsctl: Run, audit: Any) -> None:
+    natsctl("apply", "-f", ORDERS)
+    natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")
+    audit.changes()
+    mended = natsctl("apply", "-f", ORDERS, "-j")
+    assert mended.code == 0
+    (change,) = mended.json["plan"]["changes"]
+    assert [(one["path"], one["old"], one["new"]) for one in change["differences"]] == [("max_deliver", 3, 20)]
+    assert audit.changes() == ["CONSUMER.CREATE.ORDERS.NEW.ORDERS.received"]
+    assert natsctl("apply", "-f", ORDERS).out.startswith("nothing to do")
+
+
+def test_json_is_one_document_of_plan_results_and_summary(natsctl: Run, document: Run) -> None:
+    done = natsctl("apply", "-f", document({**A, "consumers": [consumer("C")]}), "-j")
+    assert (done.code, done.err) == (0, "")
+    assert [(one["action"], one["kind"], one["status"]) for one in done.json["results"]] == [
+        ("create", "Stream", "done"),
+        ("create", "Consumer", "done"),
+    ]
+    assert (done.json["summary"]["created"], done.json["summary"]["failed"], done.json["ended"]) == (2, 0, "")
+    assert done.json["plan"]["hash"].startswith("sha256:")
+
+
+def test_a_dry_run_gives_the_exact_requests_and_drift(natsctl: Run, document: Run, audit: Any) -> None:
+    path = document({**A, "consumers": [consumer("C", filter_subject="A.b")]})
+    done = natsctl("apply", "-f", path, "--dry-run", "-j")
+    assert done.code == 10
+    assert [one["subject"] for one in done.json["requests"]] == [
+        "$JS.API.STREAM.CREATE.A",
+        "$JS.API.CONSUMER.CREATE.A.C.A.b",
+    ]
+    assert done.json["requests"][1]["body"]["action"] == "create"
+    assert len(done.json["effect"]["plan"]["changes"]) == 2
+    assert audit.changes() == []
+    natsctl("apply", "-f", path)
+    again = natsctl("apply", "-f", path, "--dry-run", "-j")
+    assert (again.code, again.json["requests"]) == (0, [])
+
+
+def test_a_failure_is_told_with_the_servers_error_and_what_needed_it_is_skipped(natsctl: Run, document: Run) -> None:
+    natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
+    path = document({**A, "consumers": [consumer("C")]}, {"name": "B", "subjects": ["B"]})
+    done = natsctl("apply", "-f", path)
+    assert done.code == 4
+    assert "failed to create Stream A: subjects overlap with an existing stream (10065)" in done.err
+    assert "skipped Consumer A > C: Stream A was not done" in done.err
+    assert "created Stream B" in done.err
+    assert "1 created, 1 failed, 1 skipped" in done.out
+
+
+def test_asked_to_stop_nothing_is_begun_after_a_failure(natsctl: Run, document: Run) -> None:
+    natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
+    path = document(A, {"name": "B", "subjects": ["B"]})
+    done = natsctl("apply", "-f", path, "--on-failure", "stop", "--concurrency", "1", "-j")
+    assert [one["status"] for one in done.json["results"]] == ["failed", "skipped"]
+    assert done.json["ended"] == "stopped"
+    assert natsctl("apply", "-f", path, "--on-failure", "maybe").code == 2
+
+
+def test_a_replacement_is_refused_before_anything_is_sent(natsctl: Run, document: Run, audit: Any) -> None:
+    natsctl("apply", "-f", document(A))
+    audit.changes()
+    path = document({**A, "storage": "memory"}, {"name": "B", "subjects": ["B"]})
+    refused = natsctl("apply", "-f", path)
+    assert refused.code == 4
+    assert "Stream A" in refused.err
+    assert "--allow-replace" in refused.err
+    assert audit.changes() == []
+
+
+def test_a_replacement_makes_the_stream_and_its_consumers_anew(natsctl: Run, document: Run) -> None:
+    consumers = [consumer("C")]
+    natsctl("apply", "-f", document({**A, "consumers": consumers}))
+    natsctl("pub", "A.x", "hello", "--wait")
+    done = natsctl("apply", "-f", document({**A, "storage": "memory", "consumers": consumers}), "--allow-replace")
+    assert done.code == 0, done.err
+    info = natsctl("str", "info", "A", "-j").json
+    assert (info["config"]["storage"], info["state"]["messages"], info["state"]["consumer_count"]) == ("memory", 0, 1)
+
+
+def test_messages_are_kept_and_the_backup_is_told(natsctl: Run, document: Run, tmp_path: Path) -> None:
+    consumers = [consumer("C")]
+    natsctl("apply", "-f", document({**A, "consumers": consumers}))
+    for _ in range(3):
+        natsctl("pub", "A.x", "hello", "--wait")
+    path = document({**A, "storage": "memory", "consumers": [consumer("C", max_deliver=9)]})
+    words = ("--allow-replace", "--keep-messages", "--backup-folder", str(tmp_path / "kept"))
+    done = natsctl("apply", "-f", path, *words)
+    assert done.code == 0, done.err
+    assert f"A is saved to {tmp_path / 'kept'}" in done.err
+    assert "replaced Stream A: kept 3 messages" in done.err
+    info = natsctl("str", "info", "A", "-j").json
+    assert (info["config"]["storage"], info["state"]["messages"]) == ("memory", 3)
+    assert natsctl("con", "info", "A", "C", "-j").json["config"]["max_deliver"] == 9
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_prune_removes_what_has_the_label_and_no_document(natsctl: Run, document: Run) -> None:
+    natsctl("str", "add", "MINE", "--subjects", "mine", "--defaults")
+    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
+    kept = natsctl("apply", "-f", document(A, owner="team"))
+    assert (kept.code, kept.err) == (0, "")
+    pruned = natsctl("apply", "-f", document(A, owner="team"), "--prune")
+    assert pruned.code == 0
+    assert "deleted Stream OLD" in pruned.err
+    assert natsctl("str", "ls", "-n").out.split() == ["A", "MINE"]
+
+
+def saved_plan(natsctl: Run, path: str, folder: Path) -> Path:
+    """A plan as `apply --dry-run -j` shows it, which is what `plan --out` saves."""
+    plan = natsctl("apply", "-f", path, "--dry-run", "-j").json["effect"]["plan"]
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan))
+    return file
+
+
+@pytest.mark.parametrize("words", [("--plan",), (), ("-f",)])
+def test_a_saved_plan_is_carried_out_however_it_is_given(
+    words: tuple[str, ...], natsctl: Run, document: Run, tmp_path: Path
+) -> None:
+    file = saved_plan(natsctl, document(A), tmp_path)
+    done = natsctl("apply", *words, str(file))
+    assert (done.code, done.err) == (0, "created Stream A\n")
+
+
+def test_a_saved_plan_is_refused_when_the_account_has_changed(
+    natsctl: Run, document: Run, tmp_path: Path, audit: Any
+) -> None:
+    natsctl("apply", "-f", document(A))
+    file = saved_plan(natsctl, document({**A, "max_msgs": 5}, {"name": "B", "subjects": ["B"]}), tmp_path)
+    natsctl("str", "edit", "A", "--max-bytes", "1000", "-f")
+    natsctl("str", "add", "B", "--subjects", "B", "--defaults")
+    audit.changes()
+    refused = natsctl("apply", "--plan", str(file))
+    assert refused.code == 4
+    assert "Stream A: max_bytes was -1, it is 1000 now" in refused.err
+    assert "Stream B exists now" in refused.err
+    assert audit.changes() == []
+
+
+def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tmp_path: Path) -> None:
+    file = saved_plan(natsctl, document(A), tmp_path)
+    file.write_text(file.read_text().replace('"A.>"', '"B.>"'))
+    refused = natsctl("apply", "--plan", str(file))
+    assert refused.code == 2
+    assert "not as it was written" in refused.err
+
+
+def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tmp_path: Path) -> None:
+    path = document(A)
+    file = saved_plan(natsctl, path, tmp_path)
+    assert natsctl("apply", "--plan", str(file), "-f", path).code == 2
+    assert natsctl("apply", "-f", path, str(file)).code == 2
+
+
+def test_documents_come_from_stdin_too(natsctl: Run) -> None:
+    done = natsctl("apply", "-f", "-", stdin=b"streams: [{name: A, subjects: [A.>]}]")
+    assert done.err == "created Stream A\n"
+
+
+def test_without_documents_the_flag_is_named(natsctl: Run) -> None:
+    refused = natsctl("apply")
+    assert refused.code == 2
+    assert "-f PATH" in refused.err
+
+
+def test_what_the_live_configuration_has_of_unknown_fields_is_not_what_an_update_removes(
+    natsctl: Run, document: Run
+) -> None:
+    natsctl("apply", "-f", document({**A, "metadata": {"team": "x"}}))
+    natsctl("apply", "-f", document({**A, "metadata": {"team": "y"}}))
+    assert config(natsctl, "A")["metadata"]["team"] == "y"
+
+
+def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:
+    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
+    typing = person("apply", "-f", document(A, owner="team"), "--prune")
+    typing.answers("Really delete Stream OLD", "n\r")
+    assert typing.end()[0] == 0
+    assert natsctl("str", "ls", "-n").out.split() == ["A", "OLD"]
+    typing = person("apply", "-f", document(A, owner="team"), "--prune")
+    typing.answers("Really delete Stream OLD", "y\r")
+    code, seen = typing.end()
+    assert code == 0
+    assert "deleted Stream OLD" in seen
