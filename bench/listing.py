@@ -1,13 +1,16 @@
 """How long many streams take to list, natsctl beside the reference tool: `python -m bench.listing 10000`.
 
-Both tools list the same streams of natsctl's server, with their output in a pipe, as whole processes; figures are wall
-time and processor time of the tool, the best of three. Without `nats` on PATH natsctl's figures stand alone.
+Both tools list the same streams of natsctl's server, and of nats-server where that is on PATH, with their output in a
+pipe, as whole processes that take turns; figures are wall time and processor time of the tool, the best of several.
+Without `nats` on PATH natsctl's figures stand alone. The first lines are what no list can go below: a Python that does
+nothing, and one that has imported what any command needs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import resource
 import shutil
 import subprocess
@@ -19,12 +22,22 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.measure import api, pipelined
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from natsctl.testing.rawclient import RawClient
 
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 LISTS: Final = (("ls -a",), ("ls -a -n",), ("ls -a -j",), ("report -a", "report"), ("find -a --empty -n",))
 """What natsctl is asked, and the reference where its words differ; its `-a` belongs to the group."""
+FLOORS: Final = (
+    ("python that does nothing", "pass"),
+    ("imports of every command (typer)", "import natsctl.cli.typer_run as run; run.import_typer()"),
+    (
+        "and of every connection (nats-py)",
+        "import natsctl.cli.typer_run as run, natsctl.client.dial; run.import_typer();"
+        "from natsctl.client.nats_py import client_class; client_class()",
+    ),
+)
+"""What a process costs before it has done anything, by what it has imported."""
 
 
 class Cost(NamedTuple):
@@ -49,35 +62,59 @@ async def fill(url: str, count: int) -> None:
 
 def cost(words: list[str]) -> Cost:
     """The cheapest of some runs. Raises CalledProcessError where one fails."""
-    costs = []
+    return costs(words)[0]
+
+
+def costs(*lines: list[str]) -> list[Cost]:
+    """The cheapest run of each, by clock and by processor; they take turns. Raises CalledProcessError."""
+    found: list[list[Cost]] = [[] for _ in lines]
     for _ in range(ROUNDS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begun_s = time.perf_counter()
-        subprocess.run(words, check=True, capture_output=True)
-        wall_s = time.perf_counter() - begun_s
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        costs.append(Cost(wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
-    return min(costs)
+        for line, runs in zip(lines, found, strict=True):
+            runs.append(_run(line))
+    return [Cost(min(one.wall_s for one in runs), min(one.cpu_s for one in runs)) for runs in found]
+
+
+def _run(words: list[str]) -> Cost:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun_s = time.perf_counter()
+    subprocess.run(words, check=True, capture_output=True)
+    wall_s = time.perf_counter() - begun_s
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Cost(wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def compare(url: str, reference: str | None) -> None:
+    """Print a line for each list."""
+    for own, *other in LISTS:
+        lines = [[sys.executable, "-m", "natsctl", "-s", url, "stream", *own.split()]]
+        if reference:
+            words = [word for word in (other[0] if other else own).split() if word != "-a"]
+            lines.append([reference, "-s", url, "stream", "-a", *words])
+        mine, *theirs = costs(*lines)
+        text = f"  stream {own:20} natsctl {mine.wall_s:6.2f} ({mine.cpu_s:.2f})"
+        if theirs:
+            ratio = mine.wall_s / theirs[0].wall_s
+            text += f"   nats {theirs[0].wall_s:6.2f} ({theirs[0].cpu_s:.2f})   {ratio:.2f} times its time"
+        print(text, flush=True)
 
 
 def main() -> None:
-    """Print a line for each list."""
+    """Print what each list takes, on each server."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=10_000, help="streams")
     count = parser.parse_args().count
-    reference = shutil.which("nats")
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder)) as server:
-        asyncio.run(fill(server.url, count))
-        print(f"{count:,} streams, best of {ROUNDS}: seconds of the clock (of the processor)")
-        for own, *other in LISTS:
-            mine = cost([sys.executable, "-m", "natsctl", "-s", server.url, "stream", *own.split()])
-            line = f"  stream {own:20} natsctl {mine.wall_s:6.2f} ({mine.cpu_s:.2f})"
-            if reference:
-                words = [word for word in (other[0] if other else own).split() if word != "-a"]
-                theirs = cost([reference, "-s", server.url, "stream", "-a", *words])
-                ratio = mine.wall_s / theirs.wall_s
-                line += f"   nats {theirs.wall_s:6.2f} ({theirs.cpu_s:.2f})   {ratio:.2f} times its time"
-            print(line, flush=True)
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        sys.exit("unset PYTHONDONTWRITEBYTECODE: without bytecode the figures are those of the compiler")
+    print(f"{count:,} streams, best of {ROUNDS}: seconds of the clock (of the processor)")
+    for what, code in FLOORS:
+        floor = cost([sys.executable, "-c", code])
+        print(f"  {what:35} {floor.wall_s:6.2f} ({floor.cpu_s:.2f})", flush=True)
+    kinds: tuple[Kind, ...] = ("natsctl", "reference") if reference_binary() else ("natsctl",)
+    for kind in kinds:
+        with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder), kind) as server:
+            asyncio.run(fill(server.url, count))
+            print({"natsctl": "on natsctl's server", "reference": "on nats-server"}[kind])
+            compare(server.url, shutil.which("nats"))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
 """The table of `$JS.API` verbs: the client builds subjects from it, the engine routes by it."""
 
-from typing import Any, Final
+from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api import answers, requests
 from natsctl.api.errors import UsageError
-from natsctl.api.messages import PullRequest
-from natsctl.api.model import Model, WireEnum
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX, MAX_NAME, is_valid_name
 
+if TYPE_CHECKING:
+    from natsctl.api.model import Model
 
-class BodyRule(WireEnum):
+
+class BodyRule(StrEnum):
     """What a request body must be."""
 
     JSON = "json"
@@ -30,7 +33,7 @@ class BodyRule(WireEnum):
     """The endpoint reads the body itself, leniently; the answer is no JSON."""
 
 
-class Told(WireEnum):
+class Told(StrEnum):
     """Which requests are counted, and told to whoever audits."""
 
     ALWAYS = "always"
@@ -42,20 +45,55 @@ _READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT"})
 """Last words of verbs that leave everything as it is."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them."""
+class Endpoint:
+    """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them.
 
-    name: str
-    args: tuple[str, ...] = ()
-    optional_args: int = 0
-    tail: bool = False
-    request: type[Model] | None = None
-    answer: type[Model] | None = None
-    body: BodyRule = BodyRule.OPTIONAL
-    error_body: dict[str, Any] = {}
-    told: Told = Told.ALWAYS
-    cluster: bool = False
-    """A single node refuses it with 10010."""
+    `request` and `answer` are named, and looked up when they are first asked for: who only sends a request and shows
+    the JSON that comes back needs no models.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        args: tuple[str, ...] = (),
+        optional_args: int = 0,
+        tail: bool = False,
+        request: str = "",
+        answer: str = "",
+        body: BodyRule = BodyRule.OPTIONAL,
+        error_body: Mapping[str, Any] | None = None,
+        told: Told = Told.ALWAYS,
+        cluster: bool = False,
+    ) -> None:
+        self.name = name
+        self.args = args
+        self.optional_args = optional_args
+        self.tail = tail
+        self.body = body
+        self.error_body: dict[str, Any] = dict(error_body or {})
+        self.told = told
+        self.cluster = cluster
+        """A single node refuses it with 10010."""
+        self._request = request
+        self._answer = answer
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.name})"
+
+    @cached_property
+    def request(self) -> type[Model] | None:
+        """The model of a request body."""
+        from natsctl.api import messages, requests
+
+        return getattr(requests, self._request, None) or getattr(messages, self._request) if self._request else None
+
+    @cached_property
+    def answer(self) -> type[Model] | None:
+        """The model of an answer; None where that is no JSON."""
+        from natsctl.api import answers
+
+        return getattr(answers, self._answer) if self._answer else None
 
     @property
     def pattern(self) -> str:
@@ -94,167 +132,166 @@ _SC: Final = ("stream", "consumer")
 _T: Final = ("template",)
 
 
-def _e(name: str, **kwargs: Any) -> Endpoint:
-    return Endpoint(name=name, **kwargs)
+INFO: Final = Endpoint("INFO", answer="AccountInfoAnswer")
 
-
-_a, _r = answers, requests
-INFO: Final = _e("INFO", answer=_a.AccountInfoAnswer)
-
-STREAM_CREATE: Final = _e(
-    "STREAM.CREATE", args=_S, request=_r.StreamCreateRequest, answer=_a.StreamCreateAnswer, body=BodyRule.JSON
+STREAM_CREATE: Final = Endpoint(
+    "STREAM.CREATE", args=_S, request="StreamCreateRequest", answer="StreamCreateAnswer", body=BodyRule.JSON
 )
-STREAM_UPDATE: Final = _e(
-    "STREAM.UPDATE", args=_S, request=_r.StreamUpdateRequest, answer=_a.StreamUpdateAnswer, body=BodyRule.JSON
+STREAM_UPDATE: Final = Endpoint(
+    "STREAM.UPDATE", args=_S, request="StreamUpdateRequest", answer="StreamUpdateAnswer", body=BodyRule.JSON
 )
-STREAM_NAMES: Final = _e(
+STREAM_NAMES: Final = Endpoint(
     "STREAM.NAMES",
-    request=_r.StreamNamesRequest,
-    answer=_a.StreamNamesAnswer,
+    request="StreamNamesRequest",
+    answer="StreamNamesAnswer",
     error_body={**_PAGE, "streams": None},
 )
-STREAM_LIST: Final = _e(
-    "STREAM.LIST", request=_r.StreamListRequest, answer=_a.StreamListAnswer, error_body={**_PAGE, "streams": []}
+STREAM_LIST: Final = Endpoint(
+    "STREAM.LIST", request="StreamListRequest", answer="StreamListAnswer", error_body={**_PAGE, "streams": []}
 )
-STREAM_INFO: Final = _e(
-    "STREAM.INFO", args=_S, request=_r.StreamInfoRequest, answer=_a.StreamInfoAnswer, error_body=_PAGE
+STREAM_INFO: Final = Endpoint(
+    "STREAM.INFO", args=_S, request="StreamInfoRequest", answer="StreamInfoAnswer", error_body=_PAGE
 )
-STREAM_DELETE: Final = _e("STREAM.DELETE", args=_S, answer=_a.StreamDeleteAnswer, body=BodyRule.EMPTY)
-STREAM_PURGE: Final = _e(
-    "STREAM.PURGE", args=_S, request=_r.StreamPurgeRequest, answer=_a.StreamPurgeAnswer, error_body={"purged": 0}
+STREAM_DELETE: Final = Endpoint("STREAM.DELETE", args=_S, answer="StreamDeleteAnswer", body=BodyRule.EMPTY)
+STREAM_PURGE: Final = Endpoint(
+    "STREAM.PURGE", args=_S, request="StreamPurgeRequest", answer="StreamPurgeAnswer", error_body={"purged": 0}
 )
-STREAM_MSG_GET: Final = _e(
+STREAM_MSG_GET: Final = Endpoint(
     "STREAM.MSG.GET",
     args=_S,
-    request=_r.StreamMsgGetRequest,
-    answer=_a.StreamMsgGetAnswer,
+    request="StreamMsgGetRequest",
+    answer="StreamMsgGetAnswer",
     body=BodyRule.REQUIRED,
     told=Told.FAILED,
 )
-STREAM_MSG_DELETE: Final = _e(
+STREAM_MSG_DELETE: Final = Endpoint(
     "STREAM.MSG.DELETE",
     args=_S,
-    request=_r.StreamMsgDeleteRequest,
-    answer=_a.StreamMsgDeleteAnswer,
+    request="StreamMsgDeleteRequest",
+    answer="StreamMsgDeleteAnswer",
     body=BodyRule.REQUIRED,
 )
-STREAM_SNAPSHOT: Final = _e(
+STREAM_SNAPSHOT: Final = Endpoint(
     "STREAM.SNAPSHOT",
     args=_S,
-    request=_r.StreamSnapshotRequest,
-    answer=_a.StreamSnapshotAnswer,
+    request="StreamSnapshotRequest",
+    answer="StreamSnapshotAnswer",
     body=BodyRule.LATE,
 )
-STREAM_RESTORE: Final = _e(
+STREAM_RESTORE: Final = Endpoint(
     "STREAM.RESTORE",
     args=_S,
-    request=_r.StreamRestoreRequest,
-    answer=_a.StreamRestoreAnswer,
+    request="StreamRestoreRequest",
+    answer="StreamRestoreAnswer",
     body=BodyRule.REQUIRED,
     error_body={"deliver_subject": ""},
 )
-STREAM_TEMPLATE_CREATE: Final = _e(
+STREAM_TEMPLATE_CREATE: Final = Endpoint(
     "STREAM.TEMPLATE.CREATE",
     args=_T,
-    request=_r.StreamTemplateConfig,
-    answer=_a.StreamTemplateCreateAnswer,
+    request="StreamTemplateConfig",
+    answer="StreamTemplateCreateAnswer",
     body=BodyRule.JSON,
 )
-STREAM_TEMPLATE_NAMES: Final = _e(
+STREAM_TEMPLATE_NAMES: Final = Endpoint(
     "STREAM.TEMPLATE.NAMES",
-    request=_r.PagedRequest,
-    answer=_a.StreamTemplateNamesAnswer,
+    request="PagedRequest",
+    answer="StreamTemplateNamesAnswer",
     error_body={**_PAGE, "streams": None},
 )
-STREAM_TEMPLATE_INFO: Final = _e(
-    "STREAM.TEMPLATE.INFO", args=_T, answer=_a.StreamTemplateInfoAnswer, body=BodyRule.EMPTY
+STREAM_TEMPLATE_INFO: Final = Endpoint(
+    "STREAM.TEMPLATE.INFO", args=_T, answer="StreamTemplateInfoAnswer", body=BodyRule.EMPTY
 )
-STREAM_TEMPLATE_DELETE: Final = _e(
-    "STREAM.TEMPLATE.DELETE", args=_T, answer=_a.StreamTemplateDeleteAnswer, body=BodyRule.EMPTY
+STREAM_TEMPLATE_DELETE: Final = Endpoint(
+    "STREAM.TEMPLATE.DELETE", args=_T, answer="StreamTemplateDeleteAnswer", body=BodyRule.EMPTY
 )
-STREAM_LEADER_STEPDOWN: Final = _e(
+STREAM_LEADER_STEPDOWN: Final = Endpoint(
     "STREAM.LEADER.STEPDOWN",
     args=_S,
-    request=_r.LeaderStepdownRequest,
-    answer=_a.StreamLeaderStepdownAnswer,
+    request="LeaderStepdownRequest",
+    answer="StreamLeaderStepdownAnswer",
     cluster=True,
 )
-STREAM_PEER_REMOVE: Final = _e(
-    "STREAM.PEER.REMOVE", args=_S, request=_r.StreamRemovePeerRequest, answer=_a.StreamRemovePeerAnswer, cluster=True
+STREAM_PEER_REMOVE: Final = Endpoint(
+    "STREAM.PEER.REMOVE", args=_S, request="StreamRemovePeerRequest", answer="StreamRemovePeerAnswer", cluster=True
 )
-STREAM_PEER_EVACUATE: Final = _e("STREAM.PEER.EVACUATE", args=_S, answer=_a.StreamEvacuatePeerAnswer, cluster=True)
-STREAM_CANCEL_MOVE: Final = _e("STREAM.CANCEL_MOVE", args=_S, answer=_a.StreamCancelMoveAnswer, cluster=True)
+STREAM_PEER_EVACUATE: Final = Endpoint("STREAM.PEER.EVACUATE", args=_S, answer="StreamEvacuatePeerAnswer", cluster=True)
+STREAM_CANCEL_MOVE: Final = Endpoint("STREAM.CANCEL_MOVE", args=_S, answer="StreamCancelMoveAnswer", cluster=True)
 
-CONSUMER_CREATE: Final = _e(
+CONSUMER_CREATE: Final = Endpoint(
     "CONSUMER.CREATE",
     args=_SC,
     optional_args=1,
     tail=True,
-    request=_r.ConsumerCreateRequest,
-    answer=_a.ConsumerCreateAnswer,
+    request="ConsumerCreateRequest",
+    answer="ConsumerCreateAnswer",
     body=BodyRule.JSON,
 )
-CONSUMER_DURABLE_CREATE: Final = _e(
+CONSUMER_DURABLE_CREATE: Final = Endpoint(
     "CONSUMER.DURABLE.CREATE",
     args=_SC,
-    request=_r.ConsumerCreateRequest,
-    answer=_a.ConsumerCreateAnswer,
+    request="ConsumerCreateRequest",
+    answer="ConsumerCreateAnswer",
     body=BodyRule.JSON,
 )
-CONSUMER_NAMES: Final = _e(
+CONSUMER_NAMES: Final = Endpoint(
     "CONSUMER.NAMES",
     args=_S,
-    request=_r.ConsumersRequest,
-    answer=_a.ConsumerNamesAnswer,
+    request="ConsumersRequest",
+    answer="ConsumerNamesAnswer",
     error_body={**_PAGE, "consumers": []},
 )
-CONSUMER_LIST: Final = _e(
+CONSUMER_LIST: Final = Endpoint(
     "CONSUMER.LIST",
     args=_S,
-    request=_r.ConsumersRequest,
-    answer=_a.ConsumerListAnswer,
+    request="ConsumersRequest",
+    answer="ConsumerListAnswer",
     error_body={**_PAGE, "consumers": []},
 )
-CONSUMER_INFO: Final = _e("CONSUMER.INFO", args=_SC, answer=_a.ConsumerInfoAnswer, body=BodyRule.EMPTY)
-CONSUMER_DELETE: Final = _e("CONSUMER.DELETE", args=_SC, answer=_a.ConsumerDeleteAnswer, body=BodyRule.EMPTY)
-CONSUMER_MSG_NEXT: Final = _e("CONSUMER.MSG.NEXT", args=_SC, request=PullRequest, body=BodyRule.RAW, told=Told.NEVER)
-CONSUMER_PAUSE: Final = _e(
+CONSUMER_INFO: Final = Endpoint("CONSUMER.INFO", args=_SC, answer="ConsumerInfoAnswer", body=BodyRule.EMPTY)
+CONSUMER_DELETE: Final = Endpoint("CONSUMER.DELETE", args=_SC, answer="ConsumerDeleteAnswer", body=BodyRule.EMPTY)
+CONSUMER_MSG_NEXT: Final = Endpoint(
+    "CONSUMER.MSG.NEXT", args=_SC, request="PullRequest", body=BodyRule.RAW, told=Told.NEVER
+)
+CONSUMER_PAUSE: Final = Endpoint(
     "CONSUMER.PAUSE",
     args=_SC,
-    request=_r.ConsumerPauseRequest,
-    answer=_a.ConsumerPauseAnswer,
+    request="ConsumerPauseRequest",
+    answer="ConsumerPauseAnswer",
     error_body=_NO_PAUSE,
 )
-CONSUMER_UNPIN: Final = _e(
+CONSUMER_UNPIN: Final = Endpoint(
     "CONSUMER.UNPIN",
     args=_SC,
-    request=_r.ConsumerUnpinRequest,
-    answer=_a.ConsumerUnpinAnswer,
+    request="ConsumerUnpinRequest",
+    answer="ConsumerUnpinAnswer",
     body=BodyRule.PLAIN,
 )
-CONSUMER_RESET: Final = _e(
+CONSUMER_RESET: Final = Endpoint(
     "CONSUMER.RESET",
     args=_SC,
-    request=_r.ConsumerResetRequest,
-    answer=_a.ConsumerResetAnswer,
+    request="ConsumerResetRequest",
+    answer="ConsumerResetAnswer",
     body=BodyRule.RAW,
     error_body={"reset_seq": 0},
     told=Told.NEVER,
 )
-CONSUMER_LEADER_STEPDOWN: Final = _e(
+CONSUMER_LEADER_STEPDOWN: Final = Endpoint(
     "CONSUMER.LEADER.STEPDOWN",
     args=_SC,
-    request=_r.LeaderStepdownRequest,
-    answer=_a.ConsumerLeaderStepdownAnswer,
+    request="LeaderStepdownRequest",
+    answer="ConsumerLeaderStepdownAnswer",
     cluster=True,
 )
-CONSUMER_PEER_REMOVE: Final = _e("CONSUMER.PEER.REMOVE", args=_SC, answer=_a.ConsumerRemovePeerAnswer, cluster=True)
-CONSUMER_PEER_EVACUATE: Final = _e(
-    "CONSUMER.PEER.EVACUATE", args=_SC, answer=_a.ConsumerEvacuatePeerAnswer, cluster=True
+CONSUMER_PEER_REMOVE: Final = Endpoint(
+    "CONSUMER.PEER.REMOVE", args=_SC, answer="ConsumerRemovePeerAnswer", cluster=True
 )
-ACCOUNT_PURGE: Final = _e("ACCOUNT.PURGE", args=("account",), answer=_a.AccountPurgeAnswer)
-DIRECT_GET: Final = _e(
-    "DIRECT.GET", args=_S, tail=True, request=_r.DirectGetRequest, body=BodyRule.RAW, told=Told.NEVER
+CONSUMER_PEER_EVACUATE: Final = Endpoint(
+    "CONSUMER.PEER.EVACUATE", args=_SC, answer="ConsumerEvacuatePeerAnswer", cluster=True
+)
+ACCOUNT_PURGE: Final = Endpoint("ACCOUNT.PURGE", args=("account",), answer="AccountPurgeAnswer")
+DIRECT_GET: Final = Endpoint(
+    "DIRECT.GET", args=_S, tail=True, request="DirectGetRequest", body=BodyRule.RAW, told=Told.NEVER
 )
 
 ENDPOINTS: Final[dict[str, Endpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, Endpoint)}

@@ -1,9 +1,13 @@
 """One small tree of exceptions, by who must act; each knows the exit code a command ends with."""
 
-from typing import ClassVar, Final
+from __future__ import annotations
 
-from natsctl.api.catalogue import ApiError
+from typing import TYPE_CHECKING, ClassVar, Final
+
 from natsctl.api.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from natsctl.api.catalogue import ApiError  # it imports msgspec, which not every command needs
 
 NOT_FOUND_CODES: Final = frozenset({10014, 10037, 10043, 10059, 10068, 10149})
 CONFLICT_CODES: Final = frozenset({10012, 10013, 10055, 10058, 10065, 10070, 10071, 10105, 10130, 10148, 10158, 10164})

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from natsctl.api.times import ZERO_TIME
+
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 UINT64_MAX: Final = 2**64 - 1
@@ -27,8 +29,6 @@ Time = Annotated[
     str,
     Meta(description="RFC 3339", extra_json_schema={"format": "date-time"}, extra={"go": "time.Time", "human": "time"}),
 ]
-
-ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
 class Model(msgspec.Struct, kw_only=True, omit_defaults=True):

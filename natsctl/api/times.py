@@ -8,8 +8,8 @@ from datetime import date
 from functools import lru_cache
 from typing import Final
 
-from natsctl.api.model import ZERO_TIME
-
+ZERO_TIME: Final = "0001-01-01T00:00:00Z"
+"""Go's zero time."""
 ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
 """Go's zero time, 0001-01-01T00:00:00Z, in ns since the epoch."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Generic, TypeVar
 
+from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ProtocolError
 
 T = TypeVar("T")
@@ -13,12 +14,14 @@ T = TypeVar("T")
 class Answer(Generic[T]):
     """`raw` is the JSON object as the server sent it, unknown fields and all.
 
-    `value` is the same as a model, made on first use.
+    `value` is the same as a model, made on first use. `kind` is that model, or the endpoint that knows it.
     """
 
     __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
 
-    def __init__(self, kind: type[T], subject: str, body: bytes = b"", raw: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, kind: type[T] | Endpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
+    ) -> None:
         self.subject = subject
         self._kind = kind
         self._body = body
@@ -38,8 +41,9 @@ class Answer(Generic[T]):
         if self._value is None:
             import msgspec
 
+            kind: Any = self._kind.answer if isinstance(self._kind, Endpoint) else self._kind
             try:
-                self._value = msgspec.convert(self.raw, self._kind)
+                self._value = msgspec.convert(self.raw, kind)
             except msgspec.ValidationError as failure:
                 raise ProtocolError(f"the answer on {self.subject} is not understood: {failure}") from failure
         return self._value

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api import codec
-from natsctl.api.catalogue import ApiError
-from natsctl.api.errors import ApiFailure, ProtocolError, Unreachable
+from natsctl.api.errors import ApiFailure, Unreachable
 from natsctl.client.answer import Answer, Listing, parse_object
 from natsctl.client.connection import NO_RESPONDERS, Connection
 from natsctl.client.preview import Planned, Previewed
 
 if TYPE_CHECKING:
+    from natsctl.api.catalogue import ApiError
     from natsctl.api.endpoints import Endpoint
 
 MAX_PAGES = 100_000
@@ -48,13 +47,11 @@ class Requests:
         NotAuthorised; in a dry run Previewed where the endpoint changes something.
         """
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
-        payload = b"" if body is None else codec.encode(body)
+        payload = encoded(body)
         if endpoint.changes and self.connection.dry_run:
             raise Previewed(Planned(subject, json.loads(payload) if payload else None, headers))
         raw = await self.exchange(subject, payload, headers=headers, timeout_s=timeout_s)
-        if endpoint.answer is None:
-            raise ProtocolError(f"{endpoint.name} has no JSON answer")
-        return Answer(endpoint.answer, subject, raw=raw)
+        return Answer(endpoint, subject, raw=raw)
 
     async def exchange(
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float | None = None
@@ -96,8 +93,10 @@ class Requests:
         """
 
         async def page(offset: int) -> dict[str, Any]:
-            return (await self.ask(endpoint, *tokens, body={**(body or {}), "offset": offset})).raw
+            payload = json.dumps({**(body or {}), "offset": offset}).encode()
+            return await self.exchange(endpoint.subject(*tokens, prefix=prefix), payload)
 
+        prefix = self.connection.target.api_prefix
         first = await page(0)
         yield first
         limit, total = int(first.get("limit") or 0), int(first.get("total") or 0)
@@ -161,6 +160,15 @@ class Requests:
         return Listing(answers, merged)
 
 
+def encoded(body: Any) -> bytes:
+    """A request body: a model or plain JSON values; nothing for None."""
+    if body is None:
+        return b""
+    from natsctl.api import codec
+
+    return codec.encode(body)
+
+
 def _name(entry: dict[str, Any]) -> str:
     """The name of a stream's or a consumer's information."""
     return str(entry.get("name") or (entry.get("config") or {}).get("name"))
@@ -178,6 +186,8 @@ def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name
 
 def api_error(error: Any) -> ApiError:
     """The error object of an answer; what is missing in it is 0 or empty."""
+    from natsctl.api.catalogue import ApiError
+
     if not isinstance(error, dict):
         return ApiError(code=500, description=str(error))
     return ApiError(

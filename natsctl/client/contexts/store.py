@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.client.contexts.file import Document, complete, settings_of
 from natsctl.client.settings import Settings
+
+if TYPE_CHECKING:
+    from natsctl.client.contexts.file import Document  # it imports msgspec
 
 _NONE = "there are no contexts: natsctl context add NAME makes one"
 
@@ -87,6 +88,8 @@ class Contexts:
 
     def load(self, name: str) -> Settings:
         """The values of a context; raises ContextNotFound or UsageError."""
+        from natsctl.client.contexts.file import settings_of
+
         return settings_of(self.document(name), str(self.path(name)), self._environment)
 
     def document(self, name: str) -> Document:
@@ -108,6 +111,8 @@ class Contexts:
 
     def save(self, name: str, document: Mapping[str, Any]) -> Write:
         """A context's file with that content, all keys of the `nats` tool in it; raises UsageError for wrong values."""
+        from natsctl.client.contexts.file import complete, settings_of
+
         whole = complete(document)
         settings_of(whole, name, self._environment)
         return Write(self.path(name), json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
@@ -159,6 +164,8 @@ def write(one: Write) -> None:
 def _replace(path: Path, text: str) -> None:
     for folder in reversed([path.parent, path.parent.parent]):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    import tempfile
+
     number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:

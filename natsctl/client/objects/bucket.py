@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, ProtocolError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.api.model import ZERO_TIME
+from natsctl.api.times import ZERO_TIME
 from natsctl.client.buckets import OBJECTS, bucket_info
 from natsctl.client.messaging import messages, stored
 

@@ -9,14 +9,14 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
 from natsctl.api.config import consumer_config as rules
 from natsctl.api.consumer import ConsumerInfo, DeliverPolicy
-from natsctl.api.model import ZERO_TIME, Model
+from natsctl.api.model import Model
 from natsctl.api.requests import (
     ConsumerPauseRequest,
     ConsumerResetRequest,
     ConsumerUnpinRequest,
     PagedRequest,
 )
-from natsctl.api.times import format_time, is_zero, parse_time
+from natsctl.api.times import ZERO_TIME, format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.consumers.consumer import Consumer
