@@ -48,7 +48,8 @@ class Judge:
         if name not in self._streams:
             key = AssetKey(name)
             one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
-            config = one.config if one else live.config if live else None
+            stays = live is not None and (one is None or one.create_only)
+            config = live.config if live is not None and stays else one.config if one else None
             self._streams[name] = None if config is None else self._settled_or_plain(key, config)
         return self._streams[name]
 
@@ -61,10 +62,9 @@ class Judge:
     def change(self, one: Wanted, above: Change | None) -> Change | None:
         """What has to happen to an asset, None for nothing; `above` is what happens to the stream of a consumer."""
         live = self.world.assets.get(one.key)
-        if above is not None and above.action is Action.REPLACE:
-            live = None  # it goes with its stream
+        anew = above is not None and above.action is Action.REPLACE
         config = labels.without_server_made(one.config)
-        if live is not None and self._is_plainly_so(live, config, one):
+        if live is not None and not anew and (one.create_only or self._is_plainly_so(live, config, one)):
             return None
         change = self._creation(one, config)
         try:
@@ -73,6 +73,8 @@ class Judge:
             return self._refused(change, live, refused.text)
         if live is None:
             return self._checked_creation(change)
+        if anew:
+            return self._made_anew(change, one, live, new)
         return self._comparison(change, one, live, new)
 
     def _is_plainly_so(self, live: Live, config: Config, one: Wanted) -> bool:
@@ -118,19 +120,33 @@ class Judge:
         lacking = self.able.lacking(change.config or {}, bool(change.consumer))
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
+    def _made_anew(self, change: Change, one: Wanted, live: Live, new: Config) -> Change:
+        """The creation of a consumer that goes with its stream, which is replaced."""
+        self._differ(change, one, live, new)
+        change.before = labels.without_server_made(live.config)
+        change.notes.append(f"it goes with {live.key.stream}, and is made anew")
+        return change
+
+    def _differ(self, change: Change, one: Wanted, live: Live, new: Config) -> Config:
+        """Tell how an asset differs; return what it is, in the words of a settled configuration."""
+        old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
+        old = labels.without_server_made(old)
+        unknown = old.keys() - new.keys() - fields_of(live.key)
+        known = {name: value for name, value in old.items() if name not in unknown}
+        change.differences = differences(labels.stripped(known), new)
+        change.differences += self._label_differences(one, old, labels.owner_of(old))
+        change.config = (change.config or {}) | {name: old[name] for name in unknown}
+        return old
+
     def _comparison(self, change: Change, one: Wanted, live: Live, new: Config) -> Change | None:
         """What an asset that exists needs, None for nothing."""
-        old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
-        old, owner = labels.without_server_made(old), labels.owner_of(old)
-        unknown = old.keys() - new.keys() - fields_of(live.key)
-        change.differences = differences(
-            labels.stripped({name: value for name, value in old.items() if name not in unknown}), new
-        )
-        change.differences += self._label_differences(one, old, owner)
+        old = self._differ(change, one, live, new)
         if not change.differences:
             return None
-        change.config = (change.config or {}) | {name: old[name] for name in unknown}
         change.before = labels.without_server_made(live.config)
+        change.action = Action.UPDATE
+        if self._able(change, live).refused:
+            return change
         reason = self._why_not_in_place(live, new)
         change.action = Action.REPLACE if reason else Action.UPDATE
         if reason:
@@ -160,13 +176,10 @@ class Judge:
             change.refused, change.hint = f"{reason}, and it is protected", UNPROTECT
         elif reason and not self.allow_replace:
             change.refused = reason
-            change.hint = "--allow-replace removes it and makes it anew" + (
-                ", with --keep-messages and its messages" if change.messages else ""
-            )
-        else:
-            if reason:
-                change.notes.append(reason)
-            return self._able(change, live)
+            kept_too = "; --keep-messages carries its messages over" if change.messages else ""
+            change.hint = f"--allow-replace removes it and makes it anew{kept_too}"
+        elif reason:
+            change.notes.append(reason)
         return change
 
     def _why_not_in_place(self, live: Live, new: Config) -> str:

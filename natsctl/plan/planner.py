@@ -54,7 +54,8 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
     _tell_what_goes_along(changes, wanted, world, options)
     if options.keep_messages:
         _keep_messages(changes)
-    return _plan(wanted, world, changes, len(wanted.wanted) - sum(key in changes for key in wanted.wanted), notes)
+    unchanged = sum(key not in changes for key in wanted.wanted)
+    return _plan(wanted, world, options, changes, unchanged, notes)
 
 
 def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
@@ -64,12 +65,26 @@ def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = D
     extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if options.prune else []
     _remove(changes, [*named, *extra], wanted, world, options)
     _tell_what_goes_along(changes, wanted, world, options)
-    return _plan(wanted, world, changes, 0, list(wanted.notes))
+    return _plan(wanted, world, options, changes, 0, list(wanted.notes))
 
 
-def _plan(wanted: DocumentSet, world: World, changes: dict[AssetKey, Change], unchanged: int, notes: list[str]) -> Plan:
+def _plan(
+    wanted: DocumentSet,
+    world: World,
+    options: PlanOptions,
+    changes: dict[AssetKey, Change],
+    unchanged: int,
+    notes: list[str],
+) -> Plan:
     ordered = with_needs(changes, world)
-    return Plan(owner=wanted.owner, server=dict(world.server), changes=ordered, unchanged=unchanged, notes=notes)
+    return Plan(
+        owner=wanted.owner,
+        server=dict(world.server),
+        changes=ordered,
+        unchanged=unchanged,
+        notes=notes,
+        keep_messages=options.keep_messages,
+    )
 
 
 def _of_owner(wanted: DocumentSet, world: World) -> Iterator[AssetKey]:
@@ -97,7 +112,7 @@ def _tell_what_goes_along(
     leaving = {
         key: change
         for key, change in changes.items()
-        if not key.consumer and change.action in (Action.DELETE, Action.REPLACE)
+        if not key.consumer and (change.action is Action.DELETE or _is_lost(change, options))
     }
     along: dict[AssetKey, list[str]] = {key: [] for key in leaving}
     for key, live in world.assets.items() if leaving else ():
@@ -113,6 +128,11 @@ def _tell_what_goes_along(
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             leaving[key].notes.append(f"its consumers go with it: {shown}")
+
+
+def _is_lost(change: Change, options: PlanOptions) -> bool:
+    """Whether a stream is replaced by one without its messages and consumers."""
+    return change.action is Action.REPLACE and not options.keep_messages
 
 
 def _keep_messages(changes: dict[AssetKey, Change]) -> None:

@@ -33,22 +33,22 @@ def diff(
     session = session_of(ctx)
     wanted = sources.load_set(paths, files, owner, variables)
 
+    from natsctl.cli.desired.drift import Drift
+
     async def work(manager: Manager) -> Plan:
         from natsctl.plan.planner import PlanOptions
         from natsctl.plan.planning import plan_for
 
         return await plan_for(manager, wanted, PlanOptions(prune=True))
 
-    made = session.run(work)
+    found = Drift.of(session.run(work))
     if json:
         import msgspec
 
-        from natsctl.cli.desired.drift import Drift
-
-        output.emit_json(msgspec.to_builtins(Drift.of(made)))
+        output.emit_json(msgspec.to_builtins(found))
     else:
         from natsctl.cli import screen
-        from natsctl.cli.render.plan import render_drift
+        from natsctl.cli.render.drift import render_drift
 
-        output.emit(render_drift(made, screen.width(), output.has_color(sys.stdout)))
-    return ExitCode.DRIFT if made.changes else ExitCode.DONE
+        output.emit(render_drift(found, screen.width(), output.has_color(sys.stdout)))
+    return ExitCode.DRIFT if found.is_any else ExitCode.DONE

@@ -8,11 +8,9 @@ import typer
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.client.manager import Manager
     from natsctl.plan.change import Plan
     from natsctl.plan.planner import PlanOptions
     from natsctl.plan.wanted import DocumentSet
-    from natsctl.plan.world import World
 
 Prune = Annotated[
     bool, typer.Option("--prune", help="remove what has this owner's label and no document", show_default=False)
@@ -34,27 +32,12 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     """The plan that makes the account be as documents say, or that removes what they describe."""
     from datetime import UTC, datetime
 
-    from natsctl.plan.planner import make_destruction, make_plan
+    from natsctl.plan.planning import destruction_for, plan_for
 
-    make = make_destruction if destroy else make_plan
-    plan = make(wanted, look(session, wanted, whole=options.prune), options)
+    make = destruction_for if destroy else plan_for
+    plan = session.run(lambda manager: make(manager, wanted, options))
     plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plan
-
-
-def look(session: Session, wanted: DocumentSet, *, whole: bool) -> World:
-    """The account as far as a plan has to know it: all of it, or the streams of the documents and their origins."""
-    from natsctl.plan.needs import origins
-    from natsctl.plan.world import read_world
-
-    async def work(manager: Manager) -> World:
-        if whole:
-            return await read_world(manager)
-        named = {key.stream for key in wanted.wanted}
-        named |= {name for one in wanted.wanted.values() for name in origins(one.config)}
-        return await read_world(manager, named)
-
-    return session.run(work)
 
 
 def show_plan(plan: Plan) -> None:

@@ -127,6 +127,11 @@ def render_change(change: Change) -> str:
     return f"{safe(change.path)}: {_value(name, old)} → {_value(name, new)}"
 
 
+def render_field(name: str, value: object) -> str:
+    """One field as it is: `field: value`."""
+    return f"{safe(name)}: {_value(name, value)}"
+
+
 def _value(name: str, value: object) -> str:
     if value is None or value == "" or value == []:
         return "(none)"

@@ -13,6 +13,7 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
 from natsctl.cli.render.fold import folded
 from natsctl.cli.render.values import count, safe
+from natsctl.client.assets.stream_defaults import DEFAULTS as PLAIN
 from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.labels import stripped
 
@@ -47,14 +48,14 @@ def render_plan_summary(plan: Plan) -> str:
 
 
 def _change(change: Change, width: int | None, bold: bool) -> Iterator[str]:
-    yield from heading(change, width, bold)
+    yield from heading(SIGNS[change.action], f"{change.kind} {change.key.name}", width, bold)
     yield from indented(_fields(change), width)
     yield from indented(_consequences(change), width)
 
 
-def heading(change: Change, width: int | None, bold: bool, tail: str = "") -> Iterator[str]:
-    """The line that names the asset of a change."""
-    text = f"{SIGNS[change.action]} {safe(f'{change.kind} {change.key.name}')}{tail}"
+def heading(sign: str, name: str, width: int | None, bold: bool) -> Iterator[str]:
+    """The line that names an asset."""
+    text = f"{sign} {safe(name)}"
     for line in folded(text, width) if width else [text]:
         yield f"{_BOLD}{line}{_OFF}" if bold else line
 
@@ -71,10 +72,16 @@ def _fields(change: Change) -> Iterator[str]:
     """What an asset will have, or how it differs."""
     if change.action is Action.CREATE:
         config = stripped(change.config or {})
-        shown = [fields.render_field(name, value) for name, value in config.items() if name not in _NAMES]
+        shown = [fields.render_field(name, value) for name, value in config.items() if _tells(name, value)]
         if shown:
             yield ", ".join(shown)
-    yield from (render_difference(one) for one in change.differences)
+    else:
+        yield from (render_difference(one) for one in change.differences)
+
+
+def _tells(name: str, value: object) -> bool:
+    """Whether a field of a new asset is more than what everybody takes for granted."""
+    return name not in _NAMES and bool(value) and value != -1 and PLAIN.get(name) != value
 
 
 def render_difference(one: Difference) -> str:
@@ -97,28 +104,3 @@ def _consequences(change: Change) -> Iterator[str]:
             yield safe(f"{change.hint}")
     if change.place and change.refused:
         yield safe(f"asked for at {change.place}")
-
-
-def render_drift(plan: Plan, width: int | None = None, bold: bool = False) -> str:
-    """Per asset, how the account differs from the documents: field by field, what is missing, what nobody describes."""
-    blocks = ["\n".join(_drift(one, width, bold)) for one in plan.changes]
-    return "\n\n".join([*blocks, _drift_summary(plan)])
-
-
-_ABSENT: Final = {Action.CREATE: ": not on the server", Action.DELETE: ": in no document"}
-
-
-def _drift(change: Change, width: int | None, bold: bool) -> Iterator[str]:
-    yield from heading(change, width, bold, _ABSENT.get(change.action, ""))
-    yield from indented((render_difference(one) for one in change.differences), width)
-    if change.action is Action.UPDATE and not change.differences:
-        yield from indented([safe(f"can not be compared: {change.refused}")], width)
-
-
-def _drift_summary(plan: Plan) -> str:
-    taken = [change.action for change in plan.changes]
-    differ = taken.count(Action.UPDATE) + taken.count(Action.REPLACE)
-    return (
-        f"{count(differ)} different, {count(taken.count(Action.CREATE))} not on the server, "
-        f"{count(taken.count(Action.DELETE))} in no document, {count(plan.unchanged)} equal"
-    )

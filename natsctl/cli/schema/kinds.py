@@ -15,6 +15,7 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.schema import documents
 from natsctl.cli.verbs import Verb, load, walk
 
 API = "io.nats.jetstream.api.v1."
@@ -29,7 +30,7 @@ _NAMES = {
     "ApiError": API + "error",
 }
 """Types whose id does not follow from the tag or the name."""
-_ROOMS = ("cli", "client")
+_ROOMS = ("cli", "client", "plan")
 _EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Names")
 """What every command may print."""
 
@@ -106,6 +107,7 @@ def kinds() -> dict[str, Any]:
     answers = [one for _, verb in commands() for one in verb.answer.split("|") if one]
     for bare in [*(one.rstrip("[]*") for one in answers), *_EVERYWHERE]:
         found[_id(bare)] = _type(bare)
+    found[documents.ID] = documents.Documents
     return dict(sorted(found.items()))
 
 
@@ -139,5 +141,7 @@ def schema_of(id: str) -> dict[str, Any]:
     """The JSON schema of a kind of document, or of an array of them where the id ends in `[]`."""
     bare = id.removesuffix("[]")
     kind = kinds()[bare]
+    if kind is documents.Documents:
+        return documents.Documents.schema()
     document = msgspec.json.schema(list[kind] if bare != id else kind)  # type: ignore[valid-type]  # a type by its value
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": id, **document}
