@@ -9,7 +9,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.settle import ConfigRefused, Surroundings, settled, without_nulls
+from natsctl.plan.settle import ConfigRefused, Surroundings, kept, settled, without_nulls
 
 Config = dict[str, Any]
 Settle = Callable[[Mapping[str, Any]], Config]
@@ -18,7 +18,8 @@ Settle = Callable[[Mapping[str, Any]], Config]
 def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, required: Sequence[str] = ()) -> Config:
     """Part of `config`, in the order of the contract, that settles as all of it does; `required` stays in any case.
 
-    A configuration that servers of today would refuse is left whole, but for what is empty.
+    What a server has, it may refuse to take again (it fills in fields that exclude others): then that is what counts.
+    A configuration that can not be had by any part of it is left whole, but for what is empty.
     """
     shape = shape_for(key)
     whole = ordered(without_nulls(config), shape)
@@ -27,14 +28,17 @@ def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, re
     def settle(part: Mapping[str, Any]) -> Config:
         return settled(key, part, around)
 
+    aim = _aim(key, whole, settle)
+    part = _grown(bare, [name for name in required if name in bare], aim, settle)
+    return _thinned(part, required, aim, settle) if part is not None else bare
+
+
+def _aim(key: AssetKey, config: Config, settle: Settle) -> Config:
+    """What a server makes of the whole."""
     try:
-        aim = settle(whole)
-        if settle(bare) != aim:
-            bare = whole
-        part = _grown(bare, [name for name in required if name in bare], aim, settle)
-        return _thinned(part, required, aim, settle)
+        return settle(config)
     except ConfigRefused:
-        return bare
+        return kept(key, config)
 
 
 def shape_for(key: AssetKey) -> Shape:
@@ -79,30 +83,34 @@ def _bare_value(value: Any, shape: Shape, name: str) -> Any:
     return value
 
 
-def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config:
-    """What has to be said, found by saying ever more of what comes out otherwise."""
+def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config | None:
+    """What has to be said, found by saying ever more of what comes out otherwise; None where that leads nowhere."""
     names = set(start)
     while True:
         part = {name: value for name, value in whole.items() if name in names}
-        try:
-            made = settle(part)
-        except ConfigRefused:
-            return whole
+        made = _made(part, settle)
         if made == aim:
             return part
-        wrong = {name for name in whole if name not in names and made.get(name) != aim.get(name)}
+        if made is None and (less := _thinned(part, start, aim, settle)) != part:
+            return less  # one field was filled in because of others, and can not be said beside them
+        wrong = {name for name in whole if name not in names and (made is None or made.get(name) != aim.get(name))}
         if not wrong:
-            return whole
+            return None
         names |= wrong
+
+
+def _made(part: Config, settle: Settle) -> Config | None:
+    """What a server makes of a part; None where it refuses it."""
+    try:
+        return settle(part)
+    except ConfigRefused:
+        return None
 
 
 def _thinned(part: Config, required: Sequence[str], aim: Config, settle: Settle) -> Config:
     """The same without what follows from the rest after all."""
     for name in [name for name in part if name not in required]:
         less = {other: value for other, value in part.items() if other != name}
-        try:
-            if settle(less) == aim:
-                part = less
-        except ConfigRefused:
-            continue
+        if _made(less, settle) == aim:
+            part = less
     return part

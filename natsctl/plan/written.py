@@ -37,10 +37,9 @@ def yaml_text(documents: Sequence[Config], header: Sequence[str] = (), *, ascii_
     return comments + "---\n".join(text or "{}\n" for text in texts)
 
 
-def json_text(documents: Sequence[Config]) -> str:
-    """The documents as JSON, two spaces a level: one alone as itself, else an array."""
-    document = documents[0] if len(documents) == 1 else list(documents)
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def json_text(documents: Config | Sequence[Config]) -> str:
+    """A document, or an array of them, as JSON, two spaces a level."""
+    return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
 
 
 def _sections(document: Config, ascii_only: bool) -> Iterator[str]:
