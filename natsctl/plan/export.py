@@ -40,7 +40,7 @@ COLLECTIONS: Final = {
 _SWITCHES: Final = ("protect", "create_only")
 
 
-class Documents(Model, kw_only=True):
+class PlainDocument(Model, kw_only=True):
     """A plain document: assets by kind, streams with their consumers below them."""
 
     owner: str = ""

@@ -15,7 +15,7 @@ VERBS = (
         "info, show, view",
         "schema.show:info",
         answer="cli.schema.shapes:Schema",
-        examples=("natsctl schema info stream_configuration --yaml",),
+        examples=("natsctl schema info stream_configuration --yaml", "natsctl schema info documents"),
     ),
     Verb(
         "validate, check",

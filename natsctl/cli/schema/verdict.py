@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from natsctl.cli.schema.documents import Documents
 from natsctl.cli.schema.kinds import kinds
 from natsctl.cli.schema.shapes import Verdict
 
@@ -18,6 +19,8 @@ def judge(document: Any, id: str) -> Verdict:
     """The verdict about a parsed JSON document."""
     bare = id.removesuffix("[]")
     kind: Any = kinds()[bare]
+    if kind is Documents:
+        return Documents.judge(document)
     try:
         msgspec.convert(document, list[kind] if bare != id else kind)
     except msgspec.ValidationError as failure:

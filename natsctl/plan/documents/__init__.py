@@ -43,3 +43,12 @@ def read_documents(
     loader = Loader(ChainMap(dict(variables or {}), dict(environ)))
     loader.read(paths)
     return loader.found.finished(owner)
+
+
+def read_text_documents(text: str, name: str, environ: Mapping[str, str]) -> tuple[DocumentSet, list[Fault]]:
+    """What `read_documents` gives, of a text that is called `name`: JSON or YAML, by how it begins."""
+    from natsctl.plan.documents.loader import Loader
+
+    loader = Loader(environ)
+    loader.read_text(text, name)
+    return loader.found.finished("")

@@ -26,8 +26,8 @@ from natsctl.plan.documents.schema_types import (
     has_any,
     properties_of,
 )
+from natsctl.plan.extra import EXTRA
 
-ID: Final = "io.natsctl.plan.v1.documents"
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
 _SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}
 _NAME: Final[Schema] = {"type": "string", "minLength": 1}
@@ -35,11 +35,11 @@ _IS_INFO: Final[Schema] = {"required": ["config"], "properties": {"config": {"ty
 _IS_BUCKET_INFO: Final[Schema] = {"required": ["stream_info"], "properties": {"stream_info": {"type": "object"}}}
 
 
-def document_schema() -> Schema:
-    """The schema of a document file (draft 2020-12)."""
+def document_schema(id: str) -> Schema:
+    """The schema of a document file (draft 2020-12), under the id that is given."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": ID,
+        "$id": id,
         "title": "natsctl documents",
         "description": "Streams, consumers and buckets as they shall be, for natsctl validate, plan and apply.",
         "$ref": "#/$defs/document",
@@ -157,16 +157,17 @@ def _needs(*keys: str) -> Schema:
 
 
 def _fields(kind: Kind) -> dict[str, Schema]:
+    own = {**_SWITCHES, EXTRA: described({"type": ["object", "null"]}, OWN[EXTRA])}
     if kind is Kind.STREAM:
         consumers: Schema = {
             "type": ["array", "object", "null"],
             "items": _ref("ConsumerOfStream"),
             "additionalProperties": {"anyOf": [{"type": "null"}, _ref("ConsumerNamed")]},
         }
-        return {**_shared("StreamConfig"), "consumers": described(consumers, OWN["consumers"]), **_SWITCHES}
+        return {**_shared("StreamConfig"), "consumers": described(consumers, OWN["consumers"]), **own}
     if kind is Kind.CONSUMER:
         stream = {key: described({"type": ["string", "null"]}, OWN[key]) for key in ("stream", "stream_name")}
-        return {**_shared("ConsumerConfig"), **stream, **_SWITCHES}
+        return {**_shared("ConsumerConfig"), **stream, **own}
     return {**_shared(WORDS[kind].__name__), **_SWITCHES}
 
 

@@ -46,14 +46,21 @@ class Loader:
             for include in read_form(spot, self.found):
                 self._include(include, file, above)
 
-    def _documents(self, file: str, name: str) -> Iterator[Spot]:
+    def read_text(self, text: str, name: str) -> None:
+        """Read a text that is no file's; what it includes is seen from the working folder."""
+        self.found.files.append(name)
+        for spot in self._documents(STDIN, name, text):
+            for include in read_form(spot, self.found):
+                self._include(include, STDIN, ())
+
+    def _documents(self, file: str, name: str, text: str | None = None) -> Iterator[Spot]:
         """What stands in a file, document by document; those that can not be read are faults."""
 
         def report(line: int, path: Sequence[Step], reason: str) -> None:
             self.found.faults.append(Fault(Place(name, line, "$" + "".join(spelled(step) for step in path)), reason))
 
         try:
-            text = read_text(file)
+            text = read_text(file) if text is None else text
             expand = self._expand if interpolation.has_references(text) else None
             reader = json_text if is_json(file, text) else yaml_text
             for line, value in reader.documents(text, report, expand):

@@ -11,7 +11,7 @@ import yaml
 from natsctl.plan.documents import read_documents
 from natsctl.plan.documents.json_schema import document_schema
 
-SCHEMA = document_schema()
+SCHEMA = document_schema("documents")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 HERE = Path(__file__).parent
 GOOD = [
