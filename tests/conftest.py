@@ -37,6 +37,14 @@ _wait_longer(Subscription.next_msg, 5.0)
 Client._send_ping = ShortClient._send_ping  # type: ignore[assignment]  # uses nothing but what a Client has
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs the reference where it is not there."""
+    if reference_binary() is None:
+        for item in items:
+            if item.get_closest_marker("reference"):
+                item.add_marker(pytest.mark.skip(reason="nats-server is not on PATH"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test marked `both` once on each kind of server; `reference` only on the reference."""
     if "server" not in metafunc.fixturenames:

@@ -16,148 +16,38 @@ other values that differ from run to run are taken out; key order, header lines 
         t.ask("CONSUMER.INFO.S.C")
 
     @pytest.mark.reference
-    @pytest.mark.parametrize("run", scenario, ids=name_of)
-    def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-        assert_same(run, server.url)
+    @pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
+    def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+        assert_all_same(runs, tmp_path)
 
 Every conversation starts with the empty stream S on `s.>`, or with what `prepare` makes (`Scenarios(prepare)`).
-`assert_same` prints what differs as pairs of notes, ours and theirs.
+`assert_all_same` prints what differs as pairs of notes, ours and theirs. It has several conversations at once, each
+with a reference server of its own: most of one is waiting. `assert_same` has one with a server that runs.
 
-Theory of operation. The reference works on after it has answered, and late on a busy machine. So the engine goes first,
-and the reference is waited for until it has told as much: as many messages as each `take` gave, and the state that each
-`*.INFO.*` said. What does not come within `PATIENCE_S`, and what comes beyond, is a difference. Real time passes for
-the reference (`jet.advance` sleeps there), so times leave room for a slow machine between the steps.
+What `natsctl.testing.live_wire` does not find within its `PATIENCE_S`, and what comes beyond, is a difference. Real
+time passes for the reference (`jet.advance` sleeps there), so times leave room for a slow machine between the steps.
 """
 
 from __future__ import annotations
 
-import random
 import re
-import select
-import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
-import msgspec
-
-from natsctl.testing.jet import SECOND, Jet
-from natsctl.testing.machine import Machine, Message, Wire
-from natsctl.wire import ops
-from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
-from natsctl.wire.server_parser import ServerParser
-
-QUIET_S: Final = 0.03
-"""How long the reference must be silent at least before it is taken to be at rest."""
-
-SLOWNESS: Final = 4
-"""How many times as long as its last PONG took it must be silent."""
+from natsctl.testing.jet import Jet
+from natsctl.testing.live_wire import PATIENCE_S, Live, Score
+from natsctl.testing.machine import Machine, Message
+from natsctl.testing.process import ServerProcess
 
 MAX_DIFFERENCES: Final = 2
 """Different answers of `*.INFO.*` after which a conversation is broken off: each has cost `PATIENCE_S`."""
 
-PATIENCE_S: Final = 5.0
-"""How long to wait for what the engine told and the reference has not told yet."""
-
-
-class LiveWire(Wire):
-    """A client of a real server with the words of a `Wire`."""
-
-    def __init__(self, url: str, expected: Iterable[int]) -> None:
-        """Connect; `expected` says how many messages each `take` gave on the engine."""
-        parts = urlsplit(url)
-        self._expected = iter(expected)
-        self._socket = socket.create_connection((parts.hostname, parts.port))
-        self._live_parser = ServerParser()
-        self._inbox = []
-        self._sids = 0
-        self._run = random.randrange(1 << 40)
-        self.errors = []
-        self.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\n')
-
-    def send(self, data: bytes) -> None:
-        """Send, and read until the server is quiet."""
-        self._socket.sendall(data + b"PING\r\n")
-        self.read_until_quiet()
-
-    def read_until_quiet(self) -> None:
-        """Read until nothing came for a while after the PONG."""
-        began = time.monotonic()
-        while b"PONG" not in self._read(PATIENCE_S):
-            assert time.monotonic() < began + PATIENCE_S, "no PONG"
-        quiet_s = max(QUIET_S, SLOWNESS * (time.monotonic() - began))
-        while self._read(quiet_s):
-            assert time.monotonic() < began + PATIENCE_S + quiet_s, "the server never rests"
-
-    def _read(self, within_s: float) -> set[bytes]:
-        """Read what comes within a time; return the kinds of what came."""
-        if not select.select([self._socket], [], [], within_s)[0]:
-            return set()
-        got = {b"bytes"}
-        for op in self._live_parser.feed(self._socket.recv(1 << 20)):
-            if op[0] == ops.MSG:
-                self._inbox.append(Message(*op[1:]))
-            elif op[0] == ops.PONG:
-                got.add(b"PONG")
-        return got
-
-    def take(self, sid: bytes | None = None) -> list[Message]:
-        """Return what arrived, once there is as much as the engine gave at this place."""
-        self._wait_for(next(self._expected, 0), sid)
-        return super().take(sid)
-
-    def _wait_for(self, number: int, sid: bytes | None) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while sum(sid in (None, m.sid) for m in self._inbox) < number and (left := deadline - time.monotonic()) > 0:
-            self._read(left)
-
-    def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
-        """Send a request and return the JSON of its answer."""
-        payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        self._sids += 1
-        sid, inbox = b"%d" % self._sids, b"_INBOX.%d.%d" % (self._run, self._sids)
-        listen = encode_sub(inbox, b"", sid) + encode_unsub(sid, 1)
-        self.send(listen + encode_pub(subject.encode(), inbox, header, payload))
-        self._wait_for(1, sid)
-        (answer,) = super().take(sid)
-        return answer.json()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
-
-
-class Live:
-    """A real server with the words of a `Machine` that Jet needs."""
-
-    def __init__(self, url: str, expected: Iterable[int]) -> None:
-        self._wire = LiveWire(url, expected)
-        self.rng = random.Random()
-
-    def connect(self) -> LiveWire:
-        """Return the only client."""
-        return self._wire
-
-    def advance(self, ns: int) -> None:
-        """Let real time pass."""
-        time.sleep(ns / SECOND)
-        self._wire.send(b"")
-
-
-def counted(wire: Wire) -> list[int]:
-    """Return a list that grows by how many messages each `take` of the wire gives."""
-    numbers: list[int] = []
-    take = wire.take
-
-    def counting(sid: bytes | None = None) -> list[Message]:
-        messages = take(sid)
-        numbers.append(len(messages))
-        return messages
-
-    wire.take = counting  # type: ignore[method-assign]  # every word of Jet that takes messages is to be counted
-    return numbers
-
+BESIDE: Final = 8
+"""How many conversations are had with reference servers at once."""
 
 AGAIN = (".INFO.", ".RESET.")
 """Requests that leave everything as one of them does: the reference confirms some acks before it carries them out."""
@@ -265,29 +155,60 @@ class Scenarios(list[Scenario]):
         self.append(prepared)
         return function
 
+    def together(self) -> list[Sequence[Scenario]]:
+        """Return the conversations in groups that may be had at once; their order says nothing."""
+        groups = -(-len(self) // BESIDE)
+        return [self[at::groups] for at in range(groups)]
 
-def name_of(run: Scenario) -> str:
-    """Return what a conversation is called in a list of tests."""
-    return run.__name__
+
+def names_of(runs: Sequence[Scenario]) -> str:
+    """Return what a group of conversations is called in a list of tests."""
+    return f"{runs[0].__name__}-and-{len(runs) - 1}-more"
 
 
 def told(run: Scenario, talk: Talk) -> list[Any]:
     """Have a conversation and return its notes."""
-    try:
+    with suppress(Diverged):
         run(talk)
-    except Diverged:
-        pass
-    finally:
-        talk.jet.wire.close()
     return talk.notes
+
+
+def ours(run: Scenario, machine: Machine | None = None) -> tuple[list[Any], Score]:
+    """Have a conversation with an engine (`machine`, or a new one); return its notes and what it gave."""
+    jet = Jet(machine)
+    score = Score(jet.wire)
+    return told(run, Talk(jet)), score
+
+
+def differences(run: Scenario, url: str, notes: list[Any], score: Score) -> str:
+    """Have a conversation with the server at `url` and return what it tells otherwise than an engine did."""
+    live = Live(url, score)
+    with closing(live.connect()) as wire:
+        theirs = told(run, Talk(Jet(cast(Machine, live)), notes))
+        different = [(mine, other) for mine, other in zip(notes, theirs, strict=False) if mine != other]
+        if different:
+            return "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)
+        if len(notes) != len(theirs):
+            return f"{len(notes)} notes of ours, {len(theirs)} of theirs"
+        return f"theirs has sent more that nobody took:\n{excess}" if (excess := wire.excess()) else ""
 
 
 def assert_same(run: Scenario, url: str, machine: Machine | None = None) -> None:
     """Have a conversation with an engine (`machine`, or a new one) and with the server at `url`, and compare."""
-    jet = Jet(machine)
-    numbers = counted(jet.wire)
-    ours = told(run, Talk(jet))
-    theirs = told(run, Talk(Jet(cast(Machine, Live(url, numbers))), ours))
-    different = [(mine, other) for mine, other in zip(ours, theirs, strict=False) if mine != other]
-    assert not different, "\n\n".join(f"ours   {mine}\ntheirs {other}" for mine, other in different)
-    assert len(ours) == len(theirs)
+    different = differences(run, url, *ours(run, machine))
+    assert not different, different
+
+
+def assert_all_same(runs: Sequence[Scenario], folder: Path) -> None:
+    """Have each conversation with an engine, then all at once with reference servers below `folder`, and compare."""
+
+    def compared(at: int, run: Scenario, notes: list[Any], score: Score) -> str:
+        with ServerProcess(folder / str(at), "reference") as server:
+            different = differences(run, server.url, notes, score)
+        return f"{run.__name__}\n{different}" if different else ""
+
+    told_first = [(run, *ours(run)) for run in runs]
+    with ThreadPoolExecutor(BESIDE) as pool:
+        running = [pool.submit(compared, at, *one) for at, one in enumerate(told_first)]
+        found = [text for future in running if (text := future.result())]
+    assert not found, "\n\n".join(found)

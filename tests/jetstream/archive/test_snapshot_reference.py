@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 scenario = Scenarios()
 
@@ -108,6 +109,6 @@ def a_stream_in_memory_leaves_and_comes_back(t: Talk) -> None:
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("run", scenario, ids=name_of)
-def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-    assert_same(run, server.url)
+@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
+def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+    assert_all_same(runs, tmp_path)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
-from natsctl.testing.process import ServerProcess
 
 scenario = Scenarios()
 
@@ -197,6 +198,6 @@ def events(t: Talk, sid: bytes) -> None:
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("run", scenario, ids=name_of)
-def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-    assert_same(run, server.url)
+@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
+def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+    assert_all_same(runs, tmp_path)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import ok
-from natsctl.testing.process import ServerProcess
 
 
 def nothing(t: Talk) -> None:
@@ -834,6 +835,6 @@ def nobody_waits_for_an_answer(t: Talk) -> None:
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("run", scenario, ids=name_of)
-def test_both_tell_the_same(run: Scenario, server: ServerProcess) -> None:
-    assert_same(run, server.url)
+@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
+def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+    assert_all_same(runs, tmp_path)

@@ -15,8 +15,9 @@ import pytest
 
 from natsctl.api import headers
 from natsctl.api.times import format_time
-from natsctl.testing.differential import Live, scrub
+from natsctl.testing.differential import scrub
 from natsctl.testing.jet import Jet
+from natsctl.testing.live_wire import Live, Score
 from natsctl.testing.machine import Machine
 from natsctl.testing.process import ServerProcess
 
@@ -489,7 +490,7 @@ def theirs(conversation: Conversation, number: int, url: str) -> list[Any]:
     """Have a conversation with a server."""
     import time
 
-    return has(conversation, cast(Machine, Live(url, [])), number, time.time_ns)
+    return has(conversation, cast(Machine, Live(url, Score())), number, time.time_ns)
 
 
 @pytest.mark.reference

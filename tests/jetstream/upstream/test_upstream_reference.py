@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import re
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_same, name_of, scrub
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of, scrub
 
 scenario = Scenarios()
 
@@ -451,6 +452,6 @@ def lists_show_mirrors_and_sources(t: Talk) -> None:
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("run", scenario, ids=name_of)
-def test_both_copy_the_same(run: Scenario, server: ServerProcess) -> None:
-    assert_same(run, server.url)
+@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
+def test_both_copy_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+    assert_all_same(runs, tmp_path)
