@@ -17,7 +17,9 @@ from natsctl.testing.process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-DOCUMENTS = (README, ROOT / "docs" / "server.md", ROOT / "docs" / "permissions.md", ROOT / "docs" / "monitoring.md")
+DOCUMENTS = (README, ROOT / "docs" / "server.md", ROOT / "docs" / "permissions.md", ROOT / "docs" / "monitoring.md",
+    ROOT / "docs" / "desired-state.md",
+)  # fmt: skip
 BLOCK = re.compile(r"```console\n(natsctl (?!server run).*?)```", re.DOTALL)
 
 
@@ -34,7 +36,7 @@ def _run(line: str, server: ServerProcess, folder: Path) -> str:
 
 
 def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_path: Path) -> None:
-    first, second = BLOCK.findall(README.read_text())
+    first, second, third = BLOCK.findall(README.read_text())
     said = [_run(line, server, tmp_path) for line in first.splitlines()]
     assert len(said) == 6
     assert "order 1" in said[3]
@@ -44,6 +46,9 @@ def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_
     assert "natsctl stream add ORDERS" in said[0]
     assert said[4] == "messages: 0\n"
     assert "stream not found" in said[5]
+    said = [_run(line, server, tmp_path) for line in third.splitlines()]
+    assert "ORDERS" in (tmp_path / "account.yaml").read_text()
+    assert _run("natsctl stream ls -n", server, tmp_path) == ""
 
 
 def _mentioned() -> list[tuple[str, str]]:

@@ -157,6 +157,23 @@ TOPICS = (
         ),
     ),
     Topic(
+        "documents",
+        "streams, consumers and buckets as files: plan, apply, find drift",
+        (
+            ("something that is there", _MADE),
+            ("", "natsctl kv add CFG --history 5"),
+            ("all of it as a document, to begin with", "natsctl export --output account.yaml"),
+            ("check a document without a server", "natsctl validate -f account.yaml"),
+            ("what would be done; 0 nothing, 10 something", "natsctl plan -f account.yaml"),
+            ("somebody changes something", "natsctl stream edit ORDERS --max-msgs 7 -f"),
+            ("a plan to look at, and to carry out as it is", "natsctl plan -f account.yaml --out fix.json"),
+            ("", "natsctl apply --plan fix.json"),
+            ("without asking twice: again is nothing to do", "natsctl apply -f account.yaml"),
+            ("only what differs", "natsctl diff -f account.yaml"),
+            ("remove what the document describes", "natsctl destroy -f account.yaml --yes"),
+        ),
+    ),
+    Topic(
         "context",
         "servers and logins by name",
         (

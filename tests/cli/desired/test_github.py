@@ -221,7 +221,8 @@ def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsct
     assert runner.act(documents=str(path)).code == 4, "a pull request that could not be applied is told"
     assert runner.act(mode="apply", documents=str(path)).code == 4
     assert natsctl("str", "info", "A", "-j").json["config"]["storage"] == "memory"
-    assert runner.act(mode="apply", documents=str(path), allow_replace="true").code == 0
+    replaced = runner.act(mode="apply", documents=str(path), allow_replace="true")
+    assert replaced.code == 0, replaced.log
     assert natsctl("str", "info", "A", "-j").json["config"]["storage"] == "file"
     assert runner.act(mode="aply").code == 2
     assert "creds" in runner.act(documents=str(path), credentials="not a key").log
