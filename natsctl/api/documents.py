@@ -126,9 +126,9 @@ class _DocumentReader:
         return result
 
     def _enum(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
-        choices = [member.value for member in shape.python if member.value]
         text = value.lower().replace(" ", "_") if isinstance(value, str) else value
         if not isinstance(text, str) or text not in shape.python._value2member_map_:
+            choices = [member.value for member in shape.python if member.value]
             return self._fail(path, f"expected one of {', '.join(choices)}, got {_say(value)}")
         return text
 

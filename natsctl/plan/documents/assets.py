@@ -34,12 +34,13 @@ def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
     """Keep a stream, and the consumers that stand below it."""
     if not _is_object(spot, found):
         return
-    config, good = _config(spot, StreamConfig, _STREAM_KEYS, found)
+    where = config_spot(spot, _STREAM_KEYS)
+    config, good = _config(spot, where, StreamConfig, found)
     name = config.get("name")
     if not name:
         _unnamed(spot, "a stream needs a name", found)
         return
-    keep(AssetKey(name), kind, config, spot, _STREAM_KEYS, found, good)
+    keep(AssetKey(name), kind, config, spot, where, found, good)
     for item in items(spot.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
 
@@ -49,7 +50,8 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
     if not _is_object(spot, found):
         return
     stream = _stream_of(spot, stream, found)
-    config, good = _config(spot, ConsumerConfig, _CONSUMER_KEYS, found)
+    where = config_spot(spot, _CONSUMER_KEYS)
+    config, good = _config(spot, where, ConsumerConfig, found)
     name = config.get("durable_name") or config.get("name")
     if not name:
         _unnamed(spot, "a consumer needs a name or durable_name", found)
@@ -57,18 +59,18 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
         return
     if not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
-    keep(AssetKey(stream, name), kind, config, spot, _CONSUMER_KEYS, found, good)
+    keep(AssetKey(stream, name), kind, config, spot, where, found, good)
 
 
-def keep(
-    key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, own_keys: tuple[str, ...], found: Found, good: bool
-) -> None:
-    """Keep an asset without what servers and plans write into its metadata; `good`: all is there."""
+def keep(key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, where: Spot, found: Found, good: bool) -> None:
+    """Keep an asset without what servers and plans write into its metadata.
+
+    `spot` is its document, `where` its configuration in that; `good`: nothing of it is missing for a fault.
+    """
     protect = _switched(spot, PROTECT, is_protected(config), found)
     create_only = _switched(spot, CREATE_ONLY, False, found)
     if "metadata" in config:
         config = without_server_made(stripped(config))
-    where = config_spot(spot, own_keys)
     found.add(Wanted(key, kind, config, where.place, protect, create_only), where, good)
 
 
@@ -106,9 +108,8 @@ def config_spot(spot: Spot, own_keys: tuple[str, ...]) -> Spot:
     return spot.holding(spot.value.without(*own_keys)) if own_keys else spot
 
 
-def _config(spot: Spot, model: type[Model], own_keys: tuple[str, ...], found: Found) -> tuple[dict[str, Any], bool]:
+def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[dict[str, Any], bool]:
     """The wire's values that a document gives, and whether none is missing for a fault."""
-    where = config_spot(spot, own_keys)
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
     good = tell(where, faults, found)
     extra: Any = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else spot.value.get(EXTRA) or {}

@@ -42,7 +42,7 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     except BadWord as fault:
         found.fault(words.at(fault.word), str(fault))
         return
-    keep(AssetKey(config["name"]), kind, config, spot, SWITCHES, found, good)
+    keep(AssetKey(config["name"]), kind, config, spot, words, found, good)
 
 
 def in_own_words(spot: Spot, found: Found) -> Spot:

@@ -46,11 +46,13 @@ class Found:
 
     def _judge(self) -> None:
         """Hold what was found to what servers refuse."""
+        from natsctl.plan.documents.lower import WORD_OF
         from natsctl.plan.documents.rules import judged
 
         for one in judged({key: asset for key, asset in self.wanted.items() if key not in self.broken}):
             spot = self.spots[one.key]
-            field = next((name for name in one.fields if isinstance(spot.value, Mapped) and name in spot.value), "")
+            fields = (name for field in one.fields for name in (field, WORD_OF.get(field, field)))
+            field = next((name for name in fields if isinstance(spot.value, Mapped) and name in spot.value), "")
             spot = spot.at(field) if field else spot
             if one.warning:
                 self.note(spot, f"warning: {one.reason}")

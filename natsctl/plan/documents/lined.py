@@ -31,7 +31,9 @@ class Mapped(dict[str, Any]):
     def without(self, *keys: str) -> Mapped:
         """A copy that has not these keys."""
         copy = Mapped(self.line)
-        copy.update((key, value) for key, value in self.items() if key not in keys)
+        copy.update(self)
+        for key in keys:
+            copy.pop(key, None)
         copy.lines, copy.words = self.lines, self.words
         return copy
 

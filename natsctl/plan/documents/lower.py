@@ -38,6 +38,8 @@ _FIELDS: Final = {
     "limit_marker_ttl": "subject_delete_marker_ttl",
 }
 """Words that a bucket has for fields of its stream, where the value is the same."""
+WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
+"""The words for fields of a bucket's stream."""
 _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     Kind.KEY_VALUE: {
         "history": kv_config.set_history,
