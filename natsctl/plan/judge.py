@@ -15,6 +15,7 @@ from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.compare import differences, without_passed_pause
 from natsctl.plan.levels import Abilities
 from natsctl.plan.losses import losses
+from natsctl.plan.plain import Plain
 from natsctl.plan.removal import TAKE_OVER, UNPROTECT, hold
 from natsctl.plan.settle import (
     ConfigRefused,
@@ -42,6 +43,7 @@ class Judge:
         self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
         self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
         self._streams: dict[str, StreamConfig | None] = {}
+        self._plain = Plain(world.limits, self._raw_stream)
 
     def stream(self, name: str) -> StreamConfig | None:
         """A stream of the account as it will be, or as it is where no document describes it."""
@@ -78,7 +80,15 @@ class Judge:
         return self._comparison(change, one, live, new)
 
     def _is_plainly_so(self, live: Live, config: Config, one: Wanted) -> bool:
-        return False
+        """Whether nothing has to happen, as far as that is seen without settling anything."""
+        if self.adopt or not self.able.keeps_metadata:
+            return False
+        has = live.info.get("config") or {}
+        return labels.is_protected(has) is one.protect and self._plain.is_so(live.key, has, config)
+
+    def _raw_stream(self, name: str) -> Config | None:
+        one, live = self.wanted.wanted.get(AssetKey(name)), self.world.assets.get(AssetKey(name))
+        return one.config if one else live.config if live else None
 
     def _creation(self, one: Wanted, config: Config) -> Change:
         keeps = self.able.keeps_metadata
