@@ -67,8 +67,7 @@ class Keeping:
 
     async def _marker(self, change: Change, live: dict[str, Any]) -> Marker:
         before = without_server_made(live.get("config") or {})
-        listing = await self._lifeline.manager.consumer_list(change.stream)
-        durable = [one.raw["name"] for one in listing if (one.raw.get("config") or {}).get("durable_name")]
+        found = await _floors(self._lifeline, change.stream)
         return Marker(
             created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             where=await self._here(),
@@ -76,7 +75,7 @@ class Keeping:
             quiet=f"{QUIET}{secrets.token_hex(8)}" if takes_messages(before) else "",
             before=before,
             wanted=merged_config(change, before),
-            consumers=sorted(durable),
+            consumers=found,
         )
 
     async def _here(self) -> Where:
@@ -145,10 +144,21 @@ def losses(kept: Safekeeping, config: dict[str, Any], answer: Answer[Any]) -> li
 
 
 async def lost_consumers(lifeline: Lifeline, marker: Marker) -> list[str]:
-    """A sentence for the durable consumers that did not come back with their stream."""
-    there = set(await lifeline.manager.consumer_names(marker.stream))
-    lost = [name for name in marker.consumers if name not in there]
-    return [f"these consumers did not come back: {', '.join(lost)}"] if lost else []
+    """A sentence for each durable consumer that did not come back with its stream, or not to where it was."""
+    there = await _floors(lifeline, marker.stream)
+    lost = [f"consumer {name} did not come back" for name in marker.consumers if name not in there]
+    behind = {name: seq for name, seq in marker.consumers.items() if there.get(name, seq) < seq}
+    return lost + [f"consumer {name} was at message {seq}, it is at {there[name]}" for name, seq in behind.items()]
+
+
+async def _floors(lifeline: Lifeline, stream: str) -> dict[str, int]:
+    """The durable consumers of a stream, and up to which message each has had its acks."""
+    infos = [one.raw for one in await lifeline.manager.consumer_list(stream)]
+    return {
+        info["name"]: int((info.get("ack_floor") or {}).get("stream_seq") or 0)
+        for info in infos
+        if (info.get("config") or {}).get("durable_name")
+    }
 
 
 async def give_subjects_back(manager: Any, marker: Marker) -> bool:

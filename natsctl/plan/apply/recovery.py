@@ -12,8 +12,10 @@ What a folder (safekeeping.py) and the account say together leaves one thing to 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
@@ -24,6 +26,11 @@ from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.restore import STREAM_NOT_FOUND, RestoreOptions, restore_stream
 from natsctl.plan.apply.keeping import give_subjects_back, losses, lost_consumers, whereabouts
 from natsctl.plan.apply.safekeeping import MARKER, Safekeeping, found_in
+
+BEING_RESTORED: Final = 10130
+"""The error of a name that is in use, be it by a restore that nobody goes on with."""
+GIVEN_UP_WITHIN_S: Final = 30.0
+AGAIN_AFTER_S: Final = 1.0
 
 
 async def recover(lifeline: Lifeline, parent: Path) -> list[str]:
@@ -117,6 +124,8 @@ async def _restored(lifeline: Lifeline, kept: Safekeeping, interrupted: str) -> 
     try:
         answer = await _restore(lifeline, kept, config)
     except ApiFailure as failure:
+        if failure.err_code == BEING_RESTORED:
+            raise
         lifeline.say(f"the server refuses the new configuration of {name}: {failure.text}")
         how, config = "as it was before", kept.marker.before
         answer = await _restore(lifeline, kept, config)
@@ -130,7 +139,15 @@ async def _restored(lifeline: Lifeline, kept: Safekeeping, interrupted: str) -> 
 
 
 async def _restore(lifeline: Lifeline, kept: Safekeeping, config: dict[str, Any]) -> Answer[Any]:
-    try:
-        return (await restore_stream(lifeline, kept.copy, RestoreOptions(config=config))).answer
-    except NotWhole:
-        return await lifeline.manager.stream_info(kept.marker.stream)
+    """Restore, once the server no longer waits for what the interrupted process was sending."""
+    until_s = time.monotonic() + GIVEN_UP_WITHIN_S
+    while True:
+        try:
+            return (await restore_stream(lifeline, kept.copy, RestoreOptions(config=config))).answer
+        except NotWhole:
+            return await lifeline.manager.stream_info(kept.marker.stream)
+        except ApiFailure as failure:
+            if failure.err_code != BEING_RESTORED or time.monotonic() > until_s:
+                raise
+        lifeline.say(f"the server still waits for the rest of {kept.marker.stream} from before")
+        await asyncio.sleep(AGAIN_AFTER_S)

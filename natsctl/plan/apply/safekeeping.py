@@ -73,8 +73,8 @@ class Marker(Model, kw_only=True, omit_defaults=False):
     quiet: str = ""
     before: dict[str, Any]
     wanted: dict[str, Any]
-    consumers: list[str] = field(default_factory=list)
-    """The durable consumers that have to come back."""
+    consumers: dict[str, int] = field(default_factory=dict)
+    """The durable consumers that have to come back, and up to which message of the stream each has had its acks."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,11 @@ class Safekeeping:
     def discard(self) -> None:
         """Remove the folder and all in it."""
         # The marker goes last: a folder without one is nobody's.
-        shutil.rmtree(self.copy, ignore_errors=True)
+        for entry in self.folder.iterdir():
+            if entry.name != MARKER:
+                shutil.rmtree(entry, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self.folder / MARKER).rename(self.folder / _NEW_MARKER)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.release()
 
@@ -164,9 +168,20 @@ def found_in(parent: Path) -> Iterator[Safekeeping]:
     `parent` may be such a folder itself. Raises StorageError for a marker that is damaged or of a later format.
     """
     for folder in [parent] if (parent / MARKER).is_file() else sorted(parent.glob(f"{PREFIX}*")):
+        _clear_unbegun(folder)
         kept = _opened(folder)
         if kept is not None:
             yield kept
+
+
+def _clear_unbegun(folder: Path) -> None:
+    """Remove a folder whose process ended before it had a marker: nothing had been changed then."""
+    if folder.is_dir() and {entry.name for entry in folder.iterdir()} == {_NEW_MARKER}:
+        lock = os.open(folder / _NEW_MARKER, os.O_RDWR)
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def _opened(folder: Path) -> Safekeeping | None:

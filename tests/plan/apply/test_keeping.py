@@ -212,6 +212,15 @@ async def test_killed_when_all_was_done_the_backup_is_removed(manager: Manager, 
     await is_whole(manager, "memory")
 
 
+async def test_a_folder_without_a_marker_is_removed_and_nothing_else_is(manager: Manager, tmp_path: Path) -> None:
+    unbegun, other = tmp_path / f"{PREFIX}A-1", tmp_path / f"{PREFIX}B-1"
+    for folder, name in ((unbegun, ".replacement.json"), (other, "mine.txt")):
+        folder.mkdir()
+        (folder / name).write_text("")
+    assert await recover(Lifeline(manager), tmp_path) == []
+    assert left(tmp_path) == [other.name]
+
+
 async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manager: Manager, tmp_path: Path) -> None:
     kept = await saved(manager, tmp_path)
     assert list(found_in(tmp_path)) == []
@@ -239,3 +248,18 @@ async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(mana
     await manager.requests.ask(endpoints.STREAM_RESTORE, "ORDERS", body={"config": WANTED, "state": {}})
     (told,) = await recover(Lifeline(manager), tmp_path)
     assert "restored with" in told
+
+
+async def test_a_consumer_that_did_not_come_back_is_told_and_the_backup_stays(manager: Manager, tmp_path: Path) -> None:
+    kept = await saved(manager, tmp_path)
+    answer, _ = await Keeping(Lifeline(manager), tmp_path)._restore(kept)
+    await manager.consumer_delete("ORDERS", "NEW")
+    lost = await keeping.lost_consumers(Lifeline(manager), kept.marker)
+    assert lost == ["consumer NEW did not come back"]
+    await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
+    behind = await keeping.lost_consumers(Lifeline(manager), kept.marker)
+    assert behind == [f"consumer NEW was at message {ACKED}, it is at 0"]
+    done = Keeping(Lifeline(manager), tmp_path)._ended(kept, answer, behind, [])
+    assert done.warnings == tuple(behind)
+    assert str(kept.copy) in done.detail
+    assert kept.copy.is_dir()
