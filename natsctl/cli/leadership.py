@@ -10,7 +10,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.names import confirmed, suggesting
 from natsctl.cli.render.values import safe
-from natsctl.client.assets.leaders import Asset, Info, leader_of, plan_balance
+from natsctl.client.assets.leaders import Asset, Info, leader_of, plan_spread
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def balance_leaders(
     Raises Previewed with every request in a dry run.
     """
     assets = {asset.consumer or asset.stream: asset for asset in found}
-    moves = [(assets[move.name], move) for move in plan_balance((a.consumer or a.stream, i) for a, i in found.items())]
+    moves = [(assets[move.name], move) for move in plan_spread((a.consumer or a.stream, i) for a, i in found.items())]
     if session.dry_run:
         prefix = session.target().api_prefix
         planned = [asset.planned(move.target, prefix) for asset, move in moves]

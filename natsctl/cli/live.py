@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from natsctl.cli import output
 from natsctl.cli.screen import console
@@ -18,12 +19,22 @@ SHORTEST_S = 0.1
 """Seconds between two views: below it a terminal flickers and a server does nothing but answer."""
 
 
+def paced(every_s: float, rounds: int = 0) -> Iterator[int]:
+    """The number of each look, `every_s` seconds apart: `rounds` of them, or without end where that is 0."""
+    every_s = max(every_s, SHORTEST_S)
+    for number in itertools.count():
+        if rounds and number >= rounds:
+            return
+        if number:
+            time.sleep(every_s)
+        yield number
+
+
 def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0) -> None:
     """Show `view()` every `every_s` seconds, `rounds` times or until Ctrl-C, which raises KeyboardInterrupt.
 
     At a terminal it has the whole screen, as an editor has, and what was there comes back; the last view stays below.
     """
-    every_s = max(every_s, SHORTEST_S)
     if not sys.stdout.isatty():
         _print_each(view, every_s, rounds)
         return
@@ -33,13 +44,9 @@ def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0
     seen: RenderableType = ""
     try:
         with Live(console=screen, screen=True, auto_refresh=False) as live:
-            shown = 0
-            while not rounds or shown < rounds:
-                if shown:
-                    time.sleep(every_s)
+            for _ in paced(every_s, rounds):
                 seen = view()
                 live.update(seen, refresh=True)
-                shown += 1
     finally:
         screen.print(seen)
 
@@ -80,11 +87,14 @@ def drawing() -> Iterator[Callable[[RenderableType], None]]:
 
 
 def _print_each(view: Callable[[], RenderableType], every_s: float, rounds: int) -> None:
-    shown = 0
-    while not rounds or shown < rounds:
-        if shown:
-            time.sleep(every_s)
+    for number in paced(every_s, rounds):
+        if number:
             output.emit("")
         console().print(view())
         sys.stdout.flush()
-        shown += 1
+
+
+def emit_each(document: Callable[[], Any], every_s: float, rounds: int = 0) -> None:
+    """Print a JSON document of each look on a line of stdout: what a live view is to a program."""
+    for _ in paced(every_s, rounds):
+        output.emit_json_line(document())

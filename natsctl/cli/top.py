@@ -89,9 +89,7 @@ class Shown:
 
 
 def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: int, json: bool) -> None:
-    import time
-
-    from natsctl.cli.live import watch
+    from natsctl.cli.live import paced, watch
     from natsctl.cli.render.top import render_top, server_lines
 
     if not json and not shown.delimiter:
@@ -101,10 +99,7 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
             rounds=rounds,
         )
         return
-    seen = 0
-    while not rounds or seen < rounds:
-        if seen:
-            time.sleep(every_s)
+    for _ in paced(every_s, rounds):
         view = _look(session, looker)
         if json:
             _emit(view)
@@ -112,7 +107,6 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
             output.emit("\n".join(server_lines(view, shown.raw)))
             output.emit(shown.csv(view).rstrip("\n"))
         sys.stdout.flush()
-        seen += 1
 
 
 def _emit(view: TopView) -> None:

@@ -15,6 +15,15 @@ def every_seconds(text: str, flag: str = "--watch") -> float:
     return _seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, flag)
 
 
+def watch_seconds(watch: str | None, rounds: int) -> float | None:
+    """Seconds between the looks of --watch, None without it. Raises UsageError, also for --count without it."""
+    if watch is None:
+        if rounds:
+            raise UsageError("--count is for --watch")
+        return None
+    return every_seconds(watch)
+
+
 def _seconds(text: str, flag: str) -> float:
     from natsctl.api.units import parse_duration
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 BACKLOG: Final = 1024
@@ -74,6 +75,16 @@ class TransportEndpoint:
     async def stop(self) -> None:
         """Close the listener."""
         self.stop_accepting()
+
+
+@contextmanager
+def named(kind: str) -> Iterator[None]:
+    """Note on an OSError which kind of listener it is about."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(kind)
+        raise
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -22,7 +22,7 @@ from natsctl.server.auth.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.broker_setup import broker_options
 from natsctl.server.clock import SystemClock
 from natsctl.server.default_domains import map_default_domains
-from natsctl.server.endpoint import Endpoint, TransportEndpoint
+from natsctl.server.endpoint import Endpoint, TransportEndpoint, named
 from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.process.log import Log
@@ -141,7 +141,8 @@ class ServerInstance:
                 await prepare(self)
             self.endpoints = {**self._more_endpoints(), "clients": clients}
             for kind, endpoint in self.endpoints.items():
-                await _start(kind, endpoint)
+                with named(kind):
+                    await endpoint.start()
             if self.leafs is not None:
                 self.leafs.start()
             if self.broker.options.websocket is not None:
@@ -288,15 +289,6 @@ class ServerInstance:
 def no_reload() -> None:
     """Say that there is nothing to read again. Raises Refused."""
     raise Refused("can only reload config when a file is provided using -c or --config")
-
-
-async def _start(kind: str, endpoint: Endpoint) -> None:
-    """Open an endpoint; an OSError is noted to be about its kind."""
-    try:
-        await endpoint.start()
-    except OSError as error:
-        error.add_note(kind)
-        raise
 
 
 async def _quiet(shell: Shell) -> None:

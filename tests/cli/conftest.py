@@ -112,7 +112,7 @@ def _differs(document: Any, answer: str) -> str:
         return "it prints what it does not declare"
     why = []
     for id, suffix in kinds_of(answer):
-        fault = next(_validator(f"{id}[]" if suffix == "[]" else id).iter_errors(document), None)
+        fault = next(_validator(f"{id}[]" if suffix.startswith("[]") else id).iter_errors(document), None)
         if fault is None:
             return ""
         why.append(f"{id}{suffix}: {fault.json_path}: {fault.message[:200]}")

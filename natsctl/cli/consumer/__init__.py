@@ -43,7 +43,7 @@ VERBS = (
     Verb(
         "report",
         "consumer.report:report",
-        answer="cli.consumer.shapes:Report",
+        answer="cli.consumer.shapes:Report|cli.consumer.shapes:Report*",
         examples=("natsctl con report ORDERS --sort unprocessed --watch 2s",),
     ),
     Verb(

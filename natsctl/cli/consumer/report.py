@@ -10,17 +10,16 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import All, Json, StreamName, Watch, session_of
+from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide, chosen, ordered
-from natsctl.cli.waiting import every_seconds
+from natsctl.cli.waiting import watch_seconds
 from natsctl.client.assets.leaders import leader_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.render.consumer_table import Reported
     from natsctl.cli.session import Session
-    from natsctl.client.manager import Manager
+    from natsctl.client.assets.consumer_progress import Progress
 
 Figures = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
 Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="how many each server leads", show_default=False)]
@@ -36,12 +35,14 @@ def report(
     columns: Columns = None,
     wide: Wide = False,
     watch: Watch = None,
+    rounds: Rounds = 0,
     all_streams: All = False,
     json: Json = False,
 ) -> None:
     """Show where each consumer of a stream stands."""
     from natsctl.cli.render.consumer_table import report_columns
 
+    every_s = watch_seconds(watch, rounds)
     session = session_of(ctx)
     where = pick_stream(session, stream, all_streams=all_streams)
     table = report_columns(raw)
@@ -51,12 +52,16 @@ def report(
     def view() -> RenderableType:
         return _view(session, where, shown, leaders, lambda rows: ordered(rows, table, sort, reverse, "consumer"))
 
-    if json:
-        output.emit_json(_document(_load(session, where), leaders))
-    elif watch is not None:
+    def document() -> dict[str, Any]:
+        return _document(_load(session, where), leaders)
+
+    if every_s:
+        from natsctl.cli.live import emit_each
         from natsctl.cli.live import watch as redraw
 
-        redraw(view, every_seconds(watch))
+        emit_each(document, every_s, rounds) if json else redraw(view, every_s, rounds=rounds)
+    elif json:
+        output.emit_json(document())
     else:
         from natsctl.cli.screen import show_table
 
@@ -79,21 +84,15 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
     return Group(*pages)
 
 
-def _load(session: Session, stream: str) -> Reported:
-    """The stream's consumers and how many messages it has; both requests at once."""
-    import asyncio
-
-    from natsctl.cli.render.consumer_table import Reported
-
-    async def work(manager: Manager) -> Reported:
-        of, consumers = await asyncio.gather(manager.stream_info(stream), manager.consumer_list(stream))
-        return Reported(stream, int(of.raw["state"]["messages"]), consumers)
+def _load(session: Session, stream: str) -> Progress:
+    """The stream's consumers and how many messages it has. Raises ApiFailure, with what may have been meant."""
+    from natsctl.client.assets.consumer_progress import progress
 
     with suggesting(session, stream):
-        return session.run(work)
+        return session.run(lambda manager: progress(manager, stream))
 
 
-def _document(found: Reported, leaders: bool) -> dict[str, Any]:
+def _document(found: Progress, leaders: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": found.stream,
         "messages": found.messages,
@@ -106,7 +105,7 @@ def _document(found: Reported, leaders: bool) -> dict[str, Any]:
     return document
 
 
-def _led(found: Reported) -> list[tuple[str, str, int]]:
+def _led(found: Progress) -> list[tuple[str, str, int]]:
     """Server, cluster and how many consumers it leads, the busiest first."""
     led = Counter(
         (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.times import ZERO_NS, parse_time
@@ -17,19 +17,11 @@ from natsctl.cli.render.values import ago, count, duration, is_zero, when
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from natsctl.client.answer import Answer
+    from natsctl.client.assets.consumer_progress import Progress
 
 BAR = "*"
 LONGEST_BAR = 20
 REQUIRED_LEVEL = "_nats.req.level"
-
-
-class Reported(NamedTuple):
-    """What a report shows: the consumers of a stream, and how many messages that has."""
-
-    stream: str
-    messages: int
-    infos: Sequence[Answer[ConsumerInfo]]
 
 
 Row = Any
@@ -82,7 +74,7 @@ def report_columns(raw: bool) -> list[Column[Row]]:
 
 
 def render_report(
-    found: Reported, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
+    found: Progress, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
 ) -> Table:
     """The report on a stream's consumers, with the totals below it."""
     rows = order(found.infos)

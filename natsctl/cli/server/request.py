@@ -195,15 +195,10 @@ def profile(
     body = fields_of(_PROFILE, given, name=profile)
     if profile == "cpu":
         body.setdefault("duration", 5_000_000_000)
-    session = session_of(ctx)
-
-    async def ask(manager: Any) -> list[ServerAnswer]:
-        manager.connection.timeout_s += body.get("duration", 0) / 1e9
-        return await System(manager).ask("PROFILEZ", body, scope_of(given))
-
+    answers = session_of(ctx).run(lambda manager: System(manager).profiles(body, scope_of(given)))
     written: list[dict[str, Any]] = []
     refused: list[str] = []
-    for answer in session.run(ask):
+    for answer in answers:
         said = answer.data.get("error") or (str(answer.failure) if answer.failure else "")
         if said or not answer.data.get("profile"):
             refused.append(f"{answer.name}: {said or 'no profile'}")

@@ -27,7 +27,12 @@ VERBS = (
     Verb(
         "ls, list, l", "stream.ls:ls", answer="StreamInfo[]", examples=("natsctl stream ls 'ORDERS*' --sort messages",)
     ),
-    Verb("report", "stream.report:report", answer="cli.stream.shapes:StreamReport"),
+    Verb(
+        "report",
+        "stream.report:report",
+        answer="cli.stream.shapes:StreamReport|cli.stream.shapes:StreamReport*",
+        examples=("natsctl stream report --sort messages --watch 5s",),
+    ),
     Verb(
         "find, query",
         "stream.find:find",

@@ -11,9 +11,10 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import All, Json, Watch, session_of
+from natsctl.cli.options import All, Json, Rounds, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
 from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_found, tell_absent
+from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,6 +68,7 @@ def report(
         str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)
     ] = "",
     watch: Watch = None,
+    rounds: Rounds = 0,
     all_streams: All = False,
     json: Json = False,
 ) -> None:
@@ -75,8 +77,9 @@ def report(
     from natsctl.cli.render.stream_table import REPORT
 
     order = by.column
-    if watch is not None and (json or dot):
-        raise UsageError("--watch excludes --json and --dot")
+    every_s = watch_seconds(watch, rounds)
+    if every_s and dot:
+        raise UsageError("--watch excludes --dot")
     picked = chosen(REPORT, columns, False)
     session = session_of(ctx)
 
@@ -85,12 +88,14 @@ def report(
         kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
         return found._replace(answers=kept)
 
-    if watch is not None:
+    if every_s:
+        from natsctl.cli.live import emit_each
         from natsctl.cli.live import watch as show_again
-        from natsctl.cli.waiting import every_seconds
 
-        every_s = every_seconds(watch)
-        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s)
+        if json:
+            emit_each(lambda: _document(look(), order, reverse), every_s, rounds)
+        else:
+            show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s, rounds=rounds)
         return
     streams = look()
     if dot:

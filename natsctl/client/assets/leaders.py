@@ -114,7 +114,7 @@ async def hand_over(
     )
 
 
-def plan_balance(infos: Iterable[tuple[str, Info]]) -> list[Move]:
+def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
     """What must move for every server to lead about as many: to the least loaded one that has a copy.
 
     Each entry is a name and its information; what is not clustered, or has one copy only, stays where it is.

@@ -132,6 +132,15 @@ class System:
             raise _no_server(scope, found)
         return Answers(meant, scope.expect or len(meant))
 
+    async def profiles(self, body: dict[str, Any], scope: Scope = ALL) -> Answers:
+        """The profile that each server makes of itself, which takes as long as the `duration` (ns) in `body` says."""
+        before_s = self.connection.timeout_s
+        self.connection.timeout_s += body.get("duration", 0) / 1e9
+        try:
+            return await self.ask("PROFILEZ", body, scope)
+        finally:
+            self.connection.timeout_s = before_s
+
     async def _all_pages(self, server_id: str, what: str, body: dict[str, Any]) -> ServerAnswer:
         subject = _subject(server_id, what)
         return await every_page(PAGES.get(what, ""), body, lambda asked: self._exchange(subject, asked))

@@ -101,7 +101,7 @@ class Excess(NamedTuple):
     kind: str
 
 
-async def plan_balance(
+async def plan_moves(
     manager: Manager, body: Mapping[str, Any], kinds: Iterable[str], idle_ns: int, scope: Scope = ALL
 ) -> tuple[list[Row], list[Excess]]:
     """How many connections each server has, and which have to go for all to have about as many.

@@ -10,6 +10,7 @@ from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.options import LeafOptions
 from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import CloseReason
+from natsctl.server.endpoint import named
 from natsctl.server.leaf.listener import LeafDoor, LeafEndpoint
 from natsctl.server.leaf.options import LeafNodesOptions
 from natsctl.server.leaf.remote import LeafRemote
@@ -38,7 +39,8 @@ class LeafNodes:
         self.remotes: list[LeafRemote] = []
         if self.options.port:
             self.endpoint = LeafEndpoint(self.options.host, self.options.port, self.door, self.gate)
-            self.endpoint.bind()
+            with named("leafnodes"):
+                self.endpoint.bind()
             shell.leaf_door = self.door.as_shell
         self.leafs.options = self._link_options()
 

@@ -11,7 +11,7 @@ import pytest
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiFailure, Unreachable
 from natsctl.client.assets import leaders
-from natsctl.client.assets.leaders import NotClustered, hand_over, leader_of, plan_balance
+from natsctl.client.assets.leaders import NotClustered, hand_over, leader_of, plan_spread
 
 
 def led(leader: str, *others: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_what_no_other_server_can_lead_is_not_asked(info: dict[str, Any], why: s
 )
 def test_a_plan_spreads_leaders_and_moves_no_more_than_needed(infos: list[dict[str, Any]], moves: int) -> None:
     named = {f"C{number}": info for number, info in enumerate(infos)}
-    plan = plan_balance(named.items())
+    plan = plan_spread(named.items())
     assert len(plan) == moves
     after = {name: leader_of(info) for name, info in named.items()} | {move.name: move.target for move in plan}
     for move in plan:

@@ -152,3 +152,11 @@ def test_the_page_tells_what_the_server_says_of_groups_and_levels(orders: Run) -
     for wanted in ("Priority Policy: Pinned Client", "Pinned TTL: 30.00s", "Priority Groups: g: no client", "a: b"):
         assert wanted in lines
     assert any(line.startswith("Required API Level: 1") for line in lines)
+
+
+def test_a_report_that_is_watched_is_a_document_on_each_line_for_a_program(fed: Run) -> None:
+    assert fed("con", "add", "ORDERS", "NEW", "--pull", "--defaults").code == 0
+    first, second = fed("con", "report", "ORDERS", "--watch", "100ms", "--count", "2", "-j").lines
+    assert [one["name"] for one in first["consumers"]] == [one["name"] for one in second["consumers"]] == ["NEW"]
+    assert fed("con", "report", "ORDERS", "--watch", "100ms", "--count", "2").out.count("NEW") == 2
+    assert fed("con", "report", "ORDERS", "--count", "2").code == 2

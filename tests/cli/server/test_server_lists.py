@@ -185,6 +185,13 @@ def test_a_watched_report_ends_with_ctrl_c(system: Run, monkeypatch: pytest.Monk
     assert done.out.count("Memory Usage") == 2
 
 
+@pytest.mark.parametrize("what", ["mem", "health", "jetstream", "connections"])
+def test_a_watched_report_is_a_document_on_each_line_for_a_program(system: Run, what: str) -> None:
+    first, second = system("srv", "rep", what, "--watch", "100ms", "--count", "2", "-j").lines
+    assert len(first) >= 1
+    assert len(second) >= 1
+
+
 @pytest.mark.parametrize("what", ["servers", "jetstream", "accounts"])
 def test_what_is_watched_can_be_read_by_a_program(system: Run, what: str) -> None:
     first, second = system("srv", "watch", what, "--count", "2", "--every", "100ms", "-j").lines

@@ -103,18 +103,17 @@ def test_a_graph_of_what_is_copied_is_written(filled: Run, tmp_path: Path) -> No
     assert filled("str", "report", "--dot", str(tmp_path)).code == 2
 
 
-def test_a_report_that_is_watched_is_shown_again(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[float] = []
+def test_a_report_that_is_watched_is_shown_again(filled: Run) -> None:
+    done = filled("str", "report", "--watch", "100ms", "--count", "2")
+    assert (done.code, done.out.count("Stream Report")) == (0, 2)
+    first, second = filled("str", "report", "--watch", "100ms", "--count", "2", "-j").lines
+    assert [one["config"]["name"] for one in first["streams"]] == [one["config"]["name"] for one in second["streams"]]
+    assert first["totals"]["streams"] >= 4
 
-    def again(view: Callable[[], object], every_s: float) -> None:
-        view()
-        shown.append(every_s)
 
-    monkeypatch.setattr("natsctl.cli.live.watch", again)
-    assert filled("str", "report", "--watch", "250ms").code == 0
-    assert shown == [0.25]
-    assert filled("str", "report", "--watch", "1s", "-j").code == 2
-    assert filled("str", "report", "--watch", "soon").code == 2
+@pytest.mark.parametrize("words", ("--watch soon", "--watch 1s --dot -", "--count 2"))
+def test_a_watch_that_can_not_be_is_refused(filled: Run, words: str) -> None:
+    assert filled("str", "report", *words.split()).code == 2
 
 
 CRITERIA = (

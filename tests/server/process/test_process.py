@@ -117,6 +117,27 @@ def test_a_port_in_use_is_a_fatal_line_and_status_1(tmp_path: Path, running: lis
 
 
 @pytest.mark.parametrize(
+    ("block", "text"),
+    (
+        ("leafnodes {{ {listen} }}", "Error listening on leafnode port: {port} - "),
+        ("websocket {{ {listen}, no_tls: true }}", "Unable to listen for websocket connections: "),
+    ),
+)
+def test_a_fatal_line_names_the_listener_that_has_no_port(tmp_path: Path, block: str, text: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config = tmp_path / "nats.conf"
+        listen = f"listen: '127.0.0.1:{port}'"
+        config.write_text(f"listen: '127.0.0.1:-1'\n{block.format(listen=listen)}\n")
+        done = run("-c", str(config))
+    assert done.returncode == 1
+    wanted = f"[FTL] {text.format(port=port)}listen tcp 127.0.0.1:{port}: bind: address already in use"
+    assert wanted in done.stderr
+
+
+@pytest.mark.parametrize(
     ("config", "text"),
     [
         (

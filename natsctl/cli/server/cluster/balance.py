@@ -45,7 +45,7 @@ def balance(
 ) -> None:
     """Send connections away from servers that have more than others; clients come back on another one."""
     from natsctl.client.system.answers import Scope
-    from natsctl.client.system.cluster import plan_balance
+    from natsctl.client.system.cluster import plan_moves
 
     session = session_of(ctx)
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
@@ -53,7 +53,7 @@ def balance(
         raise UsageError(f"--kind: expected {' or '.join(_KINDS)}, not {strange[0]!r}")
     scope = Scope(given.get("--server-name", ""), given.get("--cluster", ""))
     body, idle_ns = fields_of(_WHICH, given), int(given.get("--idle", 0))
-    counts, excess = session.run(lambda manager: plan_balance(manager, body, kinds, idle_ns, scope))
+    counts, excess = session.run(lambda manager: plan_moves(manager, body, kinds, idle_ns, scope))
     session.effect["connections"] = len(excess)
     for row in counts:
         there = plural(row["connections"], "connection")

@@ -2,32 +2,50 @@
 
 from natsctl.cli.verbs import Verb
 
+
+def _again(shape: str) -> str:
+    """An array of these, or with --watch one on each line."""
+    return f"cli.server.shapes:{shape}[]|cli.server.shapes:{shape}[]*"
+
+
 VERBS = (
     Verb(
         "accounts, acct",
         "server.report.connections:accounts",
-        answer="cli.server.shapes:Account[]",
+        answer=_again("Account"),
         examples=("natsctl server report accounts --sort in-msgs",),
     ),
     Verb(
         "connections, conn, connz, conns",
         "server.report.connections:connections",
-        answer="cli.server.shapes:Connection[]",
+        answer=_again("Connection"),
         examples=(
             "natsctl srv report connections --account ORDERS --sort out-bytes --top 10",
             "natsctl srv report connections --state closed --filter 'out_msgs > 1000'",
         ),
     ),
-    Verb("leafnodes, leaf, leafz", "server.report.links:leafnodes", answer="cli.server.shapes:Leafnode[]"),
-    Verb("routes, route", "server.report.links:routes", answer="cli.server.shapes:Route[]"),
-    Verb("gateways, super, gateway", "server.report.links:gateways", answer="cli.server.shapes:Gateway[]"),
-    Verb("cpu", "server.report.state:cpu", answer="cli.server.shapes:Statistics[]"),
-    Verb("mem", "server.report.state:mem", answer="cli.server.shapes:Statistics[]"),
-    Verb("health", "server.report.state:health", answer="cli.server.shapes:ServerAnswer[]"),
+    Verb(
+        "leafnodes, leaf, leafz",
+        "server.report.links:leafnodes",
+        answer=_again("Leafnode"),
+    ),
+    Verb("routes, route", "server.report.links:routes", answer=_again("Route")),
+    Verb(
+        "gateways, super, gateway",
+        "server.report.links:gateways",
+        answer=_again("Gateway"),
+    ),
+    Verb("cpu", "server.report.state:cpu", answer=_again("Statistics")),
+    Verb("mem", "server.report.state:mem", answer=_again("Statistics")),
+    Verb(
+        "health",
+        "server.report.state:health",
+        answer=_again("ServerAnswer"),
+    ),
     Verb(
         "jetstream, jsz, js",
         "server.report.state:jetstream",
-        answer="cli.server.shapes:ServerAnswer[]",
+        answer=_again("ServerAnswer"),
         examples=("natsctl server report jetstream --leaders",),
     ),
     Verb("downgrade", "server.report.state:downgrade", answer="cli.server.shapes:Asset[]"),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.cli import output
-from natsctl.cli.options import Json, Watch
+from natsctl.cli.options import Json, Rounds, Watch
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.server.scope import require_all
-from natsctl.cli.waiting import every_seconds
+from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,13 +34,15 @@ class View(NamedTuple):
     columns: Columns = None
     wide: Wide = False
     watch: Watch = None
+    rounds: Rounds = 0
     json: Json = False
 
 
 def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> None:
-    """Show one report, or with --watch one after the other until Ctrl-C; raises Unreachable."""
+    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises Unreachable."""
     json = view.json
-    if view.watch is None:
+    every_s = watch_seconds(view.watch, view.rounds)
+    if every_s is None:
         report = build()
         if json:
             output.emit_json(report.document)
@@ -48,13 +50,13 @@ def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> Non
             _print(report)
         require_all(report.answers, expect)
         return
-    every_s = every_seconds(view.watch)
-    if json:
-        _lines(build, every_s)
-    else:
-        from natsctl.cli.live import watch as watch_view
+    from natsctl.cli.live import emit_each
+    from natsctl.cli.live import watch as watch_view
 
-        watch_view(lambda: _together(build()), every_s)
+    if json:
+        emit_each(lambda: build().document, every_s, view.rounds)
+    else:
+        watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
 
 
 def _print(report: Report) -> None:
@@ -70,11 +72,3 @@ def _together(report: Report) -> RenderableType:
     from natsctl.cli.screen import width
 
     return Group(*report.render(width()))
-
-
-def _lines(build: Callable[[], Report], every_s: float) -> None:
-    import time
-
-    while True:
-        output.emit_json_line(build().document)
-        time.sleep(every_s)

@@ -9,7 +9,7 @@ import typer
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.flags import SWITCH, TEXT, Flag, Given, fields_of, flagged
-from natsctl.cli.options import Json, Watch, session_of
+from natsctl.cli.options import Json, Rounds, Watch, session_of
 from natsctl.cli.render.columns import Reverse
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
@@ -32,10 +32,11 @@ def cpu(
     expect: Expect = 0,
     reverse: Reverse = False,
     watch: Watch = None,
+    rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
     """Show how busy servers are, the busiest first."""
-    _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, json=json), expect)
+    _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
 @flagged(SCOPE)
@@ -45,10 +46,11 @@ def mem(
     expect: Expect = 0,
     reverse: Reverse = False,
     watch: Watch = None,
+    rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
     """Show how much memory servers use, the largest first."""
-    _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, json=json), expect)
+    _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
@@ -75,6 +77,7 @@ def health(
     expect: Expect = 0,
     reverse: Reverse = False,
     watch: Watch = None,
+    rounds: Rounds = 0,
     json: Json = False,
 ) -> None:
     """Show whether servers call themselves well; fails when one does not."""
@@ -95,7 +98,7 @@ def health(
         last[:] = [build()]
         return last[0]
 
-    show_report(kept, View(watch=watch, json=json), expect)
+    show_report(kept, View(watch=watch, rounds=rounds, json=json), expect)
     ill = [one.name for one in last[0].answers if not healthy(one)]
     if ill:
         raise NatsctlError(f"not well: {', '.join(ill)}")

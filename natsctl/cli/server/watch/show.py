@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from natsctl.cli import output
 from natsctl.cli.options import Json, Rounds
 from natsctl.cli.render.columns import Column, Reverse, Sort
 from natsctl.cli.server.report.rows import top
@@ -43,10 +41,11 @@ def show_rows(
     def rows() -> list[Row]:
         return top(look(), table, looks.sort, looks.reverse, number, default)[0]
 
+    from natsctl.cli.live import emit_each, watch
+
     if looks.json:
-        _lines(rows, every_s, looks.rounds)
+        emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
         return
-    from natsctl.cli.live import watch
     from natsctl.cli.render.server_sheet import render_sheet
     from natsctl.cli.screen import width
 
@@ -54,12 +53,3 @@ def show_rows(
         return render_sheet(title, table, rows(), width(), none=f"{title}: nothing yet")
 
     watch(view, every_s, rounds=looks.rounds)
-
-
-def _lines(rows: Callable[[], list[Row]], every_s: float, rounds: int) -> None:
-    shown = 0
-    while not rounds or shown < rounds:
-        if shown:
-            time.sleep(every_s)
-        output.emit_json_line({"rows": rows()})
-        shown += 1
