@@ -17,6 +17,10 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 """What is read of a folder; a file that is named is read whatever its name is."""
 
 
+FileId = tuple[int, int]
+"""Device and number of a file."""
+
+
 def files_at(path: str) -> list[str]:
     """The files that a path means: itself, those of a folder and of its folders, those that match a glob; sorted.
 
@@ -59,7 +63,7 @@ def _files_below(folder: str) -> Iterator[str]:
                 count += 1
                 if count > MAX_FILES:
                     raise UsageError(f"{folder}: more than {MAX_FILES:,} documents")
-                yield str(Path(here) / name)
+                yield f"{here}/{name}" if here != "." else name
 
 
 def read_text(path: str) -> str:
@@ -68,8 +72,10 @@ def read_text(path: str) -> str:
         if path == STDIN:
             raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
-            with Path(path).open("rb") as opened:
-                raw = opened.read(MAX_FILE_BYTES + 1)
+            with open(path, "rb") as opened:  # noqa: PTH123  # thousands of files: a Path for each costs as much as it
+                # A pipe has no length; asked for as much as may be, a file would be given room for it.
+                length = os.fstat(opened.fileno()).st_size
+                raw = opened.read(min(length or MAX_FILE_BYTES, MAX_FILE_BYTES) + 1)
     except OSError as failure:
         raise TextFault(0, failure.strerror or str(failure)) from failure
     if len(raw) > MAX_FILE_BYTES:
@@ -80,6 +86,12 @@ def read_text(path: str) -> str:
         raise TextFault(raw.count(b"\n", 0, failure.start) + 1, f"not UTF-8 text (byte {failure.start})") from failure
 
 
-def identity(path: str) -> str:
-    """What two paths share that lead to the same file."""
-    return path if path == STDIN else os.path.realpath(path)
+def identity(path: str) -> FileId:
+    """What two paths share that lead to the same file; what is gone is like no other."""
+    if path == STDIN:
+        return (-1, -1)
+    try:
+        status = os.stat(path)  # noqa: PTH116  # the quickest, for thousands of files
+    except OSError:
+        return (-1, hash(path))
+    return (status.st_dev, status.st_ino)

@@ -17,6 +17,11 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _ATOM: Final = re.compile(
     r"-?(?:0|[1-9][0-9]{0,399})(?P<float>\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)?|[a-zA-Z]+"
 )
+_MEMBER: Final = re.compile(
+    r'[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*'
+    r'(?:"([^"\\\x00-\x1f]*)"|(-?(?:0|[1-9][0-9]{0,17}))(?![0-9.eE])|(true|false|null)(?![a-zA-Z]))[ \t\r\n]*([,}])'
+)
+"""A key with a value that needs no care, and what comes behind it."""
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -106,23 +111,48 @@ class _Reader:
         if self._next() == "}":
             self._at += 1
             return result
-        while True:
+        while not self._members(result):
             if self._next() != '"':
                 raise self._fail("expected a key in quotes")
             line, key = self.line(), self._string()
             if self._next() != ":":
                 raise self._fail("expected : behind a key")
             self._at += 1
-            if key in result.lines:
-                self._report(line, [*self._path, key], f"{key} stands here twice, first on line {result.lines[key]}")
-                self.value(depth + 1)
-            else:
-                result.lines[key] = line
-                self._path.append(key)
-                result[key] = self.value(depth + 1)
-                self._path.pop()
+            self._path.append(key)
+            self._keep(result, key, self.value(depth + 1), line)
+            self._path.pop()
             if self._ends("}"):
-                return result
+                break
+        return result
+
+    def _members(self, result: Mapped) -> bool:
+        """Read the members from here that are texts, whole numbers and words; say whether the object ends with them."""
+        text, plain = self._text, self._expand is None
+        while (found := _MEMBER.match(text, self._at)) is not None:
+            key, string, number, word, end = found.groups()
+            if string is not None and not plain and "${" in string:
+                return False
+            value = string if string is not None else _WORDS[word] if word else int(number)
+            self._at = found.start(1)
+            line = self.line()
+            self._at = found.end()
+            self._values += 1
+            if key in result.lines:
+                self._keep(result, key, value, line)
+            else:
+                result[key] = value
+                result.lines[key] = line
+            if end == "}":
+                return True
+        return False
+
+    def _keep(self, result: Mapped, key: str, value: Any, line: int) -> None:
+        if key in result.lines:
+            path = self._path if self._path[-1:] == [key] else [*self._path, key]
+            self._report(line, path, f"{key} stands here twice, first on line {result.lines[key]}")
+            return
+        result[key] = value
+        result.lines[key] = line
 
     def _list(self, depth: int) -> Listed:
         result = Listed(self.line())

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.plan.asset import Place
 from natsctl.plan.documents import interpolation, json_text, yaml_text
 from natsctl.plan.documents.faults import MAX_FILES, MAX_INCLUDE_DEPTH, TextFault
-from natsctl.plan.documents.files import STDIN, files_at, identity, read_text
+from natsctl.plan.documents.files import STDIN, FileId, files_at, identity, read_text
 from natsctl.plan.documents.forms import read_form
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Spot, Step, spelled
@@ -28,23 +28,24 @@ class Loader:
     def __init__(self, values: Mapping[str, str]) -> None:
         self.found = Found()
         self._values = values
-        self._seen: set[str] = set()
+        self._seen: set[FileId] = set()
 
     def read(self, paths: Sequence[str]) -> None:
         """Read what the paths mean. Raises UsageError for one that is not there."""
         for file in [file for path in paths for file in files_at(path)]:
-            if identity(file) not in self._seen:
-                self._file(file, ())
+            if (own := identity(file)) not in self._seen:
+                self._file(file, (own,))
 
-    def _file(self, file: str, above: tuple[str, ...]) -> None:
-        self._seen.add(identity(file))
+    def _file(self, file: str, chain: tuple[FileId, ...]) -> None:
+        """Read a file; `chain` are those that led to it by including each other, and itself."""
+        self._seen.add(chain[-1])
         name = "stdin" if file == STDIN else file
         self.found.files.append(name)
         if len(self._seen) > MAX_FILES:
             raise UsageError(f"{name}: more than {MAX_FILES:,} files")
         for spot in self._documents(file, name):
             for include in read_form(spot, self.found):
-                self._include(include, file, above)
+                self._include(include, file, chain)
 
     def read_text(self, text: str, name: str) -> None:
         """Read a text that is no file's; what it includes is seen from the working folder."""
@@ -72,9 +73,8 @@ class Loader:
     def _expand(self, text: str) -> str:
         return interpolation.expanded(text, self._values)
 
-    def _include(self, spot: Spot, file: str, above: tuple[str, ...]) -> None:
+    def _include(self, spot: Spot, file: str, chain: tuple[FileId, ...]) -> None:
         """Read what an included path means, seen from the file that includes it."""
-        chain = (*above, identity(file))
         if len(chain) > MAX_INCLUDE_DEPTH:
             self.found.fault(spot, f"more than {MAX_INCLUDE_DEPTH} files include each other")
             return
@@ -90,9 +90,9 @@ class Loader:
             self.found.fault(spot, str(failure))
             return
         for one in files:
-            if identity(one) not in self._seen:
-                self._file(one, chain)
-            elif named and identity(one) in chain:
+            if (own := identity(one)) not in self._seen:
+                self._file(one, (*chain, own))
+            elif named and own in chain:
                 # A folder or a pattern may well hold the file that includes it.
                 self.found.fault(spot, f"{wanted} includes this file")
 
