@@ -29,6 +29,9 @@ STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 STREAM_EXISTS = 10058
 CONSUMER_EXISTS = 10148
+NOT_STORED = 10049
+PAUSES_S = (0.05, 0.1, 0.2, 0.4)
+"""Before a stream is asked for again that the server could not store."""
 _ABSENT = frozenset((STREAM_NOT_FOUND, CONSUMER_NOT_FOUND))
 _EXISTS = frozenset((STREAM_EXISTS, CONSUMER_EXISTS))
 
@@ -167,7 +170,7 @@ class Steps:
         elif action == "update":
             await manager.stream_update(config)
         else:
-            await manager.stream_create(config)
+            await _created(manager, config)
 
     async def _remove(self, change: Change) -> None:
         manager = self._manager()
@@ -175,6 +178,23 @@ class Steps:
             await manager.consumer_delete(change.stream, change.consumer)
         else:
             await manager.stream_delete(change.stream)
+
+
+async def _created(manager: Manager, config: dict[str, Any]) -> None:
+    """Create a stream; asked again where the server has no place for it yet.
+
+    nats-server removes an account's folder after it has answered that its last stream is gone, and with it the place
+    of one that is being made.
+    """
+    for pause_s in PAUSES_S:
+        try:
+            await manager.stream_create(config)
+            return
+        except ApiFailure as failure:
+            if failure.err_code != NOT_STORED:
+                raise
+        await asyncio.sleep(pause_s)
+    await manager.stream_create(config)
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:

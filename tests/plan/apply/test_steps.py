@@ -149,6 +149,14 @@ async def test_a_replacement_that_is_refused_leaves_the_asset_as_it_was_configur
     assert account.streams["A"] == LIVE
 
 
+async def test_a_stream_that_has_no_place_for_a_moment_is_asked_for_again(fake: Fake) -> None:
+    account = fake(LIVE)
+    account.refused = {"create A": 10049}
+    await steps(account).take(REPLACE)
+    assert [verb for verb, _, _ in account.requests] == ["delete", "create", "create"]
+    assert account.streams["A"] == {**WANTED, "name": "A"}
+
+
 async def test_a_replacement_of_what_has_changed_meanwhile_removes_nothing(fake: Fake) -> None:
     account = fake({**LIVE, "max_age": 75})
     with pytest.raises(Conflict):
