@@ -55,6 +55,7 @@ def _show(found: Object, json: bool) -> None:
         output.emit_json_line(found.document)
         return
     from natsctl.cli.render.object import render_event
+    from natsctl.cli.screen import width
 
-    output.emit(render_event(found, coloured=output.has_color(sys.stdout)))
+    output.emit(render_event(found, width(), coloured=output.has_color(sys.stdout)))
     sys.stdout.flush()

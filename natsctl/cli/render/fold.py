@@ -34,6 +34,13 @@ def folded(text: str, width: int) -> list[str]:
     return [piece for line in text.splitlines() for piece in _folded_line(line, width)] or [""]
 
 
+def hanging(text: str, width: int | None) -> str:
+    """A text as lines of at most `width`, those after the first indented; as it is without a width."""
+    if width is None or ("\n" not in text and length(text) <= width):
+        return text
+    return "\n  ".join(folded(text, max(width - 2, 1)))
+
+
 def _folded_line(line: str, width: int) -> Iterator[str]:
     if length(line) > width:
         whole = _WHOLE.sub(lambda found: found[0].replace(" ", _TIED), line)

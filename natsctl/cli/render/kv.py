@@ -21,6 +21,7 @@ from natsctl.cli.render.values import (
     when,
     yes,
 )
+from natsctl.cli.render.watched import event_text
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_VALUE_SHOWN = 40
 """Characters of a value in a table; longer ones lose their middle."""
-_GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
 def render_bucket(info: StreamInfoAnswer) -> Page:
@@ -162,11 +162,11 @@ def render_revert(old: Entry, now: Entry | None) -> str:
     return f"{safe(old.bucket)} > {safe(old.key)}: {held} → {shown_value(old.value)} (revision {old.revision})"
 
 
-def render_event(entry: Entry, *, coloured: bool) -> str:
-    """One line of `kv watch`."""
-    colour, off = ((_RED if entry.deleted else _GREEN), _OFF) if coloured else ("", "")
-    line = f"[{when(entry.created)}] {colour}{entry.operation}{off} {safe(entry.bucket)} > {safe(entry.key)}"
-    return line if entry.deleted else f"{line}: {_text(entry.value or b'')}"
+def render_event(entry: Entry, width: int | None, *, coloured: bool) -> str:
+    """One event of `kv watch`: a line, or with a `width` in columns as many as it takes."""
+    place = f"[{when(entry.created)}] {entry.operation} {safe(entry.bucket)} > {safe(entry.key)}"
+    text = place if entry.deleted else f"{place}: {_text(entry.value or b'')}"
+    return event_text(text, entry.operation, width, deleted=entry.deleted, coloured=coloured)
 
 
 def shown_value(value: bytes | None) -> str:

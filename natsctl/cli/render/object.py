@@ -10,6 +10,7 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.render.stream import render_cluster, render_metadata
 from natsctl.cli.render.table import render_table
 from natsctl.cli.render.values import age_limit, ago, count, listed, safe, size_limit, when, yes
+from natsctl.cli.render.watched import event_text
 from natsctl.client.buckets import OBJECTS
 from natsctl.client.objects.bucket import digest_bytes
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.stream import StreamInfo
     from natsctl.client.objects.bucket import Object
-
-_GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
 def render_bucket(info: StreamInfoAnswer) -> Page:
@@ -120,13 +119,12 @@ def render_objects(bucket: str, found: Sequence[Object]) -> Table:
     )
 
 
-def render_event(found: Object, *, coloured: bool) -> str:
-    """One line of `object watch`."""
-    colour, off = ((_RED if found.deleted else _GREEN), _OFF) if coloured else ("", "")
+def render_event(found: Object, width: int | None, *, coloured: bool) -> str:
+    """One event of `object watch`: a line, or with a `width` in columns as many as it takes."""
     done = "DEL" if found.deleted else "PUT"
-    line = f"[{when(found.time)}] {colour}{done}{off} {safe(found.bucket)} > {safe(found.name)}"
-    if found.deleted:
-        return line
-    if found.link is not None:
-        return f"{line}: link to {_link(found.link)}"
-    return f"{line}: {format_size(found.size)} in {plural(found.chunks, 'chunk')}"
+    text = f"[{when(found.time)}] {done} {safe(found.bucket)} > {safe(found.name)}"
+    if not found.deleted:
+        stored = f"{format_size(found.size)} in {plural(found.chunks, 'chunk')}"
+        held = f"link to {_link(found.link)}" if found.link is not None else ""
+        text += f": {held or stored}"
+    return event_text(text, done, width, deleted=found.deleted, coloured=coloured)

@@ -160,10 +160,9 @@ def _restored(
 
 
 def _show_restored(done: Restored, json: bool) -> None:
-    """Show the stream and what there is to say about it."""
-    if not json:
-        for text in done.warnings:
-            output.note(safe(text))
+    """Show the stream, and on stderr, whoever reads, in what it differs from its backup."""
+    for text in done.warnings:
+        output.note(safe(text))
     what: Any = {
         "restored": f'\nRestored stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',
         "replaced": f'\nReplaced stream "{safe(done.stream)}" in {duration(int(done.progress.elapsed_s * 1e9))}\n',

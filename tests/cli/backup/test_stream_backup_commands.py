@@ -189,3 +189,17 @@ def test_a_person_types_the_name_of_what_is_replaced(
     one.answers("Really replace Stream S (2 messages", "S\r")
     status, screen = one.end()
     assert (status, 'Replaced stream "S" in' in screen) == (0, True)
+
+
+def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(
+    natsctl: Callable[..., Any], tmp_path: Path
+) -> None:
+    _fill(natsctl)
+    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
+    assert natsctl("str", "rm", "S", "-f").code == 0
+    limited = tmp_path / "limited.json"
+    limited.write_text('{"max_msgs": 1}')
+    for more in ((), ("-j",)):
+        done = natsctl("str", "restore", str(tmp_path / "b"), "--config", str(limited), "--no-progress", *more)
+        assert (done.code, "messages 1 instead of 2" in done.err) == (0, True)
+        assert natsctl("str", "rm", "S", "-f").code == 0

@@ -96,3 +96,27 @@ def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: 
     text = natsctl("kv", "watch", bucket, "a.1", "--count", "1").out
     assert text.endswith(" PUT B > a.1: new\n")
     assert natsctl("con", "ls", "KV_B", "-n").out == ""
+
+
+@pytest.mark.parametrize("columns", (30, 60, 200))
+def test_events_of_a_watch_fit_the_terminal_and_lose_nothing(
+    natsctl: Run, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    value = " ".join(f"word{number}" for number in range(40))
+    natsctl("kv", "add", "B")
+    natsctl("kv", "put", "B", "k", value)
+    shown = natsctl("kv", "watch", "B", "--count", "1").out.splitlines()
+    assert max(len(line) for line in shown) <= columns
+    assert all(line.startswith("  ") for line in shown[1:])
+    assert " ".join(" ".join(shown).split()).endswith(f"PUT B > k: {value}")
+
+
+def test_an_event_of_a_watch_is_one_line_in_a_pipe_and_has_its_operation_in_colour() -> None:
+    from natsctl.cli.render.watched import event_text
+
+    text = f"[2026-01-01 00:00:00] PUT B > PUT: {'word ' * 200}"
+    assert event_text(text, "PUT", None, deleted=False, coloured=False) == text
+    coloured = event_text(text, "PUT", 60, deleted=False, coloured=True)
+    assert coloured.startswith("[2026-01-01 00:00:00] \x1b[32mPUT\x1b[0m B > PUT: word")
+    assert coloured.count("\x1b") == 2
