@@ -8,7 +8,6 @@ a stream that does not exist, a consumer that begins at no sequence. Nothing can
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,18 +69,25 @@ async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], world: Wor
 
 
 async def _window_ns(manager: Manager) -> int:
-    name = f"NATSCTL_{secrets.token_hex(8)}"
+    name = _unused("NATSCTL")
     config = {"name": name, "subjects": [f"natsctl.{name}"], "duplicate_window": MUCH}
     match = _WINDOW.search(await _refusal(manager, endpoints.STREAM_UPDATE, (name,), config))
     return parse_duration(match[1]) if match else 0
 
 
 async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any]) -> str:
-    name = f"natsctl_{secrets.token_hex(8)}"
+    name = _unused("natsctl")
     # Without the sequence to begin at it is refused by servers of all versions; newer ones heed the action as well.
     start = {"deliver_policy": "by_start_sequence", "ack_policy": "explicit"}
     body = {"stream_name": stream, "config": {"durable_name": name, **start, **fields}, "action": "update"}
     return await _refusal(manager, endpoints.CONSUMER_CREATE, (stream, name), body)
+
+
+def _unused(prefix: str) -> str:
+    """A name that nobody has."""
+    import secrets  # of no use to a plan without doubts, and slow to import
+
+    return f"{prefix}_{secrets.token_hex(8)}"
 
 
 async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:

@@ -22,7 +22,7 @@ from natsctl.plan.settle import (
     Surroundings,
     fields_of,
     kept,
-    settled,
+    settled_anyway,
     settled_consumer,
     settled_stream,
     without_nulls,
@@ -70,9 +70,12 @@ class Judge:
             return None
         change = self._creation(one, config)
         try:
-            new = without_passed_pause(settled(one.key, config, self.around), self.world.now_ns)
+            new, refusal = settled_anyway(one.key, config, self.around)
         except ConfigRefused as refused:
             return self._refused(change, live, refused.text)
+        new = without_passed_pause(new, self.world.now_ns)
+        if refusal is not None:
+            return self._refused_unless_so(change, one, live, new, refusal.description)
         if live is None:
             return self._checked_creation(change)
         if anew:
@@ -109,6 +112,16 @@ class Judge:
         if live is not None:
             change.action, change.before = Action.UPDATE, labels.without_server_made(live.config)
         return change
+
+    def _refused_unless_so(
+        self, change: Change, one: Wanted, live: Live | None, new: Config, reason: str
+    ) -> Change | None:
+        """Refuse what this version's server refuses, unless one of another version has it just so already."""
+        if live is not None:
+            self._differ(change, one, live, new)
+            if not change.differences:
+                return None
+        return self._refused(change, live, reason)
 
     def _checked_creation(self, change: Change) -> Change:
         """Refuse to make what can not be made here."""

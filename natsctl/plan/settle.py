@@ -67,22 +67,59 @@ ALONE = Surroundings()
 
 def settled(key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE) -> Config:
     """The configuration as a server would keep it, unknown keys kept. Raises ConfigRefused."""
+    written, refusal = settled_anyway(key, config, around)
+    if refusal is not None:
+        raise ConfigRefused(refusal)
+    return written
+
+
+def settled_anyway(
+    key: AssetKey, config: Mapping[str, Any], around: Surroundings = ALONE
+) -> tuple[Config, ApiError | None]:
+    """The same, also of what servers of today refuse, with why; raises ConfigRefused for what is no configuration."""
     raw = without_nulls(config)
     if key.consumer:
-        return _written(settled_consumer(key, raw, around), raw, ConsumerConfig)
-    return _written(settled_stream(key, raw, around), raw, StreamConfig)
+        consumer, refusal = _consumer_anyway(key, raw, around)
+        return _written(consumer, raw, ConsumerConfig), refusal
+    stream, refusal = _stream_anyway(key, raw, around)
+    return _written(stream, raw, StreamConfig), refusal
 
 
 def settled_stream(key: AssetKey, raw: Config, around: Surroundings) -> StreamConfig:
     """The configuration of a stream as a server would keep it. Raises ConfigRefused."""
-    model = _model(raw | {"name": key.stream}, StreamConfig)
-    window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
-    refusal = stream_config.settle(Draft(config=model, max_window_ns=window_ns, origin=around.stream))
+    model, refusal = _stream_anyway(key, raw, around)
     if refusal is not None:
         raise ConfigRefused(refusal)
+    return model
+
+
+def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
+    """The configuration of a consumer as a server would keep it. Raises ConfigRefused."""
+    model, refusal = _consumer_anyway(key, raw, around)
+    if refusal is not None:
+        raise ConfigRefused(refusal)
+    return model
+
+
+def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[StreamConfig, ApiError | None]:
+    """Every check is made, so that what is refused is normalised as well; the first refusal is the server's."""
+    model = _model(raw | {"name": key.stream}, StreamConfig)
+    window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
+    draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
+    refusals = [check(draft) for check in stream_config.CHECKS]
     if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
         model.duplicate_window = _default_window_ns(model, window_ns)
-    return model
+    return model, next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def _consumer_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[ConsumerConfig, ApiError | None]:
+    named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
+    model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
+    stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
+    bounds = around.bounds(stream.num_replicas)
+    refusal = consumer_config.normalise(model, stream, bounds) or consumer_check.check(model, stream, bounds)
+    consumer_config.default_threshold(model, consumer_config.is_durable(model))
+    return model, refusal
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
@@ -90,29 +127,19 @@ def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
     return min(ns for ns in (stream_check.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
-def settled_consumer(key: AssetKey, raw: Config, around: Surroundings) -> ConsumerConfig:
-    """The configuration of a consumer as a server would keep it. Raises ConfigRefused."""
-    named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
-    model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
-    stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
-    bounds = around.bounds(stream.num_replicas)
-    refusal = consumer_config.normalise(model, stream, bounds) or consumer_check.check(model, stream, bounds)
-    if refusal is not None:
-        raise ConfigRefused(refusal)
-    consumer_config.default_threshold(model, consumer_config.is_durable(model))
-    return model
-
-
 def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     """A live configuration in the same words as a settled one, whatever a server leaves out that is at its default."""
     raw = without_nulls(config)
-    if not key.consumer:
+    try:
+        if key.consumer:
+            return _written(_model({"name": key.consumer} | raw, ConsumerConfig), raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
-        draft = Draft(config=stream)
-        for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
-            correct(draft)
-        return _written(stream, raw, StreamConfig)
-    return _written(_model({"name": key.consumer} | raw, ConsumerConfig), raw, ConsumerConfig)
+    except ConfigRefused:
+        return raw  # of a server so new that a field has another type
+    draft = Draft(config=stream)
+    for correct in (stream_check.settle_replicas, stream_check.settle_limits, feature_config.check_persistence):
+        correct(draft)
+    return _written(stream, raw, StreamConfig)
 
 
 def fields_of(key: AssetKey) -> frozenset[str]:
