@@ -207,6 +207,8 @@ def accounts(draw: Any, most_streams: int = 4, names: tuple[str, ...] = NAMES) -
         base = {"name": name, "subjects": [f"s{index}.x"]} if draw(st.booleans()) else {"name": name}
         if any(word == "mirror" for word, _ in features):
             base = {"name": name}
+        else:
+            features = [one for one in features if one[0] != "mirror_direct"]
         _add(
             account,
             known,

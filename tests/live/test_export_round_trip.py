@@ -1,0 +1,154 @@
+"""export, destroy, apply: the account is the same again, on natsctl's server and on the reference.
+
+Random valid accounts are made by plain requests, then carried through the three commands; what is compared are the
+configurations as the server says them, without what it or natsctl writes into metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from natsctl.api.errors import ApiFailure
+from natsctl.cli.main import run
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+from natsctl.plan.labels import stripped, without_server_made
+from natsctl.plan.world import read_world
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.plan.random_accounts import Account, accounts
+
+T = TypeVar("T")
+EXAMPLES = 40
+"""Accounts; they hold more than CONFIGURATIONS together."""
+CONFIGURATIONS = 200
+HOUR_NS = 3600 * 1_000_000_000
+ROOM_BYTES = 2**20
+
+
+class Live:
+    """A server, and what has been tried on it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.runner = asyncio.Runner()
+        self.manager = self.runner.run(self._connect())
+        self.tried = 0
+        self.refused: list[str] = []
+
+    async def _connect(self) -> Manager:
+        return Manager(await connect(resolve(Settings(url=self.url), {}, None), name="round trip", trace=False))
+
+    def ask(self, work: Awaitable[T]) -> T:
+        """The answer to a request."""
+
+        async def answered() -> T:
+            return await work
+
+        return self.runner.run(answered())
+
+    def close(self) -> None:
+        self.ask(self.manager.connection.close())
+        self.runner.close()
+
+    def clear(self) -> None:
+        """Remove every stream."""
+        for name in self.ask(self.manager.stream_names()):
+            self.ask(self.manager.stream_delete(name))
+
+    def make(self, account: Account) -> None:
+        """Create an account; what the server refuses for its own reasons is left out, and counted."""
+        for key, config in sorted(account.items(), key=lambda one: one[0]):
+            self.tried += 1
+            try:
+                if key.consumer:
+                    self.ask(self.manager.consumer_create(key.stream, config))
+                else:
+                    self.ask(self.manager.stream_create(config))
+            except ApiFailure as failure:
+                self.refused.append(f"{key}: {failure.text}")
+
+    def account(self) -> Account:
+        """All configurations, as the server says them, but of the consumers that mirrors and sources make."""
+        assets = self.ask(read_world(self.manager)).assets
+        configs = {key: without_server_made(stripped(live.config)) for key, live in assets.items()}
+        return {key: config for key, config in configs.items() if not config.get("direct")}
+
+    def natsctl(self, *words: str) -> str:
+        """What a command prints; it has to succeed."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(["--server", self.url, *words])
+        assert code == 0, (words, code, err.getvalue())
+        return out.getvalue()
+
+
+def kinds() -> list[Any]:
+    absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+    return ["natsctl", pytest.param("reference", marks=absent)]
+
+
+@pytest.fixture(scope="module", params=kinds())
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One server for all accounts, which are cleared away in between."""
+    kind: Kind = request.param
+    folder = tmp_path_factory.mktemp("round_trip")
+    with ServerProcess(folder / "server", kind) as process:
+        one = Live(process.url, folder)
+        yield one
+        one.close()
+
+
+def made_to_last(account: Account) -> Account:
+    """The account with room on a small disk, and with consumers that do not end while they are looked at."""
+    lasting: Account = {}
+    for key, config in account.items():
+        one = dict(config)
+        if one.get("consumer_limits"):
+            one["consumer_limits"] = {
+                name: value for name, value in one["consumer_limits"].items() if name != "inactive_threshold"
+            }
+        if key.consumer and (one.get("inactive_threshold") or not one.get("durable_name")):
+            one["inactive_threshold"] = max(HOUR_NS, one.get("inactive_threshold") or 0)
+        elif not key.consumer and one.get("max_bytes", -1) > ROOM_BYTES:
+            one["max_bytes"] = ROOM_BYTES
+        lasting[key] = one
+    return lasting
+
+
+@pytest.mark.slow
+def test_export_destroy_apply_gives_the_same_account(live: Live) -> None:
+    found = 0
+
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(accounts(), st.sampled_from([(), ("--split",), ("--full",), ("--format", "json")]))
+    def goes_round(account: Account, layout: tuple[str, ...]) -> None:
+        nonlocal found
+        live.clear()
+        live.make(made_to_last(account))
+        before = live.account()
+        found += len(before)
+        if not before:
+            return
+        path = live.folder / ("account.json" if "json" in layout else "account.yaml")
+        path.write_text(live.natsctl("export", "--ephemeral", *layout))
+        live.natsctl("destroy", "-f", str(path), "--yes")
+        assert live.account() == {}
+        live.natsctl("apply", "-f", str(path))
+        assert live.account() == before
+        live.natsctl("diff", "-f", str(path))
+
+    goes_round()
+    assert found >= CONFIGURATIONS
+    assert len(live.refused) <= live.tried // 20, live.refused
