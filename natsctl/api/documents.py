@@ -26,6 +26,15 @@ TOLD: Final = object()
 """What stands for a value that is not what it should be, and of which that was told."""
 
 
+class Untyped(str):
+    """A text that may mean a number or a switch where one is wanted, as `${NAME}` in JSON does."""
+
+    __slots__ = ("meant",)
+
+    meant: Any
+    """What it means where no text is wanted."""
+
+
 class DocumentFault(NamedTuple):
     """One mistake: the steps that lead to it, the reason, and whether a field has no value because of it."""
 
@@ -156,6 +165,8 @@ class _DocumentReader:
 
     def _scalar(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str = "") -> Any:
         noun = noun or _NOUNS[shape.kind]
+        if isinstance(value, Untyped) and shape.kind != "str":
+            value = value.meant
         if shape.kind == "int":
             return self._int(value, shape, path, noun)
         if not isinstance(value, bool if shape.kind == "bool" else str):

@@ -57,6 +57,8 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
         _unnamed(spot, "a consumer needs a name or durable_name", found)
     if not name or not stream:
         return
+    if config.get("name", name) != name:
+        found.fault(where.at("name"), f"expected {name}, which is its durable_name, got {config['name']}")
     if not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
     keep(AssetKey(stream, name), kind, config, spot, where, found, good)

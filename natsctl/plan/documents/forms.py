@@ -144,5 +144,5 @@ def _bare_kind(value: Mapped) -> Kind | None:
     if "bucket" in value:
         return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None
     config: Any = value["config"] if isinstance(value.get("config"), Mapped) else value
-    is_consumer = "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
+    is_consumer = "stream" in value or "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
     return Kind.CONSUMER if is_consumer else Kind.STREAM

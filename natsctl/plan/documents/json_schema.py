@@ -81,7 +81,7 @@ def _document() -> Schema:
 def _is_consumer() -> Schema:
     own = has_any(sorted(CONSUMER_ONLY))
     info = {"allOf": [_IS_INFO, {"properties": {"config": own}}]}
-    return {"anyOf": [has("stream_name"), {"allOf": [{"not": _IS_INFO}, own]}, info]}
+    return {"anyOf": [has_any(("stream", "stream_name")), {"allOf": [{"not": _IS_INFO}, own]}, info]}
 
 
 def _plain() -> Schema:

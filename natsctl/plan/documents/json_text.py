@@ -8,10 +8,11 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
 from typing import Any, Final
 
-from natsctl.api.documents import TOLD
+from natsctl.api.documents import TOLD, Untyped
 from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
+from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
-from natsctl.plan.documents.yaml_text import Expand, Report
+from natsctl.plan.documents.yaml_text import Expand, Report, plain_value
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _ATOM: Final = re.compile(
@@ -100,7 +101,12 @@ class _Reader:
         if self._expand is None or "${" not in text:
             return text
         try:
-            return self._expand(text)
+            expanded = self._expand(text)
+            if not is_one_reference(text):
+                return expanded
+            value = Untyped(expanded)
+            value.meant = plain_value(expanded)
+            return value
         except ValueError as fault:
             self._report(self.line(), self._path, str(fault))
             return TOLD
