@@ -23,7 +23,7 @@ from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.client.answer import Answer
 from natsctl.client.backup.aside import aside
-from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.attempts import BrokenOff, Lifeline
 from natsctl.client.backup.compare import NotWhole, lacking, missing
 from natsctl.client.backup.contents import OnRead, summarise
 from natsctl.client.backup.opened import OpenBackup, open_backup
@@ -36,6 +36,7 @@ from natsctl.client.preview import Planned, Previewed
 
 STREAM_NOT_FOUND = 10059
 NAME_IN_USE = 10058
+RESTORE_FAILED = 10062
 MAX_SUBJECTS_ASKED = 64
 """Subjects whose owners are asked for before a restore; the server itself judges all of them."""
 
@@ -197,14 +198,24 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
 async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:
     """Restore a stream that is not there; after a failure it is not there either."""
 
+    once_more = lifeline.retries > 0
+
     async def attempt(manager: Manager) -> Answer[Any]:
+        nonlocal once_more
         # The attempt before may have come to its end unheard, or have left a part behind.
         await sending.abandon(manager)
         if sending.begun and (there := await _existing(manager, name)) is not None:
             if not missing(sending.backup, there):
                 return there
             await manager.stream_delete(name)
-        return await sending.send(manager)
+        try:
+            return await sending.send(manager)
+        except ApiFailure as failure:
+            if failure.err_code != RESTORE_FAILED or not once_more:
+                raise
+            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in.
+            once_more = False
+            raise BrokenOff(failure.text) from failure
 
     try:
         return await lifeline.run(f"the restore of {name}", attempt)

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from natsctl.api import endpoints
-from natsctl.api.errors import NatsctlError
+from natsctl.api.catalogue import error
+from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.client.backup.attempts import Lifeline
+from natsctl.client.backup.send import Sending
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import pull
@@ -106,6 +108,22 @@ async def test_a_configuration_that_the_server_refuses_leaves_the_stream_as_it_w
     await is_whole(manager, "file")
     assert left(tmp_path) == []
     await messages.publish(manager, "ORDERS.new", b"more")
+
+
+async def test_a_restore_that_the_server_fails_once_is_begun_again(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, failures = Sending.send, [ApiFailure(error(10062, err="no such folder"))]
+
+    async def fails_once(sending: Sending, manager: Manager) -> Any:
+        if failures:
+            raise failures.pop()
+        return await send(sending, manager)
+
+    monkeypatch.setattr(Sending, "send", fails_once)
+    outcome = await carry_out(manager, await replacement(manager), ApplyOptions(backup_folder=tmp_path))
+    assert outcome.results[0].error is None
+    await is_whole(manager, "memory")
 
 
 async def test_a_dry_run_names_the_requests_and_writes_nothing(manager: Manager, tmp_path: Path) -> None:
