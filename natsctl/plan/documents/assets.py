@@ -99,7 +99,7 @@ def _is_object(spot: Spot, found: Found) -> bool:
 def _unnamed(spot: Spot, reason: str, found: Found) -> None:
     """Tell that a name is missing, unless what stands there was a fault itself."""
     config = config_spot(spot, ())
-    if not any(config.value.get(key) is not None for key in ("name", "durable_name")):
+    if all(config.value.get(key) in (None, "") for key in ("name", "durable_name")):
         found.fault(config, reason)
 
 

@@ -63,13 +63,24 @@ def _value(word: str, value: Any, spot: Spot) -> Any:
         return value == "s2"
     if word not in _ORIGINS:
         return value
+    if word == "mirror":
+        return _origin(value, spot)
     if isinstance(value, str):
-        named = Mapped(spot.line)
-        named.put("name", value, spot.line)
-        return named
+        single = Listed(spot.line)
+        single.lines = [spot.line]
+        single.append(_origin(value, spot))
+        return single
     if not isinstance(value, Listed):
         return value
     items = Listed(value.line)
     items.lines = value.lines
-    items.extend(_value("mirror", item, spot.at(index)) for index, item in enumerate(value))
+    items.extend(_origin(item, spot.at(index)) for index, item in enumerate(value))
     return items
+
+
+def _origin(value: Any, spot: Spot) -> Any:
+    if not isinstance(value, str):
+        return value
+    named = Mapped(spot.line)
+    named.put("name", value, spot.line)
+    return named

@@ -103,7 +103,7 @@ def test_what_excludes_each_other_in_a_set_is_told(tmp_path: Path) -> None:
         (20, "consumer in pull mode requires explicit ack policy on workqueue stream"),
         (24, "consumer max ack pending exceeds system limit of 10"),
         (24, "stream F takes 1 consumers (max_consumers), and has them already"),
-        (27, "stream mirror must have max message size >= source"),
+        (27, "stream source must have max message size >= target"),
     ]
     assert documents.notes == (
         f"{tmp_path}/set.yaml:6: $.streams[0].consumers[0].filter_subject: "
