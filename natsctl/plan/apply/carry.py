@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +16,19 @@ from natsctl.plan.apply.execution import CONCURRENCY, Execution, OnResult, unhea
 from natsctl.plan.apply.keeping import Keeping
 from natsctl.plan.apply.result import Outcome
 from natsctl.plan.apply.steps import Steps
-from natsctl.plan.change import Plan
+from natsctl.plan.change import Change, Plan
 
 
 class PlanRefused(NatsctlError):
-    """A plan has changes that may not be done; nothing was sent."""
+    """A plan has changes that may not be done, `faults` says which and why; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
+    headline = "nothing was changed: the plan has what may not be done"
+
+    def __init__(self, refused: Sequence[Change]) -> None:
+        self.faults = [f"{change.key}: {change.refused}" for change in refused]
+        hints = dict.fromkeys(change.hint for change in refused if change.hint)
+        super().__init__("\n".join([f"{self.headline}:", *self.faults]), hint="\n".join(hints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,7 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
 def check_allowed(plan: Plan) -> None:
     """Raise PlanRefused where a change of the plan may not be done, naming each."""
     if refused := plan.refused:
-        told = "\n".join(f"{change.key}: {change.refused}" for change in refused)
-        hints = "\n".join(dict.fromkeys(change.hint for change in refused if change.hint))
-        raise PlanRefused(f"nothing was changed, the plan has what may not be done:\n{told}", hint=hints)
+        raise PlanRefused(refused)
 
 
 def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:

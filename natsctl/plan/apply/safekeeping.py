@@ -133,6 +133,7 @@ def where_is(connection: Connection, account: str) -> Where:
 
 def begin(parent: Path, marker: Marker) -> Safekeeping:
     """A new folder below `parent` with its marker on disk. Raises UsageError where nothing can be written there."""
+    parent = parent.absolute()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = quote(marker.stream, safe="")[:_MOST_OF_A_NAME]
     try:
@@ -167,6 +168,7 @@ def found_in(parent: Path) -> Iterator[Safekeeping]:
 
     `parent` may be such a folder itself. Raises StorageError for a marker that is damaged or of a later format.
     """
+    parent = parent.absolute()
     for folder in [parent] if (parent / MARKER).is_file() else sorted(parent.glob(f"{PREFIX}*")):
         _clear_unbegun(folder)
         kept = _opened(folder)
