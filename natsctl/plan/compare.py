@@ -69,8 +69,9 @@ def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
 
 
 def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
-    """The differences of lists of sources: each is known by the stream that it names."""
-    before, after = _by_name(old), _by_name(new)
+    """The differences of lists of sources: each is known by the stream that it names, those that are equal aside."""
+    before = _by_name([source for source in old if source not in new])
+    after = _by_name([source for source in new if source not in old])
     for name in [*before, *(name for name in after if name not in before)]:
         yield from _values(f"{path}[{name}]", "", before.get(name), after.get(name))
 

@@ -1,0 +1,56 @@
+"""Messages that an update makes vanish are told, and others are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.api.times import format_time
+from natsctl.plan.planner import make_plan
+from tests.plan.sets import NOW_NS, SECOND, account, change_of, documents
+
+HOUR = 3600 * SECOND
+STATE = {
+    "messages": 1000,
+    "bytes": 64_000,
+    "num_subjects": 10,
+    "first_ts": format_time(NOW_NS - 10 * HOUR),
+    "last_ts": format_time(NOW_NS - 2 * HOUR),
+}
+
+
+def notes(config: dict[str, Any], live: dict[str, Any] | None = None, **state: Any) -> list[str]:
+    """What is noted where a stream with messages becomes `config`."""
+    base = {"subjects": ["a.>"]}
+    world = account({"A": base | (live or {})}, states={"A": {**STATE, **state}})
+    return change_of(make_plan(documents({"A": base | config}), world), "A").notes
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"max_msgs": 900}, "the oldest 100 messages of 1,000 go"),
+        ({"max_bytes": 32_000}, "KiB of 62.5 KiB: max_bytes is less"),
+        ({"max_age": 20 * HOUR}, ""),
+        ({"max_age": 5 * HOUR}, "of 1,000 messages those older than 5h0m0s go"),
+        ({"max_age": HOUR}, "all 1,000 messages go"),
+        ({"max_msgs_per_subject": 30}, "at least 700 messages of 1,000 go"),
+        ({"max_msgs_per_subject": 100}, ""),
+        ({"max_msgs": 1000}, ""),
+        ({"max_msgs": 900, "discard": "new"}, ""),
+        ({"retention": "interest"}, "no consumer waits for"),
+        ({"description": "x"}, ""),
+    ],
+)
+def test_what_goes_is_told(config: dict[str, Any], told: str) -> None:
+    found = notes(config)
+    assert (len(found), told in "".join(found)) == (1 if told else 0, True)
+
+
+def test_without_consumers_interest_keeps_nothing() -> None:
+    assert "all 1,000 messages may go" in notes({"retention": "interest"}, consumer_count=0)[0]
+
+
+def test_an_empty_stream_loses_nothing() -> None:
+    assert notes({"max_msgs": 1, "max_age": HOUR}, messages=0) == []

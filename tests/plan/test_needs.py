@@ -1,0 +1,80 @@
+"""What must be done before what."""
+
+from __future__ import annotations
+
+from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
+from natsctl.plan.world import World
+from tests.plan.sets import account, actions, change_of, documents
+
+C = {"durable_name": "c", "ack_policy": "explicit"}
+
+
+def test_origins_come_before_what_is_fed_by_them_and_streams_before_consumers() -> None:
+    wanted = documents(
+        {
+            "ALL": {"sources": [{"name": "COPY"}, {"name": "B"}]},
+            "COPY": {"mirror": {"name": "A"}},
+            "A > c": C,
+            "A": {"subjects": ["a"]},
+            "B": {"subjects": ["b"]},
+        }
+    )
+    plan = make_plan(wanted, World())
+    names = [name for _, name in actions(plan)]
+    assert names.index("A") < names.index("COPY") < names.index("ALL")
+    assert names.index("B") < names.index("ALL")
+    assert change_of(plan, "A > c").needs == ["A"]
+    assert sorted(change_of(plan, "ALL").needs) == ["B", "COPY"]
+
+
+def test_origins_elsewhere_are_waited_for_by_nobody() -> None:
+    wanted = documents(
+        {
+            "M": {"mirror": {"name": "A", "external": {"api": "$JS.hub.API"}}},
+            "A": {"subjects": ["a"]},
+            "N": {"mirror": {"name": "ELSEWHERE"}},
+        }
+    )
+    assert [change.needs for change in make_plan(wanted, World()).changes] == [[], [], []]
+
+
+def test_a_stream_gives_up_subjects_before_another_takes_them() -> None:
+    world = account({"A": {"subjects": ["a.>", "b.>"]}, "OLD": {"subjects": ["c.*"]}})
+    wanted = documents({"B": {"subjects": ["b.x"]}, "C": {"subjects": ["c.1", "c.2"]}, "A": {"subjects": ["a.>"]}})
+    plan = make_plan(wanted, world, PlanOptions(prune=True))
+    assert change_of(plan, "B").needs == ["A"]
+    assert change_of(plan, "C").needs == ["OLD"]
+    order = [name for _, name in actions(plan)]
+    assert order.index("A") < order.index("B") and order.index("OLD") < order.index("C")
+
+
+def test_streams_that_swap_subjects_are_refused_with_a_way_out() -> None:
+    world = account({"A": {"subjects": ["a"]}, "B": {"subjects": ["b"]}})
+    plan = make_plan(documents({"A": {"subjects": ["b"]}, "B": {"subjects": ["a"]}, "C": {"subjects": ["c"]}}), world)
+    assert actions(plan)[0] == ("create", "C")
+    for name in ("A", "B"):
+        assert "subjects" in change_of(plan, name).refused
+        assert "twice" in change_of(plan, name).hint
+
+
+def test_streams_that_feed_each_other_with_filters_are_made_all_the_same() -> None:
+    wanted = documents(
+        {
+            "A": {"subjects": ["a.>"], "sources": [{"name": "B", "filter_subject": "b.only"}]},
+            "B": {"subjects": ["b.>"], "sources": [{"name": "A", "filter_subject": "a.only"}]},
+        }
+    )
+    plan = make_plan(wanted, World())
+    assert [change.refused for change in plan.changes] == ["", ""]
+    assert [change.needs for change in plan.changes] == [[], ["A"]]
+
+
+def test_a_circle_of_origins_is_refused_with_the_servers_reason() -> None:
+    wanted = documents({"A": {"sources": [{"name": "B"}]}, "B": {"sources": [{"name": "A"}]}})
+    assert {change.refused for change in make_plan(wanted, World()).changes} == {"detected cycle"}
+
+
+def test_mirrors_go_before_their_origins() -> None:
+    world = account({"A": {"subjects": ["a"]}, "M": {"mirror": {"name": "A"}}, "N": {"sources": [{"name": "M"}]}})
+    plan = make_destruction(documents({"A": {}, "M": {}, "N": {}}), world)
+    assert actions(plan) == [("delete", "N"), ("delete", "M"), ("delete", "A")]

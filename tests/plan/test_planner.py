@@ -1,0 +1,192 @@
+"""What a plan does with what documents want: create, update, replace, remove, leave, refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
+from natsctl.plan.world import World
+from tests.plan.sets import SECOND, account, actions, change_of, documents, key_of, paths
+
+A = {"subjects": ["a.>"], "max_age": 3600 * SECOND}
+C = {"durable_name": "c", "ack_policy": "explicit"}
+
+
+def test_what_is_missing_is_created_with_the_owners_label() -> None:
+    plan = make_plan(documents({"A": A, "A > c": C}), World())
+    assert actions(plan) == [("create", "A"), ("create", "A > c")]
+    assert change_of(plan, "A").config == {"name": "A", **A, "metadata": {"natsctl.owner": "shop"}}
+    assert change_of(plan, "A").before is None
+
+
+def test_what_is_as_described_needs_nothing() -> None:
+    assets: dict[str, Any] = {"A": A, "A > c": C}
+    plan = make_plan(documents(assets), account(assets))
+    assert (plan.changes, plan.unchanged) == ([], 2)
+
+
+def test_a_field_that_no_document_names_and_was_changed_is_drift() -> None:
+    plan = make_plan(documents({"A": A}), account({"A": {**A, "max_msgs": 7, "description": "by hand"}}))
+    assert actions(plan) == [("update", "A")]
+    assert [(one.path, one.old, one.new) for one in plan.changes[0].differences] == [
+        ("description", "by hand", None),
+        ("max_msgs", 7, -1),
+    ]
+
+
+def test_an_update_sends_the_whole_document_and_knows_what_was_before() -> None:
+    plan = make_plan(documents({"A": {**A, "max_msgs": 9}}), account({"A": A}))
+    change = change_of(plan, "A")
+    assert change.config == {"name": "A", **A, "max_msgs": 9, "metadata": {"natsctl.owner": "shop"}}
+    assert change.before is not None and change.before["max_msgs"] == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "live", "wanted", "reason"),
+    [
+        ("A", A, {**A, "storage": "memory"}, "storage type"),
+        ("A", A, {**A, "retention": "workqueue"}, "retention policy"),
+        ("A", {**A, "deny_delete": True}, A, "cancel deny message deletes"),
+        ("A > c", C, {**C, "ack_policy": "all"}, "ack policy can not be updated"),
+        ("A > c", C, {**C, "deliver_subject": "d"}, "pull consumer to push"),
+        ("A > c", {"name": "c", "inactive_threshold": 3600 * SECOND}, {"durable_name": "c"}, "for good"),
+    ],
+)
+def test_what_cannot_be_changed_in_place_is_replaced_if_that_is_allowed(
+    name: str, live: dict[str, Any], wanted: dict[str, Any], reason: str
+) -> None:
+    stream = {} if name == "A" else {"A": A}
+    world = account({**stream, name: live}, states={name: {"messages": 5, "bytes": 230}})
+    refused = change_of(make_plan(documents({**stream, name: wanted}), world), name)
+    assert refused.action == "replace"
+    assert reason in refused.refused
+    assert "--allow-replace" in refused.hint
+    allowed = change_of(make_plan(documents({**stream, name: wanted}), world, PlanOptions(allow_replace=True)), name)
+    assert (allowed.action, allowed.refused, allowed.messages, allowed.bytes) == ("replace", "", 5, 230)
+    assert any(reason in note for note in allowed.notes)
+
+
+def test_consumers_of_a_replaced_stream_are_made_anew() -> None:
+    world = account({"A": A, "A > c": C, "A > by_hand": {"durable_name": "by_hand"}})
+    wanted = documents({"A": {**A, "storage": "memory"}, "A > c": C})
+    plan = make_plan(wanted, world, PlanOptions(allow_replace=True))
+    assert actions(plan) == [("replace", "A"), ("create", "A > c")]
+    made = change_of(plan, "A > c")
+    assert made.before is not None and made.differences == []
+    assert "its consumers go with it: by_hand" in change_of(plan, "A").notes
+
+
+def test_prune_removes_only_what_has_this_owners_label() -> None:
+    mine = account({"A": A, "OLD": {"subjects": ["old"]}, "A > c": C, "A > old": {"durable_name": "old"}})
+    theirs = account({"X": {"subjects": ["x"]}}, owner="them")
+    nobodys = account({"Y": {"subjects": ["y"]}}, owner="")
+    world = World({**mine.assets, **theirs.assets, **nobodys.assets}, mine.server)
+    wanted = documents({"A": A, "A > c": C})
+    assert actions(make_plan(wanted, world)) == []
+    assert "OLD" in make_plan(wanted, world).notes[0]
+    assert actions(make_plan(wanted, world, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
+
+
+def test_consumers_of_a_removed_stream_need_no_removal_of_their_own() -> None:
+    world = account({"OLD": {"subjects": ["old"]}, "OLD > c": C}, states={"OLD": {"messages": 3, "bytes": 90}})
+    (change,) = make_plan(documents({}), world, PlanOptions(prune=True)).changes
+    assert (change.action, change.stream, change.messages, change.bytes) == ("delete", "OLD", 3, 90)
+    assert change.notes == ["its consumers go with it: c"]
+
+
+def test_protected_assets_are_neither_removed_nor_replaced() -> None:
+    world = account({"A": A, "B": {"subjects": ["b"]}}, protect=("A", "B"))
+    plan = make_plan(
+        documents({"A": {**A, "storage": "memory"}}, protect=("A",)),
+        world,
+        PlanOptions(prune=True, allow_replace=True, adopt=True),
+    )
+    assert all("protected" in change.refused and "protect: false" in change.hint for change in plan.changes)
+    assert actions(plan) == [("replace", "A"), ("delete", "B")]
+    assert len(make_destruction(documents({"A": A}), world).refused) == 1
+
+
+def test_a_stream_with_a_protected_consumer_stays() -> None:
+    world = account({"A": A, "A > c": C}, protect=("A > c",))
+    (change,) = make_destruction(documents({"A": A}), world).changes
+    assert change.refused == "Consumer A > c is protected"
+
+
+def test_protection_is_put_on_and_taken_off_by_documents() -> None:
+    put = make_plan(documents({"A": A}, protect=("A",)), account({"A": A}))
+    assert paths(change_of(put, "A")) == ["metadata.natsctl.protect"]
+    assert (change_of(put, "A").config or {})["metadata"]["natsctl.protect"] == "true"
+    taken = make_plan(documents({"A": A}), account({"A": A}, protect=("A",)))
+    assert [(one.path, one.old, one.new) for one in change_of(taken, "A").differences] == [
+        ("metadata.natsctl.protect", "true", None)
+    ]
+
+
+def test_another_owners_asset_is_changed_only_when_adopted() -> None:
+    theirs = account({"A": A}, owner="them")
+    wanted = documents({"A": {**A, "max_msgs": 5}})
+    refused = change_of(make_plan(wanted, theirs), "A")
+    assert refused.refused == "it belongs to them"
+    assert "--adopt" in refused.hint
+    adopted = change_of(make_plan(wanted, theirs, PlanOptions(adopt=True)), "A")
+    assert adopted.refused == ""
+    assert paths(adopted) == ["max_msgs", "metadata.natsctl.owner"]
+    assert make_plan(documents({"A": A}), theirs).changes == []
+
+
+def test_what_has_no_label_is_left_alone_until_it_changes_or_is_adopted() -> None:
+    nobodys = account({"A": A}, owner="")
+    assert make_plan(documents({"A": A}), nobodys).changes == []
+    assert paths(change_of(make_plan(documents({"A": A}), nobodys, PlanOptions(adopt=True)), "A")) == [
+        "metadata.natsctl.owner"
+    ]
+    changed = change_of(make_plan(documents({"A": {**A, "max_msgs": 5}}), nobodys), "A")
+    assert changed.refused == "" and paths(changed) == ["max_msgs"]
+    assert (changed.config or {})["metadata"] == {"natsctl.owner": "shop"}
+
+
+def test_a_consumer_of_no_stream_is_refused() -> None:
+    (change,) = make_plan(documents({"A > c": C}), World()).changes
+    assert "stream A does not exist" in change.refused
+
+
+def test_what_the_server_would_refuse_is_refused_with_its_own_reason() -> None:
+    (change,) = make_plan(documents({"A": {**A, "duplicate_window": 7200 * SECOND}}), World()).changes
+    assert "duplicates window can not be larger" in change.refused
+
+
+def test_what_a_server_of_another_version_took_is_no_difference_though_refused_today() -> None:
+    config = {"subjects": ["a"], "allow_msg_schedules": True, "discard": "new", "allow_rollup_hdrs": True}
+    world = account({"A": {**config, "discard": "old"}})
+    world.assets[key_of("A")].info["config"]["discard"] = "new"
+    assert make_plan(documents({"A": config}), world).changes == []
+
+
+def test_a_stream_that_the_server_does_not_show_is_not_created() -> None:
+    (change,) = make_plan(documents({"A": A}), World(unreadable={"A": "it is offline"})).changes
+    assert "it is offline" in change.refused
+
+
+def test_a_stream_is_not_made_sealed() -> None:
+    (change,) = make_plan(documents({"A": {**A, "sealed": True}}), World()).changes
+    assert "sealed" in change.refused
+
+
+def test_fields_of_newer_servers_stay_as_they_are() -> None:
+    world = account({"A": A})
+    world.assets[key_of("A")].info["config"]["from_the_future"] = {"x": 1}
+    assert make_plan(documents({"A": A}), world).changes == []
+    changed = change_of(make_plan(documents({"A": {**A, "max_msgs": 3}}), world), "A")
+    assert paths(changed) == ["max_msgs"]
+    assert (changed.config or {})["from_the_future"] == {"x": 1}
+    named = change_of(make_plan(documents({"A": {**A, "from_the_future": {"x": 2}}}), world), "A")
+    assert paths(named) == ["from_the_future.x"]
+
+
+def test_destruction_removes_what_documents_name_and_prune_all_of_the_owner() -> None:
+    world = account({"A": A, "A > c": C, "B": {"mirror": {"name": "A"}}, "Z": {"subjects": ["z"]}})
+    wanted = documents({"A": A, "B": {"mirror": {"name": "A"}}, "GONE": {}})
+    assert actions(make_destruction(wanted, world)) == [("delete", "B"), ("delete", "A")]
+    assert ("delete", "Z") in actions(make_destruction(wanted, world, PlanOptions(prune=True)))
