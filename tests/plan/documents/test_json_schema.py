@@ -126,10 +126,10 @@ def test_bad_documents_are_bad_for_both(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted((HERE / "controller").iterdir()), HERE.parents[2] / "examples/configs/orders.yaml"], ids=str
+    "path", [*sorted((HERE / "controller").glob("*.yml")), HERE.parents[2] / "examples/configs/orders.yaml"], ids=str
 )
 def test_examples_fit_the_schema(path: Path) -> None:
-    assert path.suffix == ".md" or schema_says(path.read_text())
+    assert schema_says(path.read_text())
 
 
 def test_the_schema_is_one_and_says_what_every_field_means() -> None:
