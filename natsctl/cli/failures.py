@@ -42,16 +42,20 @@ def error_object(failure: BaseException) -> dict[str, Any]:
 
 
 def render_error(failure: BaseException, as_json: bool) -> str:
-    """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it."""
+    """The text for stderr: the JSON object on one line, or `natsctl: error: …` with the hint below it.
+
+    What has several `faults` has a line for each, below its `headline` or their number.
+    """
     if as_json:
         return json.dumps(error_object(failure), ensure_ascii=False)
     from natsctl.cli.render.values import safe
 
     err_code = getattr(getattr(failure, "error", None), "err_code", 0)
     faults = [safe(str(fault)) for fault in getattr(failure, "faults", ())]
-    if len(faults) > 1:
-        return "\n".join([f"natsctl: error: {len(faults)} faults", *(f"  {fault}" for fault in faults)])
-    lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
-    if hint := getattr(failure, "hint", None):
-        lines.append(safe(hint))
-    return "\n  ".join(lines)
+    headline = getattr(failure, "headline", "") or (f"{len(faults)} faults" if len(faults) > 1 else "")
+    if headline:
+        lines = [f"natsctl: error: {headline}", *faults]
+    else:
+        lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
+    hints = (getattr(failure, "hint", None) or "").splitlines()
+    return "\n  ".join([*lines, *map(safe, hints)])

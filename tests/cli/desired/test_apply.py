@@ -101,8 +101,10 @@ def test_a_replacement_is_refused_before_anything_is_sent(natsctl: Run, document
     path = document({**A, "storage": "memory"}, {"name": "B", "subjects": ["B"]})
     refused = natsctl("apply", "-f", path)
     assert refused.code == 4
-    assert "Stream A" in refused.err
-    assert "--allow-replace" in refused.err
+    first, which, hint = refused.err.splitlines()[-3:]
+    assert first == "natsctl: error: nothing was changed: the plan has what may not be done"
+    assert which.startswith("  Stream A: ")
+    assert "--allow-replace" in hint
     assert audit.changes() == []
 
 
