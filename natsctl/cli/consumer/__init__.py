@@ -61,7 +61,12 @@ VERBS = (
         answer="cli.consumer.shapes:Delivered*",
         examples=("natsctl con fetch ORDERS NEW --batch 500 --max-bytes 1MB --no-wait -j",),
     ),
-    Verb("sub", "consumer.sub:sub", answer="cli.consumer.shapes:Delivered*"),
+    Verb(
+        "sub",
+        "consumer.sub:sub",
+        answer="cli.consumer.shapes:Delivered*",
+        examples=("natsctl con sub ORDERS NEW", "natsctl con sub ORDERS --ordered --subject 'ORDERS.new' --since 1h"),
+    ),
     Verb(
         "pause",
         "consumer.pause:pause",

@@ -13,6 +13,7 @@ from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.flags import DURATION, ON, SIZE, SWITCH, TEXT, WHOLE, Config, Flag, Given, apply, flagged
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Json, Raw, StreamName, session_of
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -237,6 +238,11 @@ class Shown:
     def __init__(self, raw: bool, json: bool) -> None:
         self.raw = raw
         self.json = json
+
+    def head(self, text: str) -> None:
+        """Tell a person what is read."""
+        if not (self.raw or self.json):
+            output.log(safe(text))
 
     def message(self, message: Received) -> None:
         """Show one."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import acks, codec, endpoints
-from natsctl.api.errors import NatsctlError, ProtocolError
+from natsctl.api.errors import NatsctlError, ProtocolError, Unreachable
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 2.0
 MISSED_S = 3 * HEARTBEAT_S
 """Seconds without a sign of life after which the consumer counts as lost."""
+ELECTION_S = 15.0
+"""How long no server may lead the stream; elections need 4 to 9 seconds where a server is lost."""
+AGAIN_S = 0.25
 INACTIVE_S = 300
 REPLACED = 1000
 """Messages that may come on top of twice those that there were."""
@@ -100,6 +103,12 @@ class OrderedReader:
         """The next message, or None when none came in time. Raises what ends the reading, such as a removed stream."""
         return await self._next(timeout_s)
 
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        """The messages without end; raises as `next`."""
+        while True:
+            if (delivered := await self.next()) is not None:
+                yield delivered.message
+
     def now(self) -> Delivered | None:
         """The next message if it has come already; what is no message, or not the next one, is left to `next`."""
         if self._held is not None or self._subscription is None:
@@ -168,10 +177,20 @@ class OrderedReader:
         return True
 
     async def _restart(self) -> None:
+        """Go on behind the last message with another consumer; where nobody can make it now, a leader is elected."""
         await self._end()
         if self._last_seq:
             self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._last_seq + 1, ""
-        await self._begin()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + ELECTION_S
+        while True:
+            try:
+                await self._begin()
+                return
+            except Unreachable:
+                if self._manager.connection.lost or loop.time() > until_s:
+                    raise
+            await asyncio.sleep(AGAIN_S)
 
     async def _begin(self) -> int:
         """Make the consumer, and return how many messages it has to send."""

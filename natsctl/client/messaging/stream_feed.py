@@ -26,6 +26,7 @@ DIRECT_BATCH = 256
 POLL_S = 0.25
 """How long to wait for new messages between two direct gets that found none."""
 CONSUMER_NOT_FOUND = 10014
+ALL = ">"
 _END_OF_BATCH = 204
 _NOT_FOUND = (404, 408)
 _UNREADABLE = ("workqueue", "interest")
@@ -74,17 +75,26 @@ async def feed_of_stream(
         return DurableFeed(manager, name, known, count, to_end=to_end)
     if direct or info["config"].get("retention") in _UNREADABLE:
         return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
+    reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
+    return StreamFeed(reader, to_end=to_end)
+
+
+def ordered_reader(
+    manager: Manager, stream: str, subjects: Sequence[str], start: Start, *, headers_only: bool = False
+) -> OrderedReader:
+    """What reads the stream in order, from `start` on."""
     fields = start.fields(time.time_ns())
-    reader = OrderedReader(
+    # A server wants to be told of which subjects the last messages are meant.
+    every = [ALL] if start.policy == "last_per_subject" else []
+    return OrderedReader(
         manager,
-        name,
-        subjects,
+        stream,
+        subjects or every,
         deliver=start.policy,
         start_seq=fields.get("opt_start_seq", 0),
         start_time=fields.get("opt_start_time", ""),
         headers_only=headers_only,
     )
-    return StreamFeed(reader, to_end=to_end)
 
 
 def widest(subjects: Sequence[str]) -> list[str]:

@@ -147,3 +147,41 @@ def test_an_ack_of_a_reader_that_stops_is_not_waited_for_by_others(fed: Run, sha
     again = fed("con", "fetch", "ORDERS", "C", "--no-wait", "-j")
     assert sorted(texts(again)) == ["2", "3", "4", "5"]
     assert {one["deliveries"] for one in again.lines} == {2}
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    (
+        ("", ["1", "2", "3", "4", "5"]),
+        ("--start-sequence 4", ["4", "5"]),
+        ("--last", ["5"]),
+        ("--last-per-subject", ["5"]),
+        ("--since 1h", ["1", "2", "3", "4", "5"]),
+        ("--subject ORDERS.a,ORDERS.b --start-sequence 5", ["5"]),
+    ),
+)
+def test_sub_reads_a_stream_in_order_and_leaves_no_consumer(fed: Run, flags: str, wanted: list[str]) -> None:
+    done = fed("con", "sub", "ORDERS", "--ordered", *flags.split(), "--count", str(len(wanted)), "-j")
+    assert (done.code, texts(done)) == (0, wanted)
+    assert fed("con", "ls", "ORDERS", "-n").out == ""
+
+
+def test_ordered_reading_waits_for_what_comes_and_ends_idle(fed: Run) -> None:
+    idle = fed("con", "sub", "ORDERS", "--ordered", "--new", "--wait", "200ms", "-j")
+    assert (idle.code, idle.out) == (7, "")
+    shown = fed("con", "sub", "ORDERS", "--ordered", "--wait", "500ms", "--raw")
+    assert (shown.code, shown.out) == (0, "12345")
+
+
+@pytest.mark.parametrize(
+    "words",
+    (
+        "ORDERS C --ordered",
+        "ORDERS --ordered --last --new",
+        "ORDERS C --start-sequence 1",
+        "ORDERS --group g --ordered",
+    ),
+)
+def test_what_does_not_go_with_ordered_reading_is_a_usage_error(fed: Run, words: str) -> None:
+    fed("con", "add", "ORDERS", "C", "--pull")
+    assert fed("con", "sub", *words.split()).code == 2

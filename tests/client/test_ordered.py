@@ -1,0 +1,104 @@
+"""An ordered reader goes on where it was, whatever becomes of its consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import ApiFailure
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.messaging import messages, ordered
+from natsctl.client.messaging.ordered import OrderedReader
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def soon_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats come, and are missed, before anybody waits for them."""
+    monkeypatch.setattr(ordered, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(ordered, "MISSED_S", 1.0)
+
+
+@asynccontextmanager
+async def filled(server: Any) -> AsyncIterator[Manager]:
+    """A stream with the bodies 1 to 5."""
+    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="test") as connection:
+        manager = Manager(connection)
+        await manager.stream_create({"name": "S", "subjects": ["s.*"], "storage": "memory"})
+        await publish(manager, 1, 5)
+        yield manager
+
+
+async def publish(manager: Manager, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        await messages.publish(manager, "s.a", b"%d" % number)
+
+
+async def bodies(reader: OrderedReader, count: int) -> list[int]:
+    found = []
+    async with asyncio.timeout(30):
+        while len(found) < count:
+            delivered = await reader.next()
+            assert delivered is not None
+            found.append(int(delivered.message.body))
+    return found
+
+
+async def removed(manager: Manager, consumer: str) -> None:
+    await manager.consumer_delete("S", consumer)
+
+
+async def began_anew(manager: Manager, consumer: str) -> None:
+    """Another one of that name, numbered from 1 again, in place of the reader's."""
+    config = (await manager.consumer_info("S", consumer)).raw["config"]
+    await manager.consumer_delete("S", consumer)
+    await manager.consumer_create("S", {**config, "deliver_policy": "all", "headers_only": False})
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("happens", (removed, began_anew))
+async def test_reading_goes_on_behind_the_last_message(
+    server: Any, happens: Callable[[Manager, str], Awaitable[None]]
+) -> None:
+    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+        assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
+        (consumer,) = await manager.consumer_names("S")
+        await happens(manager, consumer)
+        await publish(manager, 6, 8)
+        assert await bodies(reader, 3) == [6, 7, 8]
+        assert len(await manager.consumer_names("S")) == 1
+
+
+@pytest.mark.both
+async def test_a_message_that_is_missing_is_read_again_with_those_behind_it(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+        assert reader._subscription is not None
+        whole, lost = reader._subscription.next, []
+
+        async def lossy(timeout_s: float | None = None) -> Any:
+            message = await whole(timeout_s)
+            if message is not None and message.body == b"3" and not lost:
+                lost.append(message)
+                message = await whole(timeout_s)
+            return message
+
+        monkeypatch.setattr(reader._subscription, "next", lossy)
+        assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
+        assert len(lost) == 1
+
+
+@pytest.mark.both
+async def test_a_stream_that_is_removed_ends_the_reading(server: Any) -> None:
+    async with filled(server) as manager, OrderedReader(manager, "S", "s.*") as reader:
+        assert await bodies(reader, 5) == [1, 2, 3, 4, 5]
+        await manager.stream_delete("S")
+        with pytest.raises(ApiFailure, match="stream not found"):
+            await bodies(reader, 1)
