@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.plan.apply import Outcome, carry_out
+from natsctl.plan.apply.carry import carry_out
 from natsctl.plan.apply.execution import OnResult, unheard
+from natsctl.plan.apply.result import Outcome
 from natsctl.plan.planner import PlanOptions, make_plan
 from natsctl.plan.world import read_world
 

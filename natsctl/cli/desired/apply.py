@@ -52,7 +52,7 @@ def apply(
     for. With --keep-messages a replaced stream has its messages and consumers again: it is saved, removed and
     restored. Should that be interrupted, the next apply brings it to its end.
     """
-    from natsctl.plan.apply import ApplyOptions, check_allowed
+    from natsctl.plan.apply.carry import ApplyOptions, check_allowed
     from natsctl.plan.planner import PlanOptions
 
     session = session_of(ctx)

@@ -16,7 +16,8 @@ from natsctl.cli.render.values import safe
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
-    from natsctl.plan.apply import ApplyOptions, Outcome, Result
+    from natsctl.plan.apply.carry import ApplyOptions
+    from natsctl.plan.apply.result import Outcome, Result
     from natsctl.plan.change import Plan
 
 Yes = Annotated[bool, typer.Option("--yes", "--force", help="do not ask", show_default=False)]
@@ -100,7 +101,7 @@ def carried_out(session: Session, plan: Plan, options: ApplyOptions, *, bar: boo
     from natsctl.cli.progress import progress
     from natsctl.cli.render.outcome import render_result
     from natsctl.client.backup.attempts import Lifeline
-    from natsctl.plan.apply import carry_out
+    from natsctl.plan.apply.carry import carry_out
 
     total = len(plan.changes)
     shown = bar and not json and total >= BAR_FROM and sys.stderr.isatty()
@@ -149,7 +150,7 @@ def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: 
     """End a dry run: the plan and the requests that would be sent. Drift is an exit status of its own."""
     from natsctl.cli.preview import show_preview
     from natsctl.client.preview import Previewed
-    from natsctl.plan.apply import preview
+    from natsctl.plan.apply.carry import preview
     from natsctl.plan.saved import saved_document
 
     planned = session.run(lambda manager: preview(manager, plan, options))

@@ -40,7 +40,7 @@ def destroy(
 
     What is not there counts as removed. Where anything is protected, or belongs to another owner, nothing is removed.
     """
-    from natsctl.plan.apply import ApplyOptions, check_allowed
+    from natsctl.plan.apply.carry import ApplyOptions, check_allowed
     from natsctl.plan.planner import PlanOptions
 
     session = session_of(ctx)

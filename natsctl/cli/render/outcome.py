@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from natsctl.api.units import plural
 from natsctl.cli.render.values import count, duration, safe
 from natsctl.plan.apply.result import INTERRUPTED, LOST, Status
+from natsctl.plan.asset import Kind
 from natsctl.plan.change import Action
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ _DONE = {
     Action.REPLACE: "replaced",
     Action.DELETE: "deleted",
     Action.NONE: "left alone",
+}
+_NOUNS = {
+    Kind.STREAM: "stream",
+    Kind.CONSUMER: "consumer",
+    Kind.KEY_VALUE: "key-value bucket",
+    Kind.OBJECT_STORE: "object store",
 }
 _ENDED = {INTERRUPTED: "interrupted", LOST: "the connection was lost"}
 _COUNTED = ("created", "updated", "replaced", "deleted", "failed", "skipped", "unchanged")
@@ -55,7 +62,9 @@ def render_losses(plan: Plan) -> str:
     for action in (Action.DELETE, Action.REPLACE):
         found = [change for change in plan.changes if change.action is action]
         if found:
-            one = safe(str(found[0].key)) if len(found) == 1 else f"{count(len(found))} assets"
+            kinds = {change.kind for change in found}
+            noun = _NOUNS[Kind(kinds.pop())] if len(kinds) == 1 else "asset"
+            one = safe(str(found[0].key)) if len(found) == 1 else plural(len(found), noun)
             messages = sum(change.messages for change in found)
             held = f" with {plural(messages, 'message')}" if messages else ""
             kept = ", keeping messages" if action is Action.REPLACE and plan.keep_messages else ""

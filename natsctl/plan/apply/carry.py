@@ -13,7 +13,6 @@ from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.manager import Manager
 from natsctl.client.preview import Planned, Previewed
 from natsctl.plan.apply.execution import CONCURRENCY, Execution, OnResult, unheard
-from natsctl.plan.apply.keeping import Keeping
 from natsctl.plan.apply.result import Outcome
 from natsctl.plan.apply.steps import Steps
 from natsctl.plan.change import Change, Plan
@@ -91,5 +90,7 @@ def check_allowed(plan: Plan) -> None:
 def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:
     keeper = None
     if plan.keep_messages:
+        from natsctl.plan.apply.keeping import Keeping
+
         keeper = Keeping(lifeline, options.backup_folder, keep_backup=options.keep_backup)
     return Steps(lambda: lifeline.manager, keeper)

@@ -91,7 +91,7 @@ def test_a_person_sees_what_vanishes_and_types_its_number(natsctl: Run, document
     natsctl("apply", "-f", path)
     natsctl("pub", "A.x", "hello", "--wait")
     typing = person("destroy", "-f", path)
-    typing.answers("Really delete 2 assets with 1 message: type 2 to do it", "\r")
+    typing.answers("Really delete 2 streams with 1 message: type 2 to do it", "\r")
     assert typing.end()[0] == 0
     assert names(natsctl) == ["A", "B"]
     typing = person("destroy", "-f", path)

@@ -18,7 +18,8 @@ from natsctl.client.backup.send import Sending
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import pull
-from natsctl.plan.apply import ApplyOptions, carry_out, keeping, preview
+from natsctl.plan.apply import keeping
+from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
 from natsctl.plan.apply.keeping import Keeping
 from natsctl.plan.apply.recovery import pending, recover
 from natsctl.plan.apply.safekeeping import PREFIX, Safekeeping, begin, found_in
