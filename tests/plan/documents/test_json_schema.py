@@ -14,6 +14,7 @@ from natsctl.plan.documents.json_schema import document_schema
 SCHEMA = document_schema("documents")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[2] / "examples"
 GOOD = [
     "owner: shop\nstreams:\n- {name: A, max_age: 1h30m, max_bytes: 10GiB, storage: Memory}\n",
     "streams: {A: {subjects: [a.>], consumers: {C: {ack_policy: explicit, backoff: [1s, 2s], max_deliver: 5}}}}\n"
@@ -126,7 +127,13 @@ def test_bad_documents_are_bad_for_both(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted((HERE / "controller").glob("*.yml")), HERE.parents[2] / "examples/configs/orders.yaml"], ids=str
+    "path",
+    [
+        *sorted((HERE / "controller").glob("*.yml")),
+        *sorted((EXAMPLES / "documents").rglob("*.yaml")),
+        EXAMPLES / "configs/orders.yaml",
+    ],
+    ids=lambda path: path.name,
 )
 def test_examples_fit_the_schema(path: Path) -> None:
     assert schema_says(path.read_text())
