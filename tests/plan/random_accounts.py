@@ -197,12 +197,13 @@ def _chosen(draw: Any, features: Mapping[str, st.SearchStrategy[Any]], most: int
 
 
 @st.composite
-def accounts(draw: Any, most_streams: int = 4, names: tuple[str, ...] = NAMES) -> Account:
-    """Up to so many streams and as many buckets, each with consumers; configurations as a server writes them."""
+def accounts(draw: Any, least_streams: int = 0) -> Account:
+    """So many streams or more, and buckets, all with consumers; configurations as a server writes them."""
     account: Account = {}
     known: dict[str, StreamConfig] = {}
     around = Surroundings(known.get)
-    for index, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=most_streams, unique=True))):
+    chosen = draw(st.lists(st.sampled_from(NAMES), min_size=least_streams, max_size=4, unique=True))
+    for index, name in enumerate(chosen):
         features = _chosen(draw, _stream_features(index, sorted(known)), 12)
         base = {"name": name, "subjects": [f"s{index}.x"]} if draw(st.booleans()) else {"name": name}
         if any(word == "mirror" for word, _ in features):
