@@ -31,7 +31,7 @@ def notes(config: dict[str, Any], live: dict[str, Any] | None = None, **state: A
     ("config", "told"),
     [
         ({"max_msgs": 900}, "the oldest 100 messages of 1,000 go"),
-        ({"max_bytes": 32_000}, "KiB of 62.5 KiB: max_bytes is less"),
+        ({"max_bytes": 32_000}, "max_bytes is less"),
         ({"max_age": 20 * HOUR}, ""),
         ({"max_age": 5 * HOUR}, "of 1,000 messages those older than 5h0m0s go"),
         ({"max_age": HOUR}, "all 1,000 messages go"),
