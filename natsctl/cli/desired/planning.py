@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,13 +37,26 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
 
     make = destruction_for if destroy else plan_for
     plan = session.run(lambda manager: make(manager, wanted, options))
+    if not destroy:
+        plan.notes += _interrupted()
     plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plan
 
 
+def _interrupted() -> list[str]:
+    """What an apply here would begin with: replacements of streams that were interrupted."""
+    from natsctl.plan.apply.leftovers import folders_in
+
+    if not folders_in(Path()):
+        return []
+    from natsctl.plan.apply.recovery import pending
+
+    return pending(Path())
+
+
 def show_plan(plan: Plan) -> None:
     """Show a person what would happen, on stderr."""
-    from natsctl.cli import output
+    from natsctl.cli import output, screen
     from natsctl.cli.render.plan import render_plan
 
-    output.note(render_plan(plan))
+    output.note(render_plan(plan, screen.width()))

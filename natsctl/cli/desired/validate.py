@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli import output
+from natsctl.cli import output, screen
 from natsctl.cli.desired import sources
 from natsctl.cli.options import Json
 
@@ -34,5 +34,5 @@ def validate(
         output.emit_json(msgspec.to_builtins(verdict))
     else:
         sources.show_notes(documents)
-        output.emit(render_validated(verdict))
+        output.emit(render_validated(verdict, screen.width()))
     return ExitCode.DONE if verdict.valid else ExitCode.USAGE

@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from natsctl.api.units import plural
+from natsctl.cli.render.fold import hanging
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.desired.shapes import CheckedFile, Validated
 
 
-def render_validated(verdict: Validated) -> str:
-    """One line for each file with its faults below it, and one that sums up."""
-    lines = [line for file in verdict.files for line in _file(file)]
+def render_validated(verdict: Validated, width: int | None = None) -> str:
+    """One line for each file with its faults below it, and one that sums up; `width` None folds nothing."""
+    lines = [line for file in verdict.files for line in _file(file, width)]
     faults = sum(len(file.faults) for file in verdict.files)
     assets = sum(len(file.assets) for file in verdict.files)
     held = f"{plural(assets, 'asset')} of owner {safe(verdict.owner)} in {plural(len(verdict.files), 'file')}"
     lines.append(f"{held}: {plural(faults, 'fault') if faults else 'valid'}")
-    return "\n".join(lines)
+    return "\n".join([*lines[:-1], hanging(lines[-1], width)])
 
 
-def _file(file: CheckedFile) -> list[str]:
-    lines = [f"{safe(file.file)}: {_held(file)}"]
+def _file(file: CheckedFile, width: int | None) -> list[str]:
+    lines = [hanging(f"{safe(file.file)}: {_held(file)}", width)]
     for fault in file.faults:
         line = f"line {fault.line}: " if fault.line else ""
-        lines.append(safe(f"  {line}{fault.path}: {fault.reason}"))
+        told = hanging(safe(f"{line}{fault.path}: {fault.reason}"), width and max(width - 2, 1))
+        lines.append("  " + told.replace("\n", "\n  "))
     return lines
 
 

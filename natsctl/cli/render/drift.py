@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from natsctl.cli.render.fold import hanging
 from natsctl.cli.render.plan import heading, indented, render_difference
 from natsctl.cli.render.values import count, safe
 
@@ -17,7 +18,7 @@ def render_drift(drift: Drift, width: int | None = None, bold: bool = False) -> 
     blocks = [_asset("~", one, width, bold) for one in drift.different]
     blocks += [_asset("+", one, width, bold, ": not on the server") for one in drift.missing]
     blocks += [_asset("-", one, width, bold, ": in no document") for one in drift.extra]
-    return "\n\n".join([*("\n".join(block) for block in blocks), _summary(drift)])
+    return "\n\n".join([*("\n".join(block) for block in blocks), hanging(_summary(drift), width)])
 
 
 def _asset(sign: str, one: Asset, width: int | None, bold: bool, tail: str = "") -> Iterator[str]:

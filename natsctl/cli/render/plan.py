@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli.render import change as fields
-from natsctl.cli.render.fold import folded
+from natsctl.cli.render.fold import folded, hanging
 from natsctl.cli.render.values import count, safe
 from natsctl.client.assets.stream_defaults import DEFAULTS as PLAIN
 from natsctl.plan.change import Action, Change, Difference
@@ -36,7 +36,7 @@ def render_plan(plan: Plan, width: int | None = None, bold: bool = False) -> str
     """All changes in their order, what else is to be known, and the summary; `width` None folds nothing."""
     blocks = ["\n".join(_change(one, width, bold)) for one in plan.changes]
     notes = [line for note in plan.notes for line in folded(safe(f"note: {note}"), width or len(note) * 4 + 8)]
-    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), render_plan_summary(plan)])
+    return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), hanging(render_plan_summary(plan), width)])
 
 
 def render_plan_summary(plan: Plan) -> str:

@@ -73,3 +73,23 @@ def test_what_somebody_changes_is_named_and_mended_alone(natsctl: Run) -> None:
     [result] = natsctl("apply", "-f", orders, "-j").json["results"]
     assert (result["action"], result["consumer"]) == ("update", "NEW")
     assert world(natsctl) == before
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_pages_fit_their_columns(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    bad, changed = tmp_path / "b.yaml", tmp_path / "c.yaml"
+    bad.write_text("streams: {'A B': {subjects: [a]}, C: {subject: c, max_age: soon}}\n")
+    changed.write_text(
+        "owner: orders\nstreams: {ORDERS: {subjects: [orders.received.by.mail, ORDERS.*], storage: memory}}"
+    )
+    natsctl("apply", "-f", str(CONFIGS / "orders.yaml"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (
+        ("validate", "b.yaml"),
+        ("plan", "c.yaml", "--prune"),
+        ("diff", "c.yaml"),
+        ("apply", "c.yaml", "--dry-run"),
+    ):
+        out = natsctl(*words).out
+        assert max(map(len, out.splitlines()), default=0) <= columns, out
