@@ -52,14 +52,16 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
     stream = _stream_of(spot, stream, found)
     where = config_spot(spot, _CONSUMER_KEYS)
     config, good = _config(spot, where, ConsumerConfig, found)
-    name = config.get("durable_name") or config.get("name")
+    said = is_info(spot.value)
+    # Servers before 2.9 say the name of a consumer that is not durable beside its configuration only.
+    name = config.get("durable_name") or config.get("name") or (said and _text(spot.value.get("name")))
     if not name:
         _unnamed(spot, "a consumer needs a name or durable_name", found)
     if not name or not stream:
         return
     if config.get("name", name) != name:
         found.fault(where.at("name"), f"expected {name}, which is its durable_name, got {config['name']}")
-    if not config.get("inactive_threshold"):
+    if not said and not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
     keep(AssetKey(stream, name), kind, config, spot, where, found, good)
 
@@ -87,6 +89,10 @@ def _stream_of(spot: Spot, above: str, found: Found) -> str:
     if not above and not said:
         found.fault(spot, "a consumer needs its stream: add stream: NAME, or put it below the stream's consumers:")
     return above or (str(said[0].value) if said else "")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _is_object(spot: Spot, found: Found) -> bool:

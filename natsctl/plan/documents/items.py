@@ -34,5 +34,6 @@ def named(spot: Spot, name: str, key: str, found: Found) -> Spot:
     if said is not None:
         return spot
     value = spot.value.without()
+    value.lines = dict(value.lines)
     value.put(name, key, spot.line)
     return spot.holding(value)

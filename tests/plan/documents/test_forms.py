@@ -142,6 +142,20 @@ def test_what_info_and_ls_print_are_documents(read, document: Any, keys: list[st
     assert [str(key) for key in found.wanted] == keys
 
 
+def test_an_old_server_says_the_name_beside_the_configuration(read) -> None:
+    said = {"stream_name": "A", "name": "x7Kd", "config": {"ack_policy": "none"}, "delivered": {}}
+    found = read(json.dumps(said), "set.json").wanted
+    assert {key: one.config for key, one in found.items()} == {AssetKey("A", "x7Kd"): {"ack_policy": "none"}}
+
+
+def test_one_mapping_may_stand_for_several_assets(read) -> None:
+    found = read("streams:\n  A: &base\n    max_msgs: 5\n  B: *base\n")
+    assert {key.name: one.config for key, one in found.wanted.items()} == {
+        "A": {"name": "A", "max_msgs": 5},
+        "B": {"name": "B", "max_msgs": 5},
+    }
+
+
 def test_fields_of_a_newer_server_are_kept_where_it_said_them(read, told) -> None:
     config = read(json.dumps(STREAM_INFO), "set.json").wanted[AssetKey("A")].config
     assert config == {"name": "A", "subjects": ["a"], "from_the_future": {"x": 1}}
