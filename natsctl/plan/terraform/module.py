@@ -120,12 +120,12 @@ class Module:
             try:
                 rounds = self._rounds(block)
             except Unreadable as error:
-                self.faults.append(Fault(error.place or block.place, str(error)))
+                where = (error.place or block.place)._replace(path=".".join(block.labels))
+                self.faults.append(Fault(where, str(error)))
                 continue
             for key, evaluator in rounds:
-                body = self._body(block, evaluator)
                 address = ".".join(block.labels) + _index(key)
-                body.place = block.place._replace(path=address)
+                body = self._body(block, evaluator, address)
                 yield Instance(block.labels[0], address, body, self._is_protected(block, evaluator))
 
     def _rounds(self, block: Block) -> list[tuple[Any, Evaluator]]:
@@ -143,11 +143,11 @@ class Module:
             return [(key, plain.within(each=Loop("each", {"key": key, "value": value}))) for key, value in pairs]
         return [("", plain)]
 
-    def _body(self, block: Block, evaluator: Evaluator) -> Body:
-        body = Body(block.place)
+    def _body(self, block: Block, evaluator: Evaluator, path: str) -> Body:
+        body = Body(block.place._replace(path=path))
         for one in block.attributes:
             if one.name in body.values or one.name in body.unread:
-                self.faults.append(Fault(one.place, f"{one.name} stands here twice"))
+                self.faults.append(Fault(body.place_of(one.name), f"{one.name} stands here twice"))
             if one.name in META:
                 continue
             body.places[one.name] = one.place
@@ -155,7 +155,8 @@ class Module:
                 body.values[one.name] = evaluator.value(one.value)
             except Unreadable as error:
                 body.unread.add(one.name)
-                self.faults.append(Fault(error.place or one.place, f"{one.name}: {error}"))
+                where = (error.place or one.place)._replace(path=f"{path}.{one.name}")
+                self.faults.append(Fault(where, str(error)))
         for inner in block.blocks:
             if inner.type not in META_BLOCKS:
                 self._add_blocks(body, inner, evaluator)
@@ -166,16 +167,18 @@ class Module:
         name = block.labels[0] if block.type == "dynamic" and block.labels else block.type
         body.places.setdefault(name, block.place)
         if block.type != "dynamic":
-            body.blocks.setdefault(name, []).append(self._body(block, evaluator))
+            body.blocks.setdefault(name, []).append(self._body(block, evaluator, f"{body.place.path}.{name}"))
             return
         try:
             rounds = _dynamic_rounds(block, name, evaluator)
         except Unreadable as error:
-            self.faults.append(Fault(error.place or block.place, f"dynamic {name}: {error}"))
+            where = (error.place or block.place)._replace(path=f"{body.place.path}.{name}")
+            self.faults.append(Fault(where, str(error)))
             return
         contents = [one for one in block.blocks if one.type == "content"]
         for inner in rounds:
-            body.blocks.setdefault(name, []).extend(self._body(content, inner) for content in contents)
+            made = [self._body(content, inner, f"{body.place.path}.{name}") for content in contents]
+            body.blocks.setdefault(name, []).extend(made)
 
     def _is_protected(self, block: Block, evaluator: Evaluator) -> bool:
         """Whether Terraform was told not to destroy it."""
@@ -183,7 +186,8 @@ class Module:
         try:
             return any(truth_of(evaluator.value(one.value)) for one in said_so if one.name == "prevent_destroy")
         except Unreadable as error:
-            self.faults.append(Fault(error.place or block.place, f"prevent_destroy: {error}"))
+            where = (error.place or block.place)._replace(path=".".join((*block.labels, "prevent_destroy")))
+            self.faults.append(Fault(where, str(error)))
             return False
 
 
