@@ -9,8 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from natsctl.cli.main import NOUNS
+
 FOLDERS = ("tests/cli", "tests/client", "tests/live")
 _WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
+
+_ROOMS = {noun.name: noun.where.partition(".")[0] for noun in NOUNS}
+"""The folder of each noun: `publish` and its like share one."""
 
 
 class Part(NamedTuple):
@@ -61,7 +66,7 @@ def _score(part: Part, noun: Sequence[str], verb: Sequence[str], flags: Sequence
     close = bool(noun and part.words.intersection(noun)) + 2 * bool(verb and part.words.intersection(verb))
     if not flags and verb and close < 2:
         return 0
-    of_noun = bool(noun) and f"/{noun[0]}" in part.file
+    of_noun = bool(noun) and (f"/{noun[0]}" in part.file or f"/{_ROOMS.get(noun[0])}/" in part.file)
     return 1 + 4 * close + 2 * bool(part.name) + 3 * of_noun
 
 
