@@ -66,12 +66,15 @@ def losses(plan: Plan) -> str:
 
 def recovered(session: Session, folder: Path, *, json: bool) -> list[str]:
     """What became of interrupted replacements; in a dry run they are only told."""
+    from natsctl.plan.apply.leftovers import folders_in
+
+    if not folders_in(folder):
+        return []
     from natsctl.client.backup.attempts import Lifeline
     from natsctl.plan.apply.recovery import pending, recover
 
-    if not (found := pending(folder)):
-        return []
     if session.dry_run:
+        found = pending(folder)
         if not json:
             output.note("\n".join(safe(text) for text in found))
         return found

@@ -25,7 +25,8 @@ from natsctl.client.backup.compare import NotWhole, lacking
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.restore import STREAM_NOT_FOUND, RestoreOptions, restore_stream
 from natsctl.plan.apply.keeping import give_subjects_back, losses, lost_consumers, whereabouts
-from natsctl.plan.apply.safekeeping import MARKER, Safekeeping, found_in
+from natsctl.plan.apply.leftovers import MARKER
+from natsctl.plan.apply.safekeeping import Safekeeping, found_in
 
 BEING_RESTORED: Final = 10130
 """The error of a name that is in use, be it by a restore that nobody goes on with."""

@@ -27,14 +27,14 @@ from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.model import Model
 from natsctl.client.backup.layout import META_NAME
 from natsctl.client.backup.target import sync_folder
+from natsctl.plan.apply.leftovers import MARKER, PREFIX, folders_in
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
 
-PREFIX: Final = "natsctl-replaced-"
-MARKER: Final = "replacement.json"
 FORMAT: Final = "natsctl.replacement/1"
-_NEW_MARKER: Final = f".{MARKER}"
+_NO_MARKER: Final = f".{MARKER}"
+"""The marker's name before it is whole, and once the folder is to go: what is in such a folder is of no use."""
 _COPY: Final = "stream"
 _MOST_OF_A_NAME: Final = 100
 """Bytes of a stream's name in a folder's: file systems take 255 for all of it."""
@@ -101,13 +101,10 @@ class Safekeeping:
 
     def discard(self) -> None:
         """Remove the folder and all in it."""
-        # The marker goes last: a folder without one is nobody's.
-        for entry in self.folder.iterdir():
-            if entry.name != MARKER:
-                shutil.rmtree(entry, ignore_errors=True)
+        # First of all nobody shall take it for an interrupted replacement, should the process end here.
         with contextlib.suppress(OSError):
-            (self.folder / MARKER).rename(self.folder / _NEW_MARKER)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            (self.folder / MARKER).rename(self.folder / _NO_MARKER)
+        _remove(self.folder)
         self.release()
 
     def keep_copy(self) -> None:
@@ -140,11 +137,11 @@ def begin(parent: Path, marker: Marker) -> Safekeeping:
         parent.mkdir(parents=True, exist_ok=True)
         folder = _new_folder(parent, f"{PREFIX}{name}-{stamp}")
         # Nobody shall see a marker that is not whole, or not locked.
-        lock = os.open(folder / _NEW_MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        lock = os.open(folder / _NO_MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, msgspec.json.format(msgspec.json.encode(marker), indent=2) + b"\n")
         os.fsync(lock)
-        (folder / _NEW_MARKER).rename(folder / MARKER)
+        (folder / _NO_MARKER).rename(folder / MARKER)
         sync_folder(folder)
         sync_folder(parent)
     except OSError as failure:
@@ -168,22 +165,32 @@ def found_in(parent: Path) -> Iterator[Safekeeping]:
 
     `parent` may be such a folder itself. Raises StorageError for a marker that is damaged or of a later format.
     """
-    parent = parent.absolute()
-    for folder in [parent] if (parent / MARKER).is_file() else sorted(parent.glob(f"{PREFIX}*")):
-        _clear_unbegun(folder)
+    for folder in folders_in(parent):
+        _clear(folder)
         kept = _opened(folder)
         if kept is not None:
             yield kept
 
 
-def _clear_unbegun(folder: Path) -> None:
-    """Remove a folder whose process ended before it had a marker: nothing had been changed then."""
-    if folder.is_dir() and {entry.name for entry in folder.iterdir()} == {_NEW_MARKER}:
-        lock = os.open(folder / _NEW_MARKER, os.O_RDWR)
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+def _clear(folder: Path) -> None:
+    """Remove a folder whose process ended before it had a marker, or while it was removing the folder."""
+    try:
+        lock = os.open(folder / _NO_MARKER, os.O_RDWR)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not (folder / MARKER).exists():
+            _remove(folder)
+    os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, that by which it is known to be of no use last."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _opened(folder: Path) -> Safekeeping | None:

@@ -223,3 +223,37 @@ def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Ru
     code, seen = typing.end()
     assert code == 0
     assert "deleted Stream OLD" in seen
+
+
+def test_an_interrupted_replacement_is_told_by_plan_and_brought_to_its_end_by_apply(
+    natsctl: Run, document: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kill -9 between the backup and the removal leaves."""
+    from natsctl.plan.apply import keeping
+
+    async def killed(*arguments: Any) -> None:
+        raise RuntimeError("killed")
+
+    async def unlocked(keeper: keeping.Keeping, kept: Any) -> None:
+        kept.release()
+
+    monkeypatch.chdir(tmp_path)
+    natsctl("apply", "-f", document(A))
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "restore_over", killed)
+        patched.setattr(keeping.Keeping, "_take_back", unlocked)
+        natsctl("apply", "-f", document({**A, "storage": "memory"}), "--allow-replace", "--keep-messages")
+    (folder,) = tmp_path.glob("natsctl-replaced-*")
+    path = document(A)
+    told = natsctl("plan", "-f", path)
+    assert f"the replacement of A was interrupted: apply begins with {folder}" in told.out
+    dry = natsctl("apply", "-f", path, "--dry-run")
+    assert "was interrupted" in dry.err
+    assert folder.is_dir()
+    done = natsctl("apply", "-f", path, "-j")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["notes"] == [
+        "the replacement of A was interrupted before it was removed: it takes messages again as before"
+    ]
+    assert config(natsctl, "A")["subjects"] == ["A.>"]
+    assert not folder.exists()

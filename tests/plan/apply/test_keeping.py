@@ -21,8 +21,9 @@ from natsctl.client.messaging.pull import pull
 from natsctl.plan.apply import keeping
 from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
 from natsctl.plan.apply.keeping import Keeping
+from natsctl.plan.apply.leftovers import PREFIX
 from natsctl.plan.apply.recovery import pending, recover
-from natsctl.plan.apply.safekeeping import PREFIX, Safekeeping, begin, found_in
+from natsctl.plan.apply.safekeeping import Safekeeping, begin, found_in
 from natsctl.plan.change import Action, Change, Plan
 from natsctl.plan.labels import without_server_made
 from natsctl.testing.process import ServerProcess
@@ -232,10 +233,13 @@ async def test_killed_when_all_was_done_the_backup_is_removed(manager: Manager, 
 
 
 async def test_a_folder_without_a_marker_is_removed_and_nothing_else_is(manager: Manager, tmp_path: Path) -> None:
-    unbegun, other = tmp_path / f"{PREFIX}A-1", tmp_path / f"{PREFIX}B-1"
-    for folder, name in ((unbegun, ".replacement.json"), (other, "mine.txt")):
+    """The one of a process that ended before it had begun, and the one that it was removing."""
+    unbegun, ending, other = (tmp_path / f"{PREFIX}{name}-1" for name in "ABC")
+    for folder, name in ((unbegun, ".replacement.json"), (ending, ".replacement.json"), (other, "mine.txt")):
         folder.mkdir()
         (folder / name).write_text("")
+    (ending / "stream").mkdir()
+    (ending / "stream" / "backup.json").write_text("{}")
     assert await recover(Lifeline(manager), tmp_path) == []
     assert left(tmp_path) == [other.name]
 
