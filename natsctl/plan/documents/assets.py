@@ -131,7 +131,9 @@ def tell(where: Spot, faults: Sequence[DocumentFault], found: Found) -> bool:
     """Keep what is wrong below a spot, and say whether all that is known is there nevertheless."""
     for fault in faults:
         if fault.reason:
-            found.fault(where.at(*fault.path), fault.reason)
+            spot = where.at(*fault.path)
+            unquoted = fault.reason.startswith("expected a text") and isinstance(spot.value, int | float)
+            found.fault(spot, f"{fault.reason}: put it in quotes" if unquoted else fault.reason)
     return not any(fault.lost for fault in faults)
 
 

@@ -151,7 +151,9 @@ def _judged_consumer(
         yield _refused(key, refusal)
         return
     settled.append((key, config))
-    subjects = stream.subjects if stream else []
+    # What comes from other streams, or is stored under other subjects, is not known by the stream's subjects.
+    plain = stream is not None and not stream.sources and stream.subject_transform is None
+    subjects = stream.subjects if stream is not None and plain else []
     for subject in filters_of(config) if subjects else ():
         if not any(overlaps(subject, one) for one in subjects):
             reason = f"filter {subject} matches nothing that stream {key.stream} stores ({', '.join(subjects[:5])})"

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from natsctl.plan.asset import AssetKey, Kind
+from natsctl.plan.change import Action
+from natsctl.plan.planner import make_plan
+from natsctl.plan.world import Live, World
 
 HOUR = 3600 * 10**9
 PLAIN = """
@@ -193,7 +196,7 @@ def test_all_faults_of_a_document_are_told_with_their_lines(told) -> None:
         (3, "$.streams[0].max_agee", "unknown key, did you mean max_age?"),
         (5, "$.streams[1].storage", 'expected one of file, memory, got "disk"'),
         (6, "$.streams[1].storage", "storage stands here twice, first on line 5"),
-        (7, "$.streams[1].subjects[0]", "expected a text, got 1"),
+        (7, "$.streams[1].subjects[0]", "expected a text, got 1: put it in quotes"),
         (7, "$.streams[1].subjects[2]", "expected a text, got an object"),
     ]
 
@@ -205,3 +208,13 @@ def test_notes_that_say_the_same_are_one(read) -> None:
     assert note.endswith(
         "set.yaml:1: $: apps/v1 Deployment is passed over: it is none of jetstream.nats.io/* (and 2 more like it)"
     )
+
+
+def test_what_is_made_only_is_left_as_it_is(read) -> None:
+    text = "streams:\n- {name: A, max_msgs: 5, create_only: true}\n- {name: B, max_msgs: 5, create_only: true}\n"
+    live = Live(AssetKey("A"), {"config": {"name": "A", "subjects": ["A"], "max_msgs": 7, "num_replicas": 1}})
+    plan = make_plan(read(text), World({live.key: live}))
+    assert [(change.action, change.stream) for change in plan.changes] == [(Action.CREATE, "B")]
+    assert plan.unchanged == 1
+    plain = make_plan(read(text.replace(", create_only: true", "")), World({live.key: live}))
+    assert [(change.action, change.stream) for change in plain.changes] == [(Action.UPDATE, "A"), (Action.CREATE, "B")]

@@ -126,3 +126,12 @@ def test_the_tree_of_subjects_finds_what_overlaps(subjects: list[str], wanted: s
     for at, subject in enumerate(subjects):
         tree.add(subject, at)
     assert sorted(tree.overlapping(wanted)) == [at for at, one in enumerate(subjects) if overlaps(one, wanted)]
+
+
+@pytest.mark.parametrize(
+    "more", ["sources: [{name: B}]", "subject_transform: {src: a.>, dest: b.>}", "mirror: {name: B}"]
+)
+def test_filters_of_what_comes_from_elsewhere_are_not_doubted(read, more: str) -> None:
+    subjects = "" if "mirror" in more else "  subjects: [a.>]\n"
+    text = f"streams:\n- name: A\n{subjects}  {more}\n  consumers: [{{name: C, filter_subject: b.x}}]\n"
+    assert read(text).notes == ()
