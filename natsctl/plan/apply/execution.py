@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import NatsctlError, Unreachable
 from natsctl.plan.apply.result import (
     INTERRUPTED,
     LOST,
@@ -134,8 +134,8 @@ class Execution:
             elapsed = self._clock_ns() - begun
             return result_of(change, Status.FAILED, error=failure_of(failure), elapsed=elapsed)
         except asyncio.CancelledError:
-            unknown = NatsctlError("interrupted before its answer came", hint="apply again: what is done is found done")
-            return result_of(change, Status.FAILED, error=failure_of(unknown), elapsed=self._clock_ns() - begun)
+            unheard_of = failure_of(Unreachable("interrupted before its answer came"))
+            return result_of(change, Status.FAILED, error=unheard_of, elapsed=self._clock_ns() - begun)
         elapsed = self._clock_ns() - begun
         return result_of(change, Status.DONE, detail=done.detail, warnings=done.warnings, elapsed=elapsed)
 

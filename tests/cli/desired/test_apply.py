@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,10 @@ def test_what_was_changed_on_the_server_is_mended_and_nothing_else_is_touched(na
     natsctl("apply", "-f", ORDERS)
     natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")
     audit.changes()
+    drift = natsctl("diff", "-f", ORDERS, "-j")
+    assert drift.code == 10
+    (differing,) = drift.json["different"]
+    assert [one["path"] for one in differing["differences"]] == ["max_deliver"]
     mended = natsctl("apply", "-f", ORDERS, "-j")
     assert mended.code == 0
     (change,) = mended.json["plan"]["changes"]
@@ -147,10 +150,8 @@ def test_prune_removes_what_has_the_label_and_no_document(natsctl: Run, document
 
 
 def saved_plan(natsctl: Run, path: str, folder: Path) -> Path:
-    """A plan as `apply --dry-run -j` shows it, which is what `plan --out` saves."""
-    plan = natsctl("apply", "-f", path, "--dry-run", "-j").json["effect"]["plan"]
     file = folder / "plan.json"
-    file.write_text(json.dumps(plan))
+    assert natsctl("plan", "-f", path, "--out", str(file)).code == 10
     return file
 
 
