@@ -45,7 +45,7 @@ def json_text(documents: Config | Sequence[Config]) -> str:
 def _sections(document: Config, ascii_only: bool) -> Iterator[str]:
     """The text of a document, its assets with an empty line between them."""
     for key, value in document.items():
-        if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
             yield f"{key}:\n"
             yield "\n".join(_dumped([item], ascii_only) for item in value)
         else:

@@ -1,0 +1,146 @@
+"""`natsctl export` as a script runs it, on both servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def shop(natsctl: Run) -> None:
+    """A stream with consumers, one of them for a while only, and a bucket."""
+    natsctl("str", "add", "SHOP", "--subjects", "SHOP.>", "--max-age", "90d", "--description", "${HOME}", "--defaults")
+    natsctl("con", "add", "SHOP", "PACK", "--pull", "--filter", "SHOP.packed", "--defaults")
+    natsctl("con", "add", "SHOP", "PASS", "--ephemeral", "--inactive-threshold", "1h", "--pull", "--defaults")
+    natsctl("kv", "add", "PRICES", "--history", "5", "--ttl", "1h")
+
+
+def test_documents_are_configurations_in_words_and_nothing_else(natsctl: Run, shop: None) -> None:
+    done = natsctl("export")
+    assert (done.code, done.err) == (0, "")
+    header, _, text = done.out.partition("\n")
+    assert header.startswith("# natsctl export from server ")
+    assert text == (
+        "streams:\n"
+        "- name: SHOP\n"
+        "  description: $${HOME}\n"
+        "  subjects:\n"
+        "  - SHOP.>\n"
+        "  max_age: 90d\n"
+        "  allow_direct: true\n"
+        "  consumers:\n"
+        "  - name: PACK\n"
+        "    ack_policy: explicit\n"
+        "    filter_subject: SHOP.packed\n"
+        "key_values:\n"
+        "- bucket: PRICES\n"
+        "  ttl: 1h\n"
+        "  history: 5\n"
+    )
+
+
+def test_what_is_exported_is_no_drift(natsctl: Run, shop: None, tmp_path: Path) -> None:
+    path = tmp_path / "account.yaml"
+    path.write_text(natsctl("export", "--ephemeral").out)
+    diff = natsctl("diff", "-f", str(path))
+    assert diff.code == 0, diff.out
+    assert natsctl("apply", "-f", str(path)).out.startswith("nothing to do: 4 assets")
+
+
+def test_json_is_one_document(natsctl: Run, shop: None) -> None:
+    document = natsctl("export", "-j").json
+    assert [one["name"] for one in document["streams"]] == ["SHOP"]
+    assert document["key_values"] == [{"bucket": "PRICES", "ttl": "1h", "history": 5}]
+    split = natsctl("export", "-j", "--split").json
+    assert [one["kind"] for one in split] == ["KeyValue", "Stream", "Consumer"]
+    assert natsctl("export", "--format", "json").json == document
+
+
+def test_streams_and_buckets_are_chosen_by_name_and_pattern(natsctl: Run, shop: None) -> None:
+    assert list(natsctl("export", "S*", "-j").json) == ["streams"]
+    assert natsctl("export", "PRICES", "-j").json == natsctl("export", "KV_PRICES", "-j").json
+    absent = natsctl("export", "SHOPP")
+    assert (absent.code, absent.out) == (3, "")
+    assert 'did you mean "SHOP"?' in absent.err
+
+
+def test_full_names_every_field_and_ephemeral_every_consumer(natsctl: Run, shop: None) -> None:
+    (stream,) = natsctl("export", "SHOP", "-j", "--full", "--ephemeral").json["streams"]
+    assert (stream["retention"], stream["max_msgs"], stream["duplicate_window"]) == ("limits", -1, "2m")
+    ephemeral = next(one for one in stream["consumers"] if one["name"] == "PASS")
+    assert ("durable_name" in ephemeral, ephemeral["inactive_threshold"]) == (False, "1h")
+    assert not any(key.startswith(("_nats.", "natsctl.")) for key in stream.get("metadata", {}))
+
+
+def test_header_names_the_server_and_the_time_on_request(natsctl: Run, shop: None) -> None:
+    assert natsctl("export", "--no-header").out.startswith("streams:")
+    first = natsctl("export", "SHOP", "--time").out.splitlines()[0]
+    assert ": SHOP at 20" in first
+
+
+def test_protection_and_owner_are_words_of_the_document(natsctl: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("owner: shop\nstreams: [{name: KEPT, protect: true}]\n")
+    natsctl("apply", "-f", str(path))
+    assert natsctl("export", "-j").json == {"owner": "shop", "streams": [{"name": "KEPT", "protect": True}]}
+
+
+def test_a_folder_has_a_file_for_each_stream(natsctl: Run, shop: None, tmp_path: Path) -> None:
+    folder = tmp_path / "streams"
+    made = natsctl("export", "--output", str(folder))
+    assert (made.code, made.out, made.err) == (0, "", f"Wrote 2 files to {folder}\n")
+    assert sorted(path.name for path in folder.iterdir()) == ["KV_PRICES.yaml", "SHOP.yaml"]
+    assert natsctl("diff", "-f", str(folder)).code == 0
+    again = natsctl("export", "--output", str(folder))
+    assert again.err == f"Wrote 0 files to {folder}, 2 said the same already\n"
+
+
+def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop: None, tmp_path: Path) -> None:
+    natsctl("export", "-o", str(tmp_path / "out"))
+    before = (tmp_path / "out" / "SHOP.yaml").read_text()
+    natsctl("str", "edit", "SHOP", "--max-msgs", "7", "-f")
+    refused = natsctl("export", "-o", str(tmp_path / "out"))
+    assert refused.code == 2
+    assert "SHOP.yaml: there already" in refused.err
+    assert "--force" in refused.err
+    assert (tmp_path / "out" / "SHOP.yaml").read_text() == before
+    assert natsctl("export", "-o", str(tmp_path / "out"), "--force").code == 0
+    assert "max_msgs: 7" in (tmp_path / "out" / "SHOP.yaml").read_text()
+
+
+def test_a_file_of_a_stream_that_is_gone_is_told_and_stays(natsctl: Run, shop: None, tmp_path: Path) -> None:
+    natsctl("export", "-o", str(tmp_path))
+    natsctl("kv", "rm", "PRICES", "-f")
+    assert "stale" not in natsctl("export", "S*", "-o", str(tmp_path)).err
+    done = natsctl("export", "-o", str(tmp_path), "-j").json
+    assert done == {
+        "written": [],
+        "unchanged": [str(tmp_path / "SHOP.yaml")],
+        "stale": [str(tmp_path / "KV_PRICES.yaml")],
+    }
+    assert "KV_PRICES.yaml: no stream is written there any more" in natsctl("export", "-o", str(tmp_path)).err
+    assert (tmp_path / "KV_PRICES.yaml").exists()
+
+
+def test_a_file_is_json_by_its_name_and_a_dry_run_writes_none(natsctl: Run, shop: None, tmp_path: Path) -> None:
+    path = tmp_path / "account.json"
+    dry = natsctl("export", "-o", str(path), "--dry-run", "-j")
+    assert (dry.code, path.exists()) == (0, False)
+    assert str(path) in dry.out
+    natsctl("export", "-o", str(path))
+    assert json.loads(path.read_text()) == natsctl("export", "-j").json
+
+
+def test_an_empty_account_is_an_empty_document(natsctl: Run) -> None:
+    assert natsctl("export", "--no-header").out == "streams: []\n"
+    assert natsctl("export", "-j", "--split").json == []
+
+
+def test_an_unknown_format_is_a_usage_error(natsctl: Run) -> None:
+    assert natsctl("export", "--format", "toml").code == 2
