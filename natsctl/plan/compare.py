@@ -11,6 +11,7 @@ from natsctl.plan.change import Difference
 SETS: Final = frozenset(("subjects", "filter_subjects", "tags"))
 """Lists whose order means nothing."""
 TIMES: Final = frozenset(("opt_start_time", "pause_until"))
+SAMPLED: Final = "sample_freq"
 OPEN: Final = frozenset(("", "metadata", "consumer_limits"))
 """Objects that are compared field by field even where one side has none: an empty one means the same."""
 
@@ -47,7 +48,13 @@ def same(key: str, old: Any, new: Any) -> bool:
         return sorted(map(str, old)) == sorted(map(str, new))
     if key in TIMES:
         return moment(old) == moment(new)
-    return False
+    return key == SAMPLED and sampled(old) == sampled(new)
+
+
+def sampled(text: Any) -> Any:
+    """How many of a hundred acks are sampled: `100` and `100%` are the same, and so are none and `0%`."""
+    number = text.removesuffix("%") if isinstance(text, str) else text
+    return int(number) if isinstance(number, str) and number.isdecimal() else number or 0
 
 
 def moment(text: Any) -> int | str | None:

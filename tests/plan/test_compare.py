@@ -26,6 +26,8 @@ def told(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]
         ({"consumer_limits": {}}, {}),
         ({"metadata": {}}, {"metadata": None}),
         ({"no_ack": False}, {}),
+        ({"sample_freq": "100"}, {"sample_freq": "100%"}),
+        ({"sample_freq": "0%"}, {}),
         ({"sources": [{"name": "A"}, {"name": "B"}]}, {"sources": [{"name": "B"}, {"name": "A"}]}),
     ],
 )
@@ -38,6 +40,7 @@ def test_what_means_the_same_is_no_difference(old: dict[str, Any], new: dict[str
     [
         ({"max_age": 1}, {"max_age": 2}, [("max_age", 1, 2)]),
         ({}, {"description": "x"}, [("description", None, "x")]),
+        ({"sample_freq": "10"}, {"sample_freq": "100%"}, [("sample_freq", "10", "100%")]),
         ({"backoff": [1, 2]}, {"backoff": [2, 1]}, [("backoff", [1, 2], [2, 1])]),
         (
             {"metadata": {"a": "1", "b": "2"}},
