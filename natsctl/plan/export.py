@@ -195,6 +195,22 @@ def exported(world: World, *, full: bool = False, ephemeral: bool = False) -> li
     return [Exporter(wanted_of(world, ephemeral=ephemeral), full).plain()]
 
 
+def remarks(documents: DocumentSet) -> list[str]:
+    """What of an account no server makes as the documents say it, with what to do."""
+    streams = [one for one in documents.wanted.values() if not one.key.consumer]
+    sealed = [
+        f"{one.key} is sealed: no server makes a stream that is, leave `sealed` out until it is filled"
+        for one in streams
+        if one.config.get("sealed")
+    ]
+    templated = [
+        f"{one.key} was made by template {one.config['template_owner']}: leave `template_owner` out for a stream alone"
+        for one in streams
+        if one.config.get("template_owner")
+    ]
+    return sealed + templated
+
+
 def _words_of(kind: Kind) -> Shape:
     return shape_of(WORDS[kind])
 

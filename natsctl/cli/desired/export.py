@@ -13,6 +13,7 @@ from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
+    from natsctl.plan.wanted import DocumentSet
     from natsctl.plan.world import World
 
 MQTT = "$MQTT_"
@@ -58,7 +59,7 @@ def export(
         lambda stream: not names or any(_is_named(stream, name) for name in names),
     )
     writing.write(session, Exporter(wanted, full), to)
-    return _told(world)
+    return _told(world, wanted, session.run(_templates) if not names else [])
 
 
 async def _read(manager: Manager, names: list[str]) -> World:
@@ -106,10 +107,22 @@ def _header(world: World, names: list[str], time: bool) -> list[str]:
     return [safe(f"natsctl export from server {server}{some}{moment}")]
 
 
-def _told(world: World) -> int:
-    """Tell of what could not be shown; it is missing in the documents."""
-    from natsctl.cli.render.values import safe
+async def _templates(manager: Manager) -> list[str]:
+    """The names of stream templates, where the server has any."""
+    from natsctl.client.backup.configuration import may_have_templates
 
+    return list(await manager.template_names()) if may_have_templates(manager.connection.info) else []
+
+
+def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
+    """Tell of what documents can not hold, and of streams that could not be shown: these are missing."""
+    from natsctl.cli.render.values import safe
+    from natsctl.plan.export import remarks
+
+    for text in remarks(wanted):
+        output.note(f"note: {safe(text)}")
+    for name in templates:
+        output.note(f"note: template {safe(name)} is left out, natsctl backup keeps it: documents hold streams")
     for name, reason in world.unreadable.items():
         output.note(f"Stream {safe(name)} is missing: {safe(reason)}")
     return ExitCode.FAILED if world.unreadable else ExitCode.DONE

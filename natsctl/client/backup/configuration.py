@@ -120,7 +120,7 @@ async def _save_stream(
 
 async def _save_templates(manager: Manager, part: Path, folder: Path, saved: AccountBackup, log: Log) -> None:
     """Save the stream templates of a server that may have any."""
-    if not _may_have_templates(manager.connection.info):
+    if not may_have_templates(manager.connection.info):
         return
     for template in await manager.template_names():
         name = f"stream_template_{template}.json"
@@ -129,7 +129,7 @@ async def _save_templates(manager: Manager, part: Path, folder: Path, saved: Acc
         saved.templates.append(template)
 
 
-def _may_have_templates(info: dict[str, Any]) -> bool:
+def may_have_templates(info: dict[str, Any]) -> bool:
     """Whether a server answers requests about templates: nats-server from 2.14 on leaves them without an answer."""
     return info.get("go") == OUR_RUNTIME or not is_since(str(info.get("version") or ""), NO_TEMPLATES_SINCE)
 

@@ -144,3 +144,21 @@ def test_an_empty_account_is_an_empty_document(natsctl: Run) -> None:
 
 def test_an_unknown_format_is_a_usage_error(natsctl: Run) -> None:
     assert natsctl("export", "--format", "toml").code == 2
+
+
+def test_what_no_server_makes_again_is_told(natsctl: Run) -> None:
+    natsctl("str", "add", "DONE", "--subjects", "done", "--defaults")
+    natsctl("str", "seal", "DONE", "-f")
+    done = natsctl("export")
+    assert "sealed: true" in done.out
+    assert "note: Stream DONE is sealed" in done.err
+
+
+@pytest.mark.ours("nats-server has no stream templates any more")
+def test_templates_are_told_to_be_left_out(natsctl: Run) -> None:
+    natsctl("str", "template", "add", "ALL", "--subjects", "t.*", "--max-streams", "4")
+    natsctl("pub", "t.a", "x", "--wait")
+    done = natsctl("export")
+    natsctl("str", "template", "rm", "ALL", "-f")
+    assert "note: template ALL is left out" in done.err
+    assert "was made by template ALL" in done.err
