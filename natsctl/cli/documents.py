@@ -130,28 +130,8 @@ def _read(path: str) -> str:
 
 
 def parse_document(path: str, text: str) -> Any:
-    """What a text says, JSON or YAML; `path` names it. Raises UsageError."""
-    if text.lstrip().startswith(("{", "[")):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            if path.endswith(".json"):
-                raise UsageError(f"{path}: not JSON: {error}") from error
-    return _parse_yaml(path, text)
+    """What a text says, JSON or YAML; `path` names it. Raises UsageError by path and line."""
+    from natsctl.plan.documents.texts import values_of
 
-
-def _parse_yaml(path: str, text: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """YAML whose times stay text."""
-
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    try:
-        documents = list(yaml.load_all(text, Loader))
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML: {error}") from error
+    documents = values_of(text, path)
     return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

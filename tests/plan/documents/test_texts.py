@@ -12,6 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.plan.documents import faults as limits
 from natsctl.plan.documents import json_text, load_documents, read_documents, yaml_text
 from natsctl.plan.documents.lined import Spot
+from natsctl.plan.documents.texts import values_of
 from natsctl.plan.wanted import DocumentFaults
 
 
@@ -197,3 +198,16 @@ def test_stdin_is_a_file_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         monkeypatch.setattr("sys.stdin", stdin)
         _, (fault,) = read_documents(["-"], {})
     assert str(fault) == 'stdin:2: $.storage: expected one of file, memory, got "disk"'
+
+
+def test_whoever_wants_values_only_gets_plain_ones_and_the_first_fault() -> None:
+    assert values_of("a: ${X}\n---\n[1, 2]\n", "two") == [{"a": "${X}"}, [1, 2]]
+    assert values_of('{"a": 1}', "one.json") == values_of("{a: 1}", "one.yaml") == [{"a": 1}]
+    for text, name, reason in [
+        ("a: 1\na: 2\n", "x.yaml", "x.yaml:2: a stands here twice, first on line 1"),
+        ('{"a": 1,\n}', "x.json", "x.json:2: not JSON: expected a key in quotes, got }"),
+        ("a: [\n", "x.json", "x.json:2: not YAML: did not find expected node content while parsing a flow node"),
+    ]:
+        with pytest.raises(UsageError) as caught:
+            values_of(text, name)
+        assert str(caught.value) == reason
