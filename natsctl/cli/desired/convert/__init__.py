@@ -11,7 +11,7 @@ VERBS = (
         answer=_ANSWER,
         examples=(
             "natsctl convert terraform orders.tf -o orders.yaml",
-            "natsctl convert terraform ./infrastructure --var env=staging | natsctl plan -f -",
+            "natsctl convert terraform ./infrastructure --var env=staging",
         ),
     ),
     Verb(
