@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
 from natsctl.client.short_client import ShortClient
+from natsctl.testing import nursery
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 # A shell that starts pytest in the background ignores Ctrl-C for it; commands that tests interrupt would inherit that.
@@ -58,6 +59,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         kinds = ["natsctl"]
     metafunc.parametrize("server", kinds, indirect=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """Let subprocesses that are natsctl's be forked from one that has imported everything."""
+    with nursery.installed():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_start(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the processes of a test marked `own_start` begin as they do elsewhere."""
+    if request.node.get_closest_marker("own_start"):
+        with nursery.left_alone():
+            yield
+    else:
+        yield
 
 
 @pytest.fixture

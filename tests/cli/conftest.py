@@ -9,38 +9,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from natsctl.cli.main import run as run_main
+from natsctl.testing import nursery
+from natsctl.testing.cluster import Cluster
+from natsctl.testing.done import Done
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 WITHIN_S = 20
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one document on stdout."""
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[Any]:
-        """The documents on stdout, one on a line."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def error(self) -> Any:
-        """The error object on stderr."""
-        return json.loads(self.err)["error"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -174,6 +154,41 @@ def natsctl(
 
 
 @pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], Callable[..., Done]]:
+    """Makes what runs command lines on the server at a URL."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def on(url: str) -> Callable[..., Done]:
+        def run(*words: str) -> Done:
+            monkeypatch.setenv("NATS_URL", url)
+            capsys.readouterr()
+            code = run_main(list(words))
+            return Done(code, *capsys.readouterr())
+
+        return run
+
+    return on
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster of three for all tests of commands."""
+    if reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    with Cluster(tmp_path_factory.mktemp("cluster")) as three:
+        yield three
+
+
+@pytest.fixture(scope="module")
+def three(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, without streams before and after the tests of a module."""
+    yield shared_cluster
+    shared_cluster.clear()
+
+
+@pytest.fixture
 def spawn() -> Callable[..., Any]:
     """Starts natsctl at a pseudo-terminal, with what pexpect's `spawn` takes besides."""
     return spawned
@@ -182,7 +197,16 @@ def spawn() -> Callable[..., Any]:
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
     """A child at a pseudo-terminal."""
     pexpect = pytest.importorskip("pexpect")
-    return pexpect.spawn(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
+    ptyprocess = pytest.importorskip("ptyprocess")
+
+    class Spawned(pexpect.spawn):
+        def _spawnpty(self, args: list[str], **wish: Any) -> Any:
+            if not nursery.nursery().takes(args, environment):
+                return super()._spawnpty(args, **wish)
+            size = wish.get("dimensions") or (24, 80)
+            return ptyprocess.PtyProcess(*nursery.at_terminal(args, environment, wish.get("cwd"), size))
+
+    return Spawned(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
 
 
 class Person:

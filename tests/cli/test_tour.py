@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
 
 
@@ -31,9 +32,10 @@ def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(tmp_path:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.reference
-def test_the_tour_ends_well_on_the_reference(server: ServerProcess) -> None:
-    done = natsctl("tour", "-s", server.url)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_tour_ends_well_on_the_reference(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:
+    code = run_main(["tour", "-s", server.url])  # in this process, whose commands start at once
+    out, err = capfd.readouterr()
+    assert code == 0, out + err
 
 
 def test_a_failing_step_fails_the_tour(server: ServerProcess) -> None:

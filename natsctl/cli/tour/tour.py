@@ -82,6 +82,8 @@ class _Running:
             self._process.kill()
             status = self._process.wait()
         self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         return status, b"".join(self._chunks).decode(errors="replace")
 
 

@@ -27,6 +27,10 @@ class _Meter:
     """The use of the CPU since it was last asked for."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Measure from now on, as a process that was just forked does."""
         self._at, self._used = time.monotonic(), time.process_time()
         self._percent = 0.0
 
