@@ -15,6 +15,7 @@ from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.compare import differences, without_passed_pause
 from natsctl.plan.levels import Abilities
 from natsctl.plan.losses import losses
+from natsctl.plan.needs import LIMITED
 from natsctl.plan.plain import Plain
 from natsctl.plan.removal import TAKE_OVER, UNPROTECT, hold
 from natsctl.plan.settle import (
@@ -167,6 +168,9 @@ class Judge:
         if not change.differences:
             return None
         change.before = labels.without_server_made(live.config)
+        if live.key.consumer:  # said aloud, as it is sent before its stream has the limits that it follows
+            limited = {one.path: one.new for one in change.differences if one.path in LIMITED and one.new}
+            change.config = (change.config or {}) | limited
         change.action = Action.UPDATE
         if self._able(change, live).refused:
             return change

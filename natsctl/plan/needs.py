@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from natsctl.api.subjects import overlaps
 from natsctl.plan.asset import AssetKey
@@ -12,21 +12,29 @@ from natsctl.plan.change import Action, Change
 from natsctl.plan.order import ordered
 from natsctl.plan.world import World
 
+LIMITED: Final = ("max_ack_pending", "inactive_threshold")
+"""Fields of consumers that their stream may limit."""
+
 
 def with_needs(changes: Mapping[AssetKey, Change], world: World) -> list[Change]:
     """The changes with what each needs, in an order in which they can be done; those that can not are refused."""
     must: dict[AssetKey, set[AssetKey]] = defaultdict(set)
     may: dict[AssetKey, set[AssetKey]] = defaultdict(set)
+    leaving = _leaving(changes, world)
     for key, change in changes.items():
+        if change.action is Action.CREATE:
+            may[key] |= leaving.get(key.stream if key.consumer else "", set())
         if key.consumer:
-            must[key].add(key.origin)
+            before, after = (key, key.origin) if _must_yield(changes, key) else (key.origin, key)
+            must[after].add(before)
         elif change.action is Action.DELETE:
             for origin in origins(change.before or {}):
                 may[AssetKey(origin)].add(key)
         else:
             may[key].update(AssetKey(origin) for origin in origins(change.config or {}))
-    for giver, taker in _handed_over(changes):
-        must[taker].add(giver)
+    for group in _rivals(changes, world):
+        for giver, taker in _handed_over(group):
+            must[taker].add(giver)
     needed, circle = ordered(list(changes), must, may)
     for key, first in needed.items():
         changes[key].needs = [needed_name(other) for other in needed if other in first]
@@ -56,8 +64,48 @@ def origins(config: Mapping[str, Any]) -> Iterator[str]:
             yield str(source["name"])
 
 
+def _must_yield(changes: Mapping[AssetKey, Change], key: AssetKey) -> bool:
+    """Whether the new limits of a consumer's stream are refused until the consumer has changed."""
+    stream, change = changes.get(key.origin), changes[key]
+    if stream is None or stream.action is not Action.UPDATE or change.before is None:
+        return False
+    return is_beyond((stream.config or {}).get("consumer_limits") or {}, change.before)
+
+
+def is_beyond(limits: Mapping[str, Any], consumer: Mapping[str, Any]) -> bool:
+    """Whether a consumer has more than the limits for consumers of its stream allow."""
+    return any(0 < int(most or 0) < int(consumer.get(name) or 0) for name, most in limits.items() if name in LIMITED)
+
+
+def _leaving(changes: Mapping[AssetKey, Change], world: World) -> dict[str, set[AssetKey]]:
+    """What is removed and makes room: consumers by their stream, streams of an account that limits them under ""."""
+    found: dict[str, set[AssetKey]] = defaultdict(set)
+    limited = int(world.limits.get("max_streams") or 0) > 0
+    for key, change in changes.items():
+        if change.action is Action.DELETE and (key.consumer or limited):
+            found[key.stream if key.consumer else ""].add(key)
+    return found
+
+
+def _rivals(changes: Mapping[AssetKey, Change], world: World) -> Iterator[dict[AssetKey, Change]]:
+    """Assets that can not have the same subjects: streams, and the consumers of one work queue."""
+    yield {key: change for key, change in changes.items() if not key.consumer}
+    queues: dict[str, dict[AssetKey, Change]] = defaultdict(dict)
+    for key, change in changes.items():
+        if key.consumer and _is_queue(key.origin, changes, world):
+            queues[key.stream][key] = change
+    yield from queues.values()
+
+
+def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], world: World) -> bool:
+    config = (changes[stream].config if stream in changes else None) or {}
+    if not config and stream in world.assets:
+        config = world.assets[stream].config
+    return config.get("retention") == "workqueue"
+
+
 def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey, AssetKey]]:
-    """Pairs of streams of which the second takes subjects that the first gives up."""
+    """Pairs of assets of which the second takes subjects that the first gives up."""
     given = [(key, subject) for key, change in changes.items() for subject in _given(change)]
     for taker, change in changes.items():
         for subject in _taken(change) if given else ():
@@ -65,20 +113,26 @@ def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey,
 
 
 def _given(change: Change) -> set[str]:
-    """Subjects that a stream has and will not have."""
-    if change.consumer or not change.before:
-        return set()
-    return _subjects(change.before) - (_subjects(change.config) if change.config else set())
+    """Subjects that an asset has and will not have."""
+    before, after = _had(change), change.config
+    return set() if not before else _subjects(before, change) - (_subjects(after, change) if after else set())
 
 
 def _taken(change: Change) -> set[str]:
-    """Subjects that a stream does not have and will have."""
-    if change.consumer or not change.config:
-        return set()
-    return _subjects(change.config) - (_subjects(change.before) if change.before else set())
+    """Subjects that an asset does not have and will have."""
+    before, after = _had(change), change.config
+    return set() if not after else _subjects(after, change) - (_subjects(before, change) if before else set())
 
 
-def _subjects(config: Mapping[str, Any]) -> set[str]:
+def _had(change: Change) -> Mapping[str, Any] | None:
+    """What an asset is when its change begins: a consumer whose stream is replaced is gone by then."""
+    return None if change.action is Action.CREATE else change.before
+
+
+def _subjects(config: Mapping[str, Any], change: Change) -> set[str]:
+    if change.consumer:
+        filters = [config.get("filter_subject"), *(config.get("filter_subjects") or ())]
+        return {str(subject) for subject in filters if subject} or {">"}
     if config.get("subjects"):
         return set(config["subjects"])
-    return set() if config.get("mirror") or config.get("sources") else {str(config.get("name", ""))} - {""}
+    return set() if config.get("mirror") or config.get("sources") else {change.stream}

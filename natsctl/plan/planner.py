@@ -13,7 +13,7 @@ from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Plan
 from natsctl.plan.judge import Judge
-from natsctl.plan.needs import with_needs
+from natsctl.plan.needs import is_beyond, with_needs
 from natsctl.plan.removal import refuse_removal, removal_of
 from natsctl.plan.wanted import DocumentSet
 from natsctl.plan.world import World
@@ -52,6 +52,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         names = ", ".join(str(key) for key in extra)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
     _tell_what_goes_along(changes, wanted, world, options)
+    _refuse_violated_limits(changes, world)
     if options.keep_messages:
         _keep_messages(changes)
     unchanged = sum(key not in changes for key in wanted.wanted)
@@ -128,6 +129,29 @@ def _tell_what_goes_along(
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             leaving[key].notes.append(f"its consumers go with it: {shown}")
+
+
+def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> None:
+    """Refuse limits for consumers beyond which some are that stay as they are: the server would."""
+    limiting = {
+        key.stream: (change, change.config.get("consumer_limits") or {})
+        for key, change in changes.items()
+        if change.config and change.action is Action.UPDATE and not key.consumer and _limits_consumers(change)
+    }
+    beyond: dict[str, list[str]] = {stream: [] for stream in limiting}
+    for key, live in world.assets.items() if limiting else ():
+        stays = key.consumer and key.stream in limiting and key not in changes
+        if stays and is_beyond(limiting[key.stream][1], live.config):
+            beyond[key.stream].append(key.consumer)
+    for stream, names in beyond.items():
+        change = limiting[stream][0]
+        if names and not change.refused:
+            change.refused = f"change to limits violates consumers: {', '.join(names)}"
+            change.hint = "change or remove them first"
+
+
+def _limits_consumers(change: Change) -> bool:
+    return any(one.path.startswith("consumer_limits") for one in change.differences)
 
 
 def _is_lost(change: Change, options: PlanOptions) -> bool:

@@ -9,8 +9,8 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.apply.carry import carry_out
 from natsctl.plan.apply.execution import OnResult, unheard
 from natsctl.plan.apply.result import Outcome
-from natsctl.plan.planner import PlanOptions, make_plan
-from natsctl.plan.world import read_world
+from natsctl.plan.planner import PlanOptions
+from natsctl.plan.planning import plan_for
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -34,7 +34,7 @@ async def provide(
     manager: Manager, documents: DocumentSet, *, prune: bool = False, on_result: OnResult = unheard
 ) -> Outcome:
     """Make the account be as documents say, without replacing anything. Raises PlanRefused, NotProvided."""
-    plan = make_plan(documents, await read_world(manager), PlanOptions(prune=prune))
+    plan = await plan_for(manager, documents, PlanOptions(prune=prune))
     outcome = await carry_out(manager, plan, on_result=on_result)
     failed = [(one.key, one.error) for one in outcome.results if one.error is not None]
     if failed or outcome.ended:

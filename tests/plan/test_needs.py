@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
 from natsctl.plan.world import World
 from tests.plan.sets import account, actions, change_of, documents
@@ -78,3 +80,50 @@ def test_mirrors_go_before_their_origins() -> None:
     world = account({"A": {"subjects": ["a"]}, "M": {"mirror": {"name": "A"}}, "N": {"sources": [{"name": "M"}]}})
     plan = make_destruction(documents({"A": {}, "M": {}, "N": {}}), world)
     assert actions(plan) == [("delete", "N"), ("delete", "M"), ("delete", "A")]
+
+
+def test_consumers_yield_before_their_stream_limits_them() -> None:
+    limited: dict[str, Any] = {"subjects": ["a"], "consumer_limits": {"max_ack_pending": 50}}
+    assets: dict[str, Any] = {
+        "A": {"subjects": ["a"]},
+        "A > c": C,
+        "A > d": {**C, "durable_name": "d", "max_ack_pending": 5},
+    }
+    wanted = documents({**assets, "A": limited})
+    plan = make_plan(wanted, account(assets))
+    assert actions(plan) == [("update", "A > c"), ("update", "A")]
+    assert (change_of(plan, "A > c").config or {})["max_ack_pending"] == 50
+    assert change_of(plan, "A").needs == ["A > c"]
+
+
+def test_limits_that_a_consumer_breaks_which_nobody_changes_are_refused() -> None:
+    world = account({"A": {"subjects": ["a"]}, "A > c": C})
+    (change,) = make_plan(
+        documents({"A": {"subjects": ["a"], "consumer_limits": {"max_ack_pending": 50}}}), world
+    ).changes
+    assert change.refused == "change to limits violates consumers: c"
+
+
+def test_consumers_of_a_work_queue_hand_filters_over_in_order() -> None:
+    queue: dict[str, Any] = {"subjects": ["a.>"], "retention": "workqueue"}
+    old: dict[str, Any] = {
+        "A": queue,
+        "A > c": {**C, "filter_subject": "a.1"},
+        "A > d": {**C, "durable_name": "d", "filter_subject": "a.2"},
+    }
+    new: dict[str, Any] = {
+        "A": queue,
+        "A > e": {**C, "durable_name": "e", "filter_subject": "a.2"},
+        "A > c": {**C, "filter_subject": "a.3"},
+    }
+    new["A > f"] = {**C, "durable_name": "f", "filter_subject": "a.1"}
+    plan = make_plan(documents(new), account(old), PlanOptions(prune=True))
+    assert change_of(plan, "A > e").needs == ["A > d"]
+    assert sorted(change_of(plan, "A > f").needs) == ["A > c", "A > d"]
+    assert [change.refused for change in plan.changes] == [""] * 4
+
+
+def test_removals_make_room_where_the_account_limits_streams() -> None:
+    world = account({"OLD": {"subjects": ["old"]}}, limits={"max_streams": 1})
+    plan = make_plan(documents({"NEW": {"subjects": ["new"]}}), world, PlanOptions(prune=True))
+    assert actions(plan) == [("delete", "OLD"), ("create", "NEW")]

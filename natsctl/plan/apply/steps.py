@@ -96,6 +96,10 @@ class Steps:
         if not check_unchanged(change, config):
             return Done("had been done already")
         await self._send(change, merged_config(change, config), "update")
+        if any(one.path == "pause_until" for one in change.differences):
+            # An update leaves a pause as it is; only this request begins and ends one.
+            until = (change.config or {}).get("pause_until") or ""
+            await self._manager().consumer_pause(change.stream, change.consumer, until)
         return Done()
 
     async def _replace(self, change: Change) -> Done:

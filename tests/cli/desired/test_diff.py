@@ -71,3 +71,19 @@ def test_buckets_are_compared_by_their_streams(natsctl: Run, tmp_path: Path) -> 
     done = natsctl("diff", str(path))
     assert done.code == 10
     assert "~ KeyValue CFG\n    max_msgs_per_subject: 9 → 5\n" in done.out
+
+
+def test_a_pause_is_a_field_like_others_and_apply_mends_it(natsctl: Run, document: Run) -> None:
+    consumer = {"durable_name": "C", "ack_policy": "explicit", "pause_until": "2099-01-01T00:00:00Z"}
+    paused, going = document({**A, "consumers": [consumer]}), {**consumer, "pause_until": "2020-01-01T00:00:00Z"}
+    natsctl("apply", "-f", paused)
+    assert natsctl("diff", "-f", paused).code == 0
+    natsctl("con", "resume", "A", "C", "-f")
+    assert "    pause_until: (none) → 2099-01-01T00:00:00Z\n" in natsctl("diff", "-f", paused).out
+    assert natsctl("apply", "-f", paused).code == 0
+    assert natsctl("diff", "-f", paused).code == 0
+    over = document({**A, "consumers": [going]}, name="going.json")
+    assert "    pause_until: 2099-01-01T00:00:00Z → (none)\n" in natsctl("diff", "-f", over).out
+    assert natsctl("apply", "-f", over).code == 0
+    assert natsctl("diff", "-f", over).code == 0
+    assert not natsctl("con", "info", "A", "C", "-j").json.get("paused")
