@@ -8,42 +8,21 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from natsctl.api.archive.s2 import FrameReader
-from natsctl.cli.main import run
+from natsctl.testing.done import Done
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]
 
 
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The document on stdout."""
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def offline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
     """Runs a command line where no server is."""
-    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:9")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run_it(*words: str) -> Done:
-        capsys.readouterr()
-        code = run(list(words))
-        return Done(code, *capsys.readouterr())
-
-    return run_it
+    return command("nats://127.0.0.1:9")
 
 
 def _directory(folder: Path, archive: Path, meta: Path) -> Path:

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from natsctl.cli.main import run as run_main
-
-
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The one document on stdout."""
-        return json.loads(self.out)
+from natsctl.testing.done import Done
 
 
 @pytest.fixture

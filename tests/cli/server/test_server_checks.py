@@ -100,8 +100,8 @@ def test_metadata_set_thresholds_and_flags_win_over_them(user: Run) -> None:
     assert user("srv", "check", "stream", "--stream", "M", "--msgs-critical", "7").code == 2
 
 
-def test_a_server_that_is_down_is_critical(runner: Callable[[str], Run]) -> None:
-    done = runner("nats://127.0.0.1:1")("srv", "check", "connection")
+def test_a_server_that_is_down_is_critical(command: Callable[[str], Run]) -> None:
+    done = command("nats://127.0.0.1:1")("srv", "check", "connection")
     assert done.code == 2
     assert done.out.startswith("CRITICAL Connection Crit:")
 
@@ -141,8 +141,8 @@ def test_the_result_can_go_to_a_file_in_one_step(checked: Run, folder: Path) -> 
     assert checked("srv", "check", "jetstream", "--outfile", str(folder / "no" / "x")).code == 2
 
 
-def test_names_cannot_break_the_line(runner: Callable[[str], Run]) -> None:
-    done = runner("nats://127.0.0.1:1")("srv", "check", "request", "--subject", "a|b\x1b[2J\n")
+def test_names_cannot_break_the_line(command: Callable[[str], Run]) -> None:
+    done = command("nats://127.0.0.1:1")("srv", "check", "request", "--subject", "a|b\x1b[2J\n")
     assert done.out.count("\n") == 1
     assert "\x1b" not in done.out
 
@@ -170,12 +170,12 @@ def _credentials(folder: Path, claims: dict[str, Any]) -> str:
     ],
 )
 def test_credentials_are_checked_without_a_server(
-    runner: Callable[[str], Run], folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
+    command: Callable[[str], Run], folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
 ) -> None:
     import time
 
     claims = {} if left_s is None else {"exp": int(time.time()) + left_s}
-    done = runner("nats://127.0.0.1:1")(
+    done = command("nats://127.0.0.1:1")(
         "srv", "check", "credential", "--credential", _credentials(folder, claims), *flags
     )
     assert done.code == code, done

@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from natsctl.testing.cluster import Cluster
+
 Run = Callable[..., Any]
 
 
@@ -52,9 +54,9 @@ def test_a_member_is_removed_only_when_it_is_one(cluster: Run) -> None:
 
 
 def test_an_account_is_emptied_after_saying_what_goes(
-    cluster: Run, runner: Callable[[str], Run], cluster_ports: list[int]
+    cluster: Run, command: Callable[[str], Run], three: Cluster
 ) -> None:
-    user = runner(f"nats://127.0.0.1:{cluster_ports[0]}")
+    user = command(three.url())
     assert user("str", "add", "S", "--subjects", "s", "--defaults").code == 0
     dry = cluster("srv", "account", "purge", "A", "--dry-run", "-j").json
     assert dry["effect"] == {"streams": 1}
@@ -72,8 +74,8 @@ def _client(port: int) -> socket.socket:
     return client
 
 
-def test_connections_are_sent_from_where_there_are_more(cluster: Run, cluster_ports: list[int]) -> None:
-    clients = [_client(cluster_ports[0]) for _ in range(6)]
+def test_connections_are_sent_from_where_there_are_more(cluster: Run, three: Cluster) -> None:
+    clients = [_client(three.ports[0]) for _ in range(6)]
     try:
         dry = cluster("srv", "cluster", "balance", "--account", "A", "--dry-run", "-j")
         assert dry.json["effect"] == {"connections": 4}

@@ -3,78 +3,23 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from natsctl.cli.main import run as run_main
-from natsctl.testing.process import reference_binary
+from natsctl.testing.cluster import NAMES, Cluster
 
 READY_WITHIN_S = 20.0
-NAMES = ("n1", "n2", "n3")
 
 Run = Callable[..., Any]
 
 
-class Done(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """The document on stdout."""
-        return json.loads(self.out)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URLs of three servers that are one cluster."""
-    binary = reference_binary()
-    if binary is None:
-        pytest.skip("nats-server is not on PATH")
-    ports = free_ports(6)
-    routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports[3:])
-    processes = []
-    for name, port, route in zip(NAMES, ports[:3], ports[3:], strict=True):
-        folder = tmp_path_factory.mktemp(name)
-        words = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder), "-n", name, "-l", str(folder / "log")]
-        words += ["--cluster_name", "C", "--cluster", f"nats://127.0.0.1:{route}", "--routes", routes]
-        processes.append(subprocess.Popen([binary, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-    yield ",".join(f"nats://127.0.0.1:{port}" for port in ports[:3])
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture
-def natsctl(cluster: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def natsctl(three: Cluster, command: Callable[[str], Run]) -> Run:
     """Runs a command line on the cluster."""
-    monkeypatch.setenv("NATS_URL", cluster)
-
-    def run(*words: str) -> Done:
-        capsys.readouterr()
-        code = run_main(list(words))
-        return Done(code, *capsys.readouterr())
-
-    return run
+    return command(three.url())
 
 
 def made(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
