@@ -132,7 +132,9 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     raw = without_nulls(config)
     try:
         if key.consumer:
-            return _written(_model({"name": key.consumer} | raw, ConsumerConfig), raw, ConsumerConfig)
+            consumer = _model({"name": key.consumer} | raw, ConsumerConfig)
+            consumer_config.raise_to_least(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
+            return _written(consumer, raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
     except ConfigRefused:
         return raw  # of a server so new that a field has another type

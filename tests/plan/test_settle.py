@@ -102,3 +102,9 @@ def test_settling_twice_changes_nothing_and_what_is_live_is_read_in_the_same_wor
 def test_a_live_configuration_of_another_kind_of_server_is_read_as_it_stands() -> None:
     assert kept(STREAM, {"name": "A", "retention": "forever"}) == {"name": "A", "retention": "forever"}
     assert kept(STREAM, {"name": "A", "max_msgs": 0})["max_msgs"] == -1
+
+
+def test_what_older_servers_keep_below_zero_is_none() -> None:
+    live = {"durable_name": "c", "name": "c", "max_bytes": -1, "max_expires": -5, "max_deliver": 0}
+    read = kept(CONSUMER, live)
+    assert ("max_bytes" in read, "max_expires" in read, read["max_deliver"]) == (False, False, -1)

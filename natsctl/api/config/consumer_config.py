@@ -78,7 +78,7 @@ def normalise(
     config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds, pedantic: bool = False
 ) -> ApiError | None:
     """Fill in defaults in place; with `pedantic`, return the error for the first value that would be corrected."""
-    text = _raise_to_least(config, pedantic) or _default_acks(config, stream, bounds, pedantic)
+    text = raise_to_least(config, pedantic) or _default_acks(config, stream, bounds, pedantic)
     if text:
         return error(10157, err=text)
     if not config.deliver_subject and not config.max_batch and bounds.max_request_batch > 0:
@@ -96,7 +96,7 @@ def normalise(
     return None
 
 
-def _raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
+def raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
     """Correct values that are lower than they can be; return what a pedantic request is refused with, or ""."""
     if pedantic and config.max_deliver < -1:
         return "max_deliver must be set to -1"
