@@ -78,5 +78,7 @@ def _dumper() -> Any:
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    style = "|" if "\n" in text.rstrip("\n") else "'" if _MISREAD.fullmatch(text) else None
+    # Empty lines at the end of a block would end the document as well (libyaml writes `...` behind them).
+    lines = "\n" in text.rstrip("\n") and not text.endswith("\n\n")
+    style = "|" if lines else "'" if _MISREAD.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
