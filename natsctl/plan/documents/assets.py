@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import DocumentFault, is_info, read_document
+from natsctl.api.documents import TOLD, DocumentFault, is_info, read_document
 from natsctl.api.model import Model
 from natsctl.api.shapes import shape_of
 from natsctl.api.stream import StreamConfig
@@ -81,8 +81,9 @@ def keep(key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, where: S
 def _stream_of(spot: Spot, above: str, found: Found) -> str:
     said = [spot.at(key) for key in ("stream", "stream_name") if spot.value.get(key) is not None]
     for one in said:
-        if not isinstance(one.value, str):
-            found.fault(one, "expected the name of a stream")
+        if not isinstance(one.value, str) or not one.value:
+            if one.value is not TOLD:
+                found.fault(one, "expected the name of a stream")
             return ""
         if above and one.value != above:
             found.fault(one, f"expected {above}, as it stands below that stream, got {one.value}")
@@ -120,7 +121,8 @@ def _config(spot: Spot, where: Spot, model: type[Model], found: Found) -> tuple[
     """The wire's values that a document gives, and whether none is missing for a fault."""
     values, faults = read_document(where.value, model, lenient=is_info(spot.value))
     good = tell(where, faults, found)
-    extra: Any = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else spot.value.get(EXTRA) or {}
+    said: Any = {} if spot.value.get(EXTRA) is None else spot.value[EXTRA]
+    extra = unknown_of(where.value, shape_of(model)) if is_info(spot.value) else said
     if not isinstance(extra, dict):
         found.fault(spot.at(EXTRA), "expected an object")
         return values, False

@@ -20,7 +20,7 @@ def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
     if not isinstance(spot.value, Mapped):
         found.fault(spot, "expected an object")
         return
-    if isinstance(spot.value.get("stream_info"), Mapped):
+    if is_bucket_info(spot.value):
         read_stream(spot.at("stream_info"), kind, found)
         return
     if isinstance(spot.value.get("config"), Mapped):
@@ -29,14 +29,22 @@ def read_bucket(spot: Spot, kind: Kind, found: Found) -> None:
     keep_bucket(spot, kind, in_own_words(spot.holding(spot.value.without(*SWITCHES)), found), found)
 
 
+def is_bucket_info(value: Mapped) -> bool:
+    """Whether a value is what was said of a bucket, with all that the server says of its stream."""
+    stream = value.get("stream_info")
+    return isinstance(stream, Mapped) and isinstance(stream.get("config"), Mapped)
+
+
 def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     """Keep the bucket that `words` describe; `spot` is its document."""
     values, faults = read_document(words.value, WORDS[kind])
     good = tell(words, faults, found)
     if not values.get("bucket"):
-        if words.value.get("bucket") is None:
+        if words.value.get("bucket") in (None, ""):
             found.fault(spot, "a bucket needs its name: add bucket: NAME")
         return
+    if not good:
+        return  # what is left of it may not even be a bucket
     try:
         config = lowered(kind, values)
     except BadWord as fault:

@@ -21,6 +21,7 @@ from natsctl.plan.documents.schema_types import (
     has,
     of_choice,
     of_shape,
+    present,
 )
 
 _MODELS: Final[dict[str, type[Model]]] = {
@@ -61,6 +62,8 @@ def definitions() -> dict[str, Schema]:
         life = {key: described(_SWITCH, _LIFE_TEXTS[key]) for key in LIFE}
         connection = {key: {"description": "Passed over: natsctl connects as its flags say"} for key in CONNECTION}
         required = ["streamName", "durableName"] if kind == "Consumer" else [REQUIRED[kind]]
+        for name in required:
+            own[name] = {"description": own[name]["description"], "type": "string", "minLength": 1}
         found[f"{kind}Spec"] = closed({**own, **life, **connection}, required)
     return found
 
@@ -80,9 +83,9 @@ def _field(field: Field, shape: Shape) -> Schema:
     for step in field.to:
         shape = shape.fields[step].shape
     if field.to == ("deliver_policy",):
-        return of_choice([member.value for member in shape.python] + list(DELIVER_POLICIES))
+        return of_choice(["", *(member.value for member in shape.python), *DELIVER_POLICIES])
     if field.below is None:
         return {"anyOf": [of_shape(shape), {"enum": ["", 0]}]}
     inner = shape.elements() if shape.kind == "list" else shape
     schema = closed(_properties(field.below, inner, inner.python))
-    return {"type": ["array", "null"], "items": schema} if shape.kind == "list" else schema
+    return {"type": ["array", "null"], "items": present(schema)} if shape.kind == "list" else schema

@@ -16,7 +16,7 @@ from natsctl.client.buckets import OBJECTS
 from natsctl.plan.asset import Kind
 from natsctl.plan.documents.assets import Read, read_consumer, read_stream
 from natsctl.plan.documents.bucket_words import KeyValueWords, ObjectStoreWords
-from natsctl.plan.documents.buckets import read_bucket
+from natsctl.plan.documents.buckets import is_bucket_info, read_bucket
 from natsctl.plan.documents.controller import read_manifest
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
@@ -57,7 +57,7 @@ def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
             yield from read_form(spot.at(index), found)
         return
     if not isinstance(spot.value, Mapped):
-        if spot.value is not TOLD:
+        if spot.value not in (None, TOLD):
             what = " (a name alone says nothing: print it with info -j)" if isinstance(spot.value, str) else ""
             found.fault(spot, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
         return
@@ -83,9 +83,7 @@ def _typed(spot: Spot, found: Found) -> None:
         known = did_you_mean(spot.value["kind"], [kind.lower() for kind in Kind])
         found.fault(spot.at("kind"), f"expected Stream, Consumer, KeyValue or ObjectStore{known}")
         return
-    owner = spot.value.get("owner")
-    if owner is not None:
-        _owner(spot.at("owner"), found)
+    _owner(spot.at("owner"), found)
     inner = spot.holding(spot.value.without("kind", "owner"))
     if isinstance(inner.value.get("spec"), Mapped):
         for key in inner.value:
@@ -113,7 +111,7 @@ def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
 
 def _owner(spot: Spot, found: Found) -> None:
     if not isinstance(spot.value, str) or not spot.value:
-        if spot.value is not TOLD:
+        if spot.value not in (None, TOLD):
             found.fault(spot, "expected the name of an owner")
         return
     found.owners.append((spot.value, spot.place))
@@ -139,7 +137,7 @@ def _bare(spot: Spot, found: Found) -> None:
 
 def _bare_kind(value: Mapped) -> Kind | None:
     """What a value describes by its keys, None for a bucket that may be of both kinds."""
-    if isinstance(value.get("stream_info"), Mapped):
+    if is_bucket_info(value):
         return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
     if "bucket" in value:
         return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None

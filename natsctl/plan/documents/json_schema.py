@@ -31,8 +31,12 @@ from natsctl.plan.extra import EXTRA
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
 _SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}
 _NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_OWNER: Final[Schema] = {"type": ["string", "null"], "minLength": 1}
 _IS_INFO: Final[Schema] = {"required": ["config"], "properties": {"config": {"type": "object"}}}
-_IS_BUCKET_INFO: Final[Schema] = {"required": ["stream_info"], "properties": {"stream_info": {"type": "object"}}}
+_IS_BUCKET_INFO: Final[Schema] = {
+    "required": ["stream_info"],
+    "properties": {"stream_info": {"type": "object", **_IS_INFO}},
+}
 
 
 def document_schema(id: str) -> Schema:
@@ -88,7 +92,7 @@ def _plain() -> Schema:
     lists = {key: described(_collection(kind), OWN[key]) for key, kind in COLLECTIONS.items()}
     listing = {"properties": {"type": {"type": "string", "pattern": r"^io\.nats\."}}, "required": ["type"]}
     settings = {
-        "owner": described(_NAME, OWN["owner"]),
+        "owner": described(_OWNER, OWN["owner"]),
         "include": described({"anyOf": [_NAME, {"type": "array", "items": _NAME}]}, OWN["include"]),
     }
     properties = {**lists, **settings}
@@ -109,7 +113,7 @@ def _typed() -> Schema:
     kinds = {"type": "string", "pattern": f"^({'|'.join(_any_case(kind) for kind in Kind)})$"}
     own = {
         "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, OWN["kind"]),
-        "owner": described(_NAME, OWN["owner"]),
+        "owner": described(_OWNER, OWN["owner"]),
     }
     cases = []
     for kind in Kind:
@@ -174,14 +178,18 @@ def _fields(kind: Kind) -> dict[str, Schema]:
 def _bucket_fields(words: type[ObjectStoreWords]) -> dict[str, Schema]:
     fields = properties_of(words)
     if words is KeyValueWords:
-        # A bucket that is copied as a whole is named by a text alone.
-        fields["mirror"] = {"anyOf": [fields["mirror"], _NAME], "description": fields["mirror"]["description"]}
-        item = fields["sources"]["items"]
-        fields["sources"] = {**fields["sources"], "type": ["array", "string", "null"]}
-        fields["sources"]["items"] = {"anyOf": [item, _NAME]}
+        mirror, sources = fields["mirror"], fields["sources"]
+        fields["mirror"] = {"description": mirror["description"], **_origin(mirror)}
+        fields["sources"] = {**sources, "type": ["array", "string", "null"], "items": _origin(sources["items"])}
     either = {"anyOf": [fields["compression"], {"enum": ["s2", "none"]}]}
     fields["compression"] = described(either, fields["compression"]["description"])
     return fields | {alias: fields[word] for alias, word in ALIASES.items() if word in fields}
+
+
+def _origin(schema: Schema) -> Schema:
+    """A bucket to copy: an object with its name, or the name alone."""
+    named = {**schema["properties"]["name"], **_NAME}
+    return {"anyOf": [{**schema, "properties": {**schema["properties"], "name": named}, "required": ["name"]}, _NAME]}
 
 
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
@@ -201,10 +209,10 @@ def _or_info(kind: Kind, own: Schema) -> Schema:
         info = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
         return choose((_IS_BUCKET_INFO, info), (_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)
     if kind is Kind.CONSUMER:
-        return choose((_IS_INFO, _info(ConsumerConfig, ("name", "durable_name"))), otherwise=own)
+        return choose((_IS_INFO, _info(ConsumerConfig, ())), otherwise=own)
     return choose((_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)
 
 
 def _info(model: type[Model], names: tuple[str, ...]) -> Schema:
-    config: dict[str, Any] = {"type": "object", "allOf": [_ref(model.__name__), _needs(*names)]}
+    config: dict[str, Any] = {"type": "object", "allOf": [_ref(model.__name__), *([_needs(*names)] if names else [])]}
     return {"type": "object", "required": ["config"], "properties": {"config": config}}

@@ -53,6 +53,9 @@ _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
 """Words that mean more than one field."""
 
 
+_ORIGINS: Final = ("mirror", "sources")
+
+
 class BadWord(ValueError):
     """A bucket's word with a value that it can not have."""
 
@@ -69,6 +72,8 @@ def lowered(kind: Kind, words: Mapping[str, Any]) -> Config:
     try:
         config: Config = rules.new_bucket(str(words.get("bucket", "")))
         for word, value in words.items():
+            if word in _ORIGINS and not all(one.get("name") for one in (value if isinstance(value, list) else [value])):
+                raise ValueError("the bucket to copy needs its name")
             if word in _STEPS[kind]:
                 _STEPS[kind][word](config, value)
             elif word == "compression":

@@ -32,9 +32,9 @@ def of_shape(shape: Shape) -> Schema:
     if shape.kind == "struct":
         return of_model(shape.python)
     if shape.kind == "list":
-        return {"type": ["array", "null"], "items": of_shape(shape.elements())}
+        return {"type": ["array", "null"], "items": present(of_shape(shape.elements()))}
     if shape.kind == "dict":
-        return {"type": ["object", "null"], "additionalProperties": of_shape(shape.elements())}
+        return {"type": ["object", "null"], "additionalProperties": present(of_shape(shape.elements()))}
     if shape.kind == "enum":
         return of_choice(member.value for member in shape.python if member.value)
     if shape.human == "time":
@@ -44,6 +44,12 @@ def of_shape(shape: Shape) -> Schema:
     if shape.kind == "bool":
         return {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
     return {"type": ["string", "null"]}
+
+
+def present(schema: Schema) -> Schema:
+    """The schema of a value that may not be null, as those of lists and mappings."""
+    kinds = schema.get("type")
+    return {**schema, "type": [kind for kind in kinds if kind != "null"]} if isinstance(kinds, list) else schema
 
 
 def _number(shape: Shape) -> Schema:

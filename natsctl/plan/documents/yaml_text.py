@@ -25,9 +25,12 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
 }
-_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]*|[1-9][0-9_]*)")
-_FLOAT: Final = re.compile(r"[-+]?(?:[0-9][0-9_]*)?\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+")
-_ODD_FLOATS: Final = {".inf": "inf", "+.inf": "inf", "-.inf": "-inf", ".nan": "nan"}
+_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)")
+_FLOAT: Final = re.compile(r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?")
+_ODD_FLOATS: Final = {
+    **{f"{sign}.{word}": float(f"{sign}inf") for sign in ("", "+", "-") for word in ("inf", "Inf", "INF")},
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
 _NUMERIC: Final = frozenset("0123456789+-.")
 _TAG: Final = "tag:yaml.org,2002:"
 MAX_DIGITS: Final = 400
@@ -42,19 +45,17 @@ def plain_value(text: str) -> Any:
         return text
     if _INT.fullmatch(text):
         return _int(text)
-    if text.lower() in _ODD_FLOATS:
-        return float(_ODD_FLOATS[text.lower()])
-    if _FLOAT.fullmatch(text) and any(char.isdigit() for char in text):
+    if _FLOAT.fullmatch(text):
         return float(text.replace("_", ""))
-    return text
+    return _ODD_FLOATS.get(text, text)
 
 
 def _int(text: str) -> Any:
     digits = text.replace("_", "")
     sign = -1 if digits[0] == "-" else 1
     body = digits.lstrip("+-").lower()
-    base = {"0b": 2, "0x": 16, "0o": 8}.get(body[:2], 8 if body[:1] == "0" and len(body) > 1 else 10)
-    bare = body[2:] if body[:2] in ("0b", "0x", "0o") else body
+    base = {"0b": 2, "0x": 16}.get(body[:2], 8 if body[:1] == "0" and len(body) > 1 else 10)
+    bare = body[2:] if body[:2] in ("0b", "0x") else body
     return sign * int(bare, base) if bare else text
 
 

@@ -151,6 +151,8 @@ def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
         (Kind.KEY_VALUE, {"bucket": "a b"}, "bucket"),
         (Kind.OBJECT_STORE, {}, "bucket"),
         (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"name": ""}}, "mirror"),
+        (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"external": {"api": "$JS.hub.API"}}}, "mirror"),
+        (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "A"}, {}]}, "sources"),
         (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "a b"}]}, "sources"),
     ],
 )

@@ -46,9 +46,16 @@ def test_yaml_says_what_was_written(value: object) -> None:
 
 
 def test_plain_words_mean_what_yaml_says() -> None:
-    text = "[~, null, true, No, on, 12, -0x1F, 0o17, 010, 1_000, 1.5, 1e3, .5, .inf]"
-    assert parsed(text) == [[None, None, True, False, True, 12, -31, 15, 8, 1000, 1.5, 1000.0, 0.5, float("inf")]]
-    assert parsed("[1:30, 2026-01-31, 12s, 0.9.1, '12']") == [["1:30", "2026-01-31", "12s", "0.9.1", "12"]]
+    text = "[~, null, true, No, on, 12, -0x1F, 0b11, 010, 1_000, 1.5, 1.0e+3, .5, .inf]"
+    assert parsed(text) == [[None, None, True, False, True, 12, -31, 3, 8, 1000, 1.5, 1000.0, 0.5, float("inf")]]
+    words = ["1:30", "2026-01-31", "12s", "0.9.1", "0o17", "1e3", "5E10", "089", "0x", "+", "-", "."]
+    assert parsed(f"[{', '.join(words)}, '12']") == [[*words, "12"]]
+
+
+@given(st.from_regex(r"[-+.0-9_xobeEinfaN:]{1,8}", fullmatch=True))
+def test_plain_words_mean_what_the_standard_reader_says(word: str) -> None:
+    expected = yaml.safe_load(f"[{word}]")[0] if ":" not in word else word
+    assert repr(yaml_text.plain_value(word)) == repr(expected)
 
 
 def test_every_value_knows_its_line() -> None:
