@@ -61,7 +61,7 @@ class Nursery:
 
     def takes(self, command: Any, environment: Mapping[Any, Any] | None) -> bool:
         """Whether a command with an environment (None: that of this process) begins here as it does elsewhere."""
-        if not isinstance(command, list | tuple) or [*command[:3]] not in (_COMMAND, [*map(os.fsencode, _COMMAND)]):
+        if not is_natsctl(command):
             return False
         given = os.environ if environment is None else environment
         return {k: v for k, v in given.items() if os.fsdecode(k).startswith(_OF_PYTHON)} == self._environment
@@ -99,6 +99,7 @@ class Nursery:
     def end(self) -> None:
         """End it; what it has forked goes on."""
         self._socket.close()
+        self._process.kill()
         self._process.wait()
 
 
@@ -106,6 +107,11 @@ _Popen: Final = subprocess.Popen
 _WISHES: Final = inspect.signature(_Popen._execute_child)  # type: ignore[attr-defined]
 _nursery: Nursery | None = None
 _starting: Final = threading.Lock()
+
+
+def is_natsctl(command: Any) -> bool:
+    """Whether a command is natsctl, started as a module of this Python."""
+    return isinstance(command, list | tuple) and [*command[:3]] in (_COMMAND, [*map(os.fsencode, _COMMAND)])
 
 
 def nursery() -> Nursery:
@@ -123,7 +129,8 @@ class _ForkedPopen(subprocess.Popen):  # type: ignore[type-arg]  # made for what
     def _execute_child(self, *given: Any) -> None:
         wish = _WISHES.bind(self, *given).arguments
         plain = not wish["shell"] and not wish["pass_fds"] and all(wish.get(k, v) == v for k, v in _SAME.items())
-        if not plain or wish["executable"] or not nursery().takes(wish["args"], wish["env"]):
+        plain = plain and not wish["executable"] and is_natsctl(wish["args"])
+        if not plain or not nursery().takes(wish["args"], wish["env"]):
             super()._execute_child(*given)  # type: ignore[misc]
             return
         streams = tuple(at if wish[name] == -1 else wish[name] for at, name in enumerate(_CHILDS))

@@ -2,6 +2,10 @@
 
 For tests that compare natsctl with the reference where one request may have no answer, one, or many: `differing` asks
 both and returns what they told differently. Values that differ from run to run are taken out; key order stays.
+
+Theory of operation. The engine goes first, so it is known how much is to come. An answer tells by its subject which
+request it is for: what comes beyond is found in the end, and the next request need not wait for silence. It has to
+where somebody listens to events, which do not tell, and where nobody is told how it went.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import re
 import select
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -73,6 +78,8 @@ class OverTcp:
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self._parser = ServerParser()
+        self._listens = bool(listens)
+        self._heard: defaultdict[int, list[Heard]] = defaultdict(list)
         self._number = 0
         connect = {
             "verbose": False,
@@ -87,18 +94,33 @@ class OverTcp:
         self._socket.sendall(b"\r\n".join(lines) + b"\r\n")
 
     def ask(self, request: Request, expected: int) -> list[Heard]:
-        """Return everything that one request brought; wait for as much as `expected`."""
+        """Return a list that holds, in the end, everything that one request brought; wait for as much as `expected`."""
         self._number += 1
         reply = f"{INBOX}{self._number}".encode() if request.reply else b""
         self._socket.sendall(encode_pub(request.subject.encode(), reply, request.header, request.body))
-        heard: list[Heard] = []
+        heard = self._heard[self._number]
         deadline = time.monotonic() + PATIENCE_S
-        while True:
-            patience = deadline - time.monotonic() if len(heard) < expected else QUIET_S if expected else SILENT_S
-            if not select.select([self._socket], [], [], max(patience, 0))[0]:
-                return heard
-            found = self._parser.feed(self._socket.recv(1 << 20))
-            heard += [_heard(op[1], op[4], op[5]) for op in found if op[0] == ops.MSG]
+        while len(heard) < expected and (patience := deadline - time.monotonic()) > 0:
+            self._read(patience)
+        if self._listens or not request.reply:
+            self.rest(QUIET_S if expected else SILENT_S)
+        return heard
+
+    def rest(self, quiet_s: float = SILENT_S) -> None:
+        """Read until nothing comes for a while."""
+        while self._read(quiet_s):
+            pass
+
+    def _read(self, within_s: float) -> bool:
+        """Read what comes within a time, if anything, to the requests that it is for; events are for the last."""
+        if not select.select([self._socket], [], [], within_s)[0]:
+            return False
+        for op in self._parser.feed(self._socket.recv(1 << 20)):
+            if op[0] == ops.MSG:
+                text = op[1].decode()
+                number = int(text.removeprefix(INBOX)) if text.startswith(INBOX) else self._number
+                self._heard[number].append(_heard(op[1], op[4], op[5]))
+        return True
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,12 +162,15 @@ def shown(heard: Iterable[Heard]) -> list[tuple[str, str, str]]:
 def differing(requests: Iterable[Request], machine: Machine, url: str, listens: Sequence[str] = ()) -> list[str]:
     """Send the same requests to both and return what was told differently, as texts for people."""
     ours, theirs = InMemory(machine, listens), OverTcp(url, listens)
-    found = []
+    told = []
     for request in requests:
         mine = ours.ask(request)
-        other = theirs.ask(request, len(mine))
+        told.append((request, mine, theirs.ask(request, len(mine))))
+    theirs.rest()
+    theirs.close()
+    found = []
+    for request, mine, other in told:
         if shown(mine) != shown(other):
             asked = f"{request.subject} {request.body[:300]!r} {request.header!r}"
             found.append(f"{asked}\n  reference {shown(other)}\n  natsctl   {shown(mine)}")
-    theirs.close()
     return found
