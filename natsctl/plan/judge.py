@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from natsctl.api.config.consumer_update import check_update as check_consumer_update
@@ -9,6 +11,7 @@ from natsctl.api.config.stream_config import copy, settle
 from natsctl.api.config.stream_draft import Draft
 from natsctl.api.config.stream_update import check_update as check_stream_update
 from natsctl.api.stream import StreamConfig
+from natsctl.api.subjects import overlaps
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Difference
@@ -44,6 +47,7 @@ class Judge:
         self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
         self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
         self._streams: dict[str, StreamConfig | None] = {}
+        self._consumers: dict[str, list[AssetKey]] = defaultdict(list)
         self._plain = Plain(world.limits, self._raw_stream)
 
     def stream(self, name: str) -> StreamConfig | None:
@@ -180,7 +184,28 @@ class Judge:
             hold(change, live)
         else:
             change.notes += losses(change, live, new, self.world.now_ns)
+            change.notes += self._unmatched(change, new)
         return self._permitted(change, live, old, reason)
+
+    def _unmatched(self, change: Change, new: Config) -> list[str]:
+        """Consumers that will get nothing new, as a stream gives up the subjects which they filter."""
+        if change.consumer or not any(one.path == "subjects" for one in change.differences):
+            return []
+        subjects = new.get("subjects") or ()
+        left = [name for name, filters in self._filters(change.stream) if not _any_overlap(filters, subjects)]
+        return [f"it will have nothing for what these consumers filter: {', '.join(left)}"] if left else []
+
+    def _filters(self, stream: str) -> Iterator[tuple[str, list[str]]]:
+        """The consumers of a stream that filter, as they will be."""
+        if not self._consumers:
+            for key in dict.fromkeys([*self.world.assets, *self.wanted.wanted]):
+                self._consumers[key.stream].append(key)
+        for key in (key for key in self._consumers[stream] if key.consumer):
+            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
+            config = one.config if one else live.config if live else {}
+            filters = [*(config.get("filter_subjects") or ()), config.get("filter_subject")]
+            if kept_filters := [str(subject) for subject in filters if subject]:
+                yield key.consumer, kept_filters
 
     def _label_differences(self, one: Wanted, old: Config, owner: str) -> list[Difference]:
         if not self.able.keeps_metadata:
@@ -225,3 +250,7 @@ class Judge:
         except ConfigRefused:
             return ""
         return refusal.description if refusal else ""
+
+
+def _any_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+    return any(overlaps(one, other) for one in some for other in others)

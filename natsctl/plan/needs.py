@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from natsctl.api.subjects import overlaps
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change
+from natsctl.plan.documents.subject_tree import SubjectTree
 from natsctl.plan.order import ordered
 from natsctl.plan.world import World
 
@@ -106,19 +106,22 @@ def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], world: World
 
 def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey, AssetKey]]:
     """Pairs of assets of which the second takes subjects that the first gives up."""
-    given = [(key, subject) for key, change in changes.items() for subject in _given(change)]
+    given: SubjectTree[AssetKey] = SubjectTree()
+    for key, change in changes.items():
+        for subject in given_up(change):
+            given.add(subject, key)
     for taker, change in changes.items():
-        for subject in _taken(change) if given else ():
-            yield from ((giver, taker) for giver, old in given if giver != taker and overlaps(old, subject))
+        for subject in taken(change):
+            yield from ((giver, taker) for giver in given.overlapping(subject) if giver != taker)
 
 
-def _given(change: Change) -> set[str]:
+def given_up(change: Change) -> set[str]:
     """Subjects that an asset has and will not have."""
     before, after = _had(change), change.config
     return set() if not before else _subjects(before, change) - (_subjects(after, change) if after else set())
 
 
-def _taken(change: Change) -> set[str]:
+def taken(change: Change) -> set[str]:
     """Subjects that an asset does not have and will have."""
     before, after = _had(change), change.config
     return set() if not after else _subjects(after, change) - (_subjects(before, change) if before else set())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Plan
+from natsctl.plan.clashes import refuse_clashes
 from natsctl.plan.judge import Judge
 from natsctl.plan.needs import is_beyond, with_needs
 from natsctl.plan.removal import refuse_removal, removal_of
@@ -53,6 +54,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
     _tell_what_goes_along(changes, wanted, world, options)
     _refuse_violated_limits(changes, world)
+    refuse_clashes(changes, world)
     if options.keep_messages:
         _keep_messages(changes)
     unchanged = sum(key not in changes for key in wanted.wanted)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from natsctl.plan.caps import doubtful, read_caps
+from natsctl.plan.clashes import subjects_taken
 from natsctl.plan.needs import origins
 from natsctl.plan.planner import DEFAULT, PlanOptions, make_destruction, make_plan
-from natsctl.plan.world import read_world
+from natsctl.plan.world import REQUESTS_AT_ONCE, read_world
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -23,11 +25,25 @@ async def plan_for(
     named = None if whole or options.prune else streams_of(documents)
     world = await read_world(manager, named)
     plan = make_plan(documents, world, options)
-    doubts = doubtful(documents, plan)
-    if not doubts:
-        return plan
-    caps = await read_caps(manager, doubts, world)
-    return make_plan(documents, replace(world, limits={**world.limits, **caps}), options) if caps else plan
+    if named is not None and (others := await _rivals(manager, plan) - named):
+        world = await read_world(manager, named | others)
+        plan = make_plan(documents, world, options)
+    if doubts := doubtful(documents, plan):
+        caps = await read_caps(manager, doubts, world)
+        return make_plan(documents, replace(world, limits={**world.limits, **caps}), options) if caps else plan
+    return plan
+
+
+async def _rivals(manager: Manager, plan: Plan) -> set[str]:
+    """The streams of the account that have subjects which the plan would have streams take."""
+    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def ask(subject: str) -> list[str]:
+        async with room:
+            return list(await manager.stream_names(subject=subject))
+
+    wanted = subjects_taken({change.key: change for change in plan.changes})
+    return {name for names in await asyncio.gather(*map(ask, sorted(wanted))) for name in names}
 
 
 async def destruction_for(manager: Manager, documents: DocumentSet, options: PlanOptions = DEFAULT) -> Plan:

@@ -127,3 +127,23 @@ def test_removals_make_room_where_the_account_limits_streams() -> None:
     world = account({"OLD": {"subjects": ["old"]}}, limits={"max_streams": 1})
     plan = make_plan(documents({"NEW": {"subjects": ["new"]}}), world, PlanOptions(prune=True))
     assert actions(plan) == [("delete", "OLD"), ("create", "NEW")]
+
+
+def test_subjects_that_another_stream_keeps_are_refused() -> None:
+    world = account({"OTHER": {"subjects": ["a.>", "b"]}})
+    wanted = {"A": {"subjects": ["a.x"]}, "C": {"subjects": ["c"]}}
+    plan = make_plan(documents(wanted), world)
+    assert change_of(plan, "A").refused == "subjects overlap with an existing stream: a.x is taken by OTHER"
+    assert change_of(plan, "C").refused == ""
+    given = make_plan(documents({**wanted, "OTHER": {"subjects": ["b"]}}), world)
+    assert [change.refused for change in given.changes] == ["", "", ""]
+    assert change_of(given, "A").needs == ["OTHER"]
+    pruned = make_plan(documents(wanted), world, PlanOptions(prune=True))
+    assert [change.refused for change in pruned.changes] == ["", "", ""]
+
+
+def test_consumers_whose_filters_match_nothing_any_more_are_named() -> None:
+    consumers = {"A > c": {**C, "filter_subject": "b.x"}, "A > d": {**C, "durable_name": "d", "filter_subject": "a.*"}}
+    world = account({"A": {"subjects": ["a.>", "b.>"]}, **consumers})
+    (change,) = make_plan(documents({"A": {"subjects": ["a.>"]}, **consumers}), world).changes
+    assert change.notes == ["it will have nothing for what these consumers filter: c"]
