@@ -22,6 +22,8 @@ _INFO_KEYS: Final = frozenset({"type", "state", "stats", "created", "delivered",
 _RANGES: Final[dict[str, tuple[int, int]]] = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a text", "bytes": "base64 text"}
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
+MAX_FAULTS: Final = 1000
+"""More mistakes of one configuration are not told: nobody reads them, and looking for what was meant takes time."""
 TOLD: Final = object()
 """What stands for a value that is not what it should be, and of which that was told."""
 
@@ -85,7 +87,8 @@ class _DocumentReader:
         self.lenient = lenient
 
     def _fail(self, path: tuple[Step, ...], reason: str) -> Any:
-        self.faults.append(DocumentFault(path, reason))
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(DocumentFault(path, reason))
         return TOLD
 
     def read(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
@@ -125,7 +128,7 @@ class _DocumentReader:
             if known is None:
                 if self.lenient:
                     result[key] = item
-                else:
+                elif len(self.faults) < MAX_FAULTS:
                     reason = f"unknown key{did_you_mean(str(key), shape.fields)}"
                     self.faults.append(DocumentFault((*path, str(key)), reason, lost=False))
             elif item is not None:

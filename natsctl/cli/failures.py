@@ -7,6 +7,9 @@ from typing import Any
 
 from natsctl.api.exit_codes import ExitCode
 
+MOST_FAULTS = 200
+"""Mistakes of documents that an error shows; natsctl validate shows all."""
+
 
 def exit_code_of(failure: BaseException) -> ExitCode:
     """The one mapping from what went wrong to the exit code of the table."""

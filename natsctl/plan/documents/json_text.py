@@ -70,14 +70,14 @@ class _Reader:
         """The value that begins here."""
         first = self._next()
         self._values += 1
+        if depth > MAX_DEPTH or self._values > MAX_VALUES:
+            most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels in each other"
+            raise TextFault(self.line(), f"more than {most}")
         if first == '"':
             return self._expanded(self._string())
-        if first in ("{", "["):
-            if depth > MAX_DEPTH or self._values > MAX_VALUES:
-                most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels in each other"
-                raise TextFault(self.line(), f"more than {most}")
-            return self._object(depth) if first == "{" else self._list(depth)
-        return self._atom()
+        if first == "{":
+            return self._object(depth)
+        return self._list(depth) if first == "[" else self._atom()
 
     def _atom(self) -> Any:
         found = _ATOM.match(self._text, self._at)
@@ -134,7 +134,7 @@ class _Reader:
     def _members(self, result: Mapped) -> bool:
         """Read the members from here that are texts, whole numbers and words; say whether the object ends with them."""
         text, plain = self._text, self._expand is None
-        while (found := _MEMBER.match(text, self._at)) is not None:
+        while self._values < MAX_VALUES and (found := _MEMBER.match(text, self._at)) is not None:
             key, string, number, word, end = found.groups()
             if string is not None and not plain and "${" in string:
                 return False

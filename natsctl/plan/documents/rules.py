@@ -122,7 +122,9 @@ def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, St
     tree: SubjectTree[tuple[str, str]] = SubjectTree()
     for name, asset in ((key.stream, asset) for key, asset in wanted.items() if not key.consumer):
         told: set[str] = set()
-        subjects = streams[name].subjects if name in streams else set(asset.config.get("subjects") or ())
+        subjects = (
+            streams[name].subjects if name in streams else list(dict.fromkeys(asset.config.get("subjects") or ()))
+        )
         for subject in subjects:
             for other, taken in tree.overlapping(subject):
                 if other not in told:

@@ -123,13 +123,13 @@ class _Reader:
 
     def _value(self, event: Any, depth: int) -> Any:
         self._values += 1
+        if self._values > MAX_VALUES:
+            raise TextFault(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
         if type(event) is self._scalar_kind:
             value = self._scalar(event)
             if event.anchor:
                 self._anchors[event.anchor] = (value, 1)
             return value
-        if self._values > MAX_VALUES:
-            raise TextFault(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
         if depth > MAX_DEPTH:
             raise TextFault(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
         return self._kinds[type(event)](event, depth)

@@ -218,3 +218,17 @@ def test_whoever_wants_values_only_gets_plain_ones_and_the_first_fault() -> None
         with pytest.raises(UsageError) as caught:
             values_of(text, name)
         assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize("name", ["set.yaml", "set.json"])
+def test_a_text_with_too_many_values_is_cut_off(told, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for reader in (yaml_text, json_text):
+        monkeypatch.setattr(reader, "MAX_VALUES", 100)
+    text = json.dumps({f"k{number}": number for number in range(200)}, indent=0)
+    ((line, _, reason),) = told(text, name)
+    assert reason == "more than 100 values"
+    assert 100 <= line <= 102
+
+
+def test_mistakes_without_end_are_told_to_an_end(told) -> None:
+    assert len(told("name: A\n" + "".join(f"k{number}: 1\n" for number in range(2000)))) == 1000
