@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from natsctl.plan.terraform.values import Unreadable, list_of, map_of, number_of, text_value, truth_of, whole
 
+MAX_RANGE: Final = 1024
+"""Numbers that one `range` may give, as in Terraform."""
+
 
 def call(name: str, arguments: list[Any]) -> Any:
     """What a function gives. Raises Unreadable for one that is not known here, or for the wrong arguments."""
@@ -63,6 +66,13 @@ def _formatted(pattern: str, *values: Any) -> str:
     return wanted % tuple(words)
 
 
+def _numbers(*bounds: int) -> list[int]:
+    numbers = range(*bounds)
+    if len(numbers) > MAX_RANGE:
+        raise Unreadable(f"range: more than {MAX_RANGE} numbers")
+    return list(numbers)
+
+
 def _length(value: Any) -> int:
     return len(value)
 
@@ -99,8 +109,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "merge": _merged,
     "min": lambda *values: min(number_of(value) for value in values),
     "parseint": _divided,
-    "pow": lambda base, power: whole(number_of(base) ** number_of(power)),
-    "range": lambda *bounds: list(range(*bounds)),
+    "pow": lambda base, power: whole(math.pow(number_of(base), number_of(power))),
+    "range": _numbers,
     "replace": lambda text, old, new: text_value(text).replace(old, new),
     "reverse": lambda items: list_of(items)[::-1],
     "sort": lambda items: sorted(text_value(item) for item in list_of(items)),

@@ -32,25 +32,33 @@ def state_instances(document: Mapping[str, Any], file: str) -> Iterator[Instance
 
 
 def _shown(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
-    whole = document.get("values") or document.get("planned_values") or {}
-    modules = [whole.get("root_module") or {}]
+    whole = _object(document.get("values") or document.get("planned_values"))
+    modules = [_object(whole.get("root_module"))]
     while modules:
         module = modules.pop(0)
-        modules += module.get("child_modules") or []
-        for one in module.get("resources") or ():
+        modules += _objects(module.get("child_modules"))
+        for one in _objects(module.get("resources")):
             if one.get("mode", "managed") == "managed":
-                yield str(one.get("address")), str(one.get("type")), one.get("values") or {}
+                yield str(one.get("address")), str(one.get("type")), _object(one.get("values"))
 
 
 def _stored(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Resource]]:
-    for one in document.get("resources") or ():
-        for instance in one.get("instances") or ():
+    for one in _objects(document.get("resources")):
+        for instance in _objects(one.get("instances")):
             key = instance.get("index_key")
             index = "" if key is None else f"[{key}]" if isinstance(key, int) else f'["{key}"]'
             module = f"{one['module']}." if one.get("module") else ""
             if one.get("mode", "managed") == "managed":
                 address = f"{module}{one.get('type')}.{one.get('name')}{index}"
-                yield address, str(one.get("type")), instance.get("attributes") or {}
+                yield address, str(one.get("type")), _object(instance.get("attributes"))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _body(values: Resource, schema: Schema, place: Place) -> Body:
@@ -59,7 +67,7 @@ def _body(values: Resource, schema: Schema, place: Place) -> Body:
     for name, value in values.items():
         known = schema.get(name)
         if isinstance(known, Nested):
-            body.blocks[name] = [_body(one, known.schema, place) for one in value or ()]
+            body.blocks[name] = [_body(one, known.schema, place) for one in _objects(value)]
         elif name not in ("id", "timeouts"):
             body.values[name] = value
     return body
