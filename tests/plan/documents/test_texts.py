@@ -232,3 +232,20 @@ def test_a_text_with_too_many_values_is_cut_off(told, name: str, monkeypatch: py
 
 def test_mistakes_without_end_are_told_to_an_end(told) -> None:
     assert len(told("name: A\n" + "".join(f"k{number}: 1\n" for number in range(2000)))) == 1000
+
+
+def test_yaml_is_read_without_libyaml_too(told, read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert [key.name for key in read("streams: [&a {name: A}, {<<: *a, name: B}]\n---\nname: C\n").wanted] == [
+        "A",
+        "B",
+        "C",
+    ]
+    assert told("name: A\nname: B\n") == [(2, "$.name", "name stands here twice, first on line 1")]
+    for text, line, reason in [
+        ("a: 1\n\tb: 2\n", 2, "a tab"),
+        ("name: \x07\n", 1, "not YAML"),
+        ("a: [\n", 2, "not YAML"),
+    ]:
+        ((at, _, why),) = told(text)
+        assert (at, reason in why) == (line, True), why
