@@ -81,7 +81,8 @@ def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
         if named:
             raise UsageError("--plan carries out that plan alone: leave the documents out")
         return decode_plan(_content(plan_file), str(plan_file))
-    texts = {name: _content(Path(name)) for name in named if name.endswith(".json") and Path(name).is_file()}
+    files = [name for name in named if not name.endswith((".yaml", ".yml")) and Path(name).is_file()]
+    texts = {name: _content(Path(name)) for name in files}
     plans = [name for name, text in texts.items() if is_saved_plan(text)]
     if plans and len(named) > 1:
         raise UsageError(f"{plans[0]} is a saved plan: it is carried out alone")

@@ -7,6 +7,7 @@ from typing import Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.plan.apply.leftovers import is_being_replaced
 from natsctl.plan.change import Change, Difference
 from natsctl.plan.compare import differences
 from natsctl.plan.labels import LABELS, without_server_made
@@ -34,6 +35,16 @@ def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
     raise Conflict(
         f"{change.key} is not what the plan was made for: {_fields(found)} changed meanwhile", hint=PLAN_AGAIN
     )
+
+
+def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
+    """Raise Conflict where somebody else is about to replace a stream, or was interrupted in doing so."""
+    if not change.consumer and is_being_replaced(live):
+        raise Conflict(
+            f"{change.key} is being replaced, or that was interrupted",
+            hint="apply where it was begun, with the same --backup-folder; if that is gone for good, give it subjects "
+            f"with natsctl stream edit {change.stream} --subjects",
+        )
 
 
 def made_otherwise(change: Change, live: Mapping[str, Any]) -> Conflict:

@@ -29,14 +29,13 @@ from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.send import Sending
 from natsctl.client.backup.verify import verify
 from natsctl.client.preview import Planned, Previewed
+from natsctl.plan.apply.conflict import PLAN_AGAIN, Conflict
 from natsctl.plan.apply.execution import Done
+from natsctl.plan.apply.leftovers import QUIET
 from natsctl.plan.apply.safekeeping import Marker, Safekeeping, Where, begin, where_is
 from natsctl.plan.apply.sent import merged_config
 from natsctl.plan.change import Change
 from natsctl.plan.labels import without_server_made
-
-QUIET = "natsctl.replacing."
-"""Begins the subject of a stream that is about to be replaced."""
 
 
 class Keeping:
@@ -94,6 +93,18 @@ class Keeping:
         if not verdict.whole:
             wrong = "; ".join(check.detail for check in verdict.checks if not check.ok)
             raise NotWhole(f"the backup of {marker.stream} is not whole: {wrong}", hint="nothing was replaced")
+        await self._check_untouched(kept)
+
+    async def _check_untouched(self, kept: Safekeeping) -> None:
+        """Raise Conflict where somebody has had the stream take messages again that the backup has not."""
+        marker = kept.marker
+        info = (await self._lifeline.manager.stream_info(marker.stream)).raw
+        with open_backup(kept.copy) as backup:
+            saved = int(backup.state.get("last_seq") or 0)
+        fed = marker.before.get("sources") or marker.before.get("mirror")  # what they bring, they bring again
+        came = int((info.get("state") or {}).get("last_seq") or 0) > saved and not fed
+        if came or (marker.quiet and (info.get("config") or {}).get("subjects") != [marker.quiet]):
+            raise Conflict(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
     async def _restore(self, kept: Safekeeping) -> tuple[Answer[Any], list[str]]:
         """The stream under its new configuration, and what of it is not as it was, with the reason."""

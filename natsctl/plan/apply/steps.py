@@ -14,7 +14,7 @@ from msgspec import structs
 
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.client.preview import Planned, Previewed
-from natsctl.plan.apply.conflict import check_unchanged, gone, made_otherwise
+from natsctl.plan.apply.conflict import check_not_replaced, check_unchanged, gone, made_otherwise
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.sent import merged_config, wanted_config
 from natsctl.plan.change import Action, Change
@@ -93,6 +93,7 @@ class Steps:
         if live is None:
             raise gone(change)
         config = live.get("config") or {}
+        check_not_replaced(change, config)
         if not check_unchanged(change, config):
             return Done("had been done already")
         await self._send(change, merged_config(change, config), "update")
@@ -106,6 +107,7 @@ class Steps:
         live = await self._live(change)
         if live is None:
             raise gone(change)
+        check_not_replaced(change, live.get("config") or {})
         if not check_unchanged(change, live.get("config") or {}):
             return Done("had been done already")
         if self._keeper is not None and not change.consumer:
@@ -143,6 +145,7 @@ class Steps:
         live = await self._live(change)
         if live is None:
             return Done("was gone already")
+        check_not_replaced(change, live.get("config") or {})
         check_unchanged(change, live.get("config") or {})
         try:
             await self._remove(change)

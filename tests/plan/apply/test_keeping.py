@@ -286,3 +286,34 @@ async def test_a_consumer_that_did_not_come_back_is_told_and_the_backup_stays(ma
     assert done.warnings == tuple(behind)
     assert str(kept.copy) in done.detail
     assert kept.copy.is_dir()
+
+
+async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Manager, tmp_path: Path) -> None:
+    """Another machine would give it its subjects back while it is saved: messages would get acks and be lost."""
+    kept = await saved(manager, tmp_path)
+    plan = await replacement(manager)
+    for action in (Action.UPDATE, Action.REPLACE, Action.DELETE):
+        plan.changes[0].action = action
+        outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path / "other"))
+        assert outcome.results[0].error is not None
+        assert "is being replaced, or that was interrupted" in outcome.results[0].error.description
+    await Keeping(Lifeline(manager), tmp_path)._take_back(kept)
+    await is_whole(manager, "file")
+
+
+async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replaced(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = keeping.save_stream
+
+    async def disturbed(*arguments: Any) -> None:
+        await save(*arguments)
+        await manager.stream_update(LIVE)
+        await messages.publish(manager, "ORDERS.new", b"late")
+
+    monkeypatch.setattr(keeping, "save_stream", disturbed)
+    outcome = await carry_out(manager, await replacement(manager), ApplyOptions(backup_folder=tmp_path))
+    assert outcome.results[0].error is not None
+    assert "somebody else has changed ORDERS while it was saved" in outcome.results[0].error.description
+    assert (await manager.stream_info("ORDERS")).raw["state"]["messages"] == COUNT + 1
+    assert left(tmp_path) == []
