@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from inspect import signature
@@ -63,7 +64,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_starts() -> Iterator[None]:
-    """Let subprocesses that are natsctl's be forked from one that has imported everything."""
+    """Let subprocesses that are natsctl's be forked from one that has imported everything, unless told otherwise."""
+    if os.environ.get("NATSCTL_OWN_STARTS"):
+        yield
+        return
     with nursery.installed():
         yield
 

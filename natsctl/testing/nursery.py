@@ -1,10 +1,10 @@
 """Processes of natsctl that begin at once: a process that has imported everything forks what would start with imports.
 
 For test suites, which start natsctl hundreds of times: starting Python and importing takes most of the time of a
-command. `installed()` lets `subprocess.Popen` (and what is made of it) fork `[sys.executable, "-m", "natsctl", …]`;
-`at_terminal` forks one that has a terminal. The process has arguments, environment, folder and streams of its own and
-is a child of who asked, as any other. What only a start of Python's own would show is left to those who start it so: a
-command line with anything before `-m natsctl`, or an environment with other variables for Python, is started as ever.
+command. `installed()` lets `subprocess.Popen` (and what is made of it) fork `[sys.executable, "-m", "natsctl", …]`. The
+process has arguments, environment, folder and streams of its own and is a child of who asked, as any other. Nothing of
+who asked is in it. What only a start of Python's own would show is left to those who start it so: a command line with
+anything before `-m natsctl`, an environment with other variables for Python, and a pseudo-terminal.
 
 Theory of operation. The nursery is a fresh Python, without threads, on one end of a socket pair. A request is a line of
 JSON and three descriptors. It forks a process that forks another and ends, so that the latter loses its parent; who
@@ -27,12 +27,10 @@ import signal
 import socket
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fcntl import ioctl
 from typing import Any, Final, NoReturn
 
 from natsctl.server.monitor import process_usage
@@ -145,18 +143,6 @@ _PIPES: Final = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwr
 _CHILDS: Final = ("p2cread", "c2pwrite", "errwrite")
 
 
-def at_terminal(
-    command: Sequence[str], environment: Mapping[str, str], folder: Any, size: tuple[int, int]
-) -> tuple[int, int]:
-    """Begin a command at a new pseudo-terminal of (rows, columns); return its process id and our end's descriptor."""
-    ours, theirs = os.openpty()
-    try:
-        termios.tcsetwinsize(theirs, size)
-        return nursery().begin(command, environment, folder, (theirs, theirs, theirs), session=True), ours
-    finally:
-        os.close(theirs)
-
-
 @contextmanager
 def installed() -> Iterator[None]:
     """Let subprocesses that are natsctl's begin in the nursery, which ends with this."""
@@ -233,8 +219,6 @@ def become(request: dict[str, Any]) -> None:
     for at, stream in enumerate(request["streams"]):
         os.dup2(stream, at)
     os.closerange(3, max(request["streams"]) + 1)
-    if request["session"] and os.isatty(0):
-        ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -9,14 +9,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.testing import nursery
 from natsctl.testing.cluster import Cluster
 from natsctl.testing.done import Done
+from natsctl.testing.paired import Reference
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 WITHIN_S = 20
@@ -144,13 +145,17 @@ def natsctl(
         code = run_main(list(words))
         return Done(code, *capsys.readouterr())
 
-    def clear() -> None:
-        for name in run("str", "ls", "-n", "-a").out.split():
-            run("str", "rm", name, "-f")
-
-    clear()  # a process that a test has killed may have left what it was making
+    clear(shared_server.url)  # a process that a test has killed may have left what it was making
     yield run
-    clear()
+    clear(shared_server.url)
+
+
+def clear(url: str) -> None:
+    """Remove every stream, by requests alone: this is done twice for each test."""
+    with closing(Reference(url)) as server:
+        while names := json.loads(server.ask("STREAM.NAMES"))["streams"]:
+            for name in names:
+                server.ask(f"STREAM.DELETE.{name}")
 
 
 @pytest.fixture
@@ -197,16 +202,7 @@ def spawn() -> Callable[..., Any]:
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
     """A child at a pseudo-terminal."""
     pexpect = pytest.importorskip("pexpect")
-    ptyprocess = pytest.importorskip("ptyprocess")
-
-    class Spawned(pexpect.spawn):
-        def _spawnpty(self, args: list[str], **wish: Any) -> Any:
-            if not nursery.nursery().takes(args, environment):
-                return super()._spawnpty(args, **wish)
-            size = wish.get("dimensions") or (24, 80)
-            return ptyprocess.PtyProcess(*nursery.at_terminal(args, environment, wish.get("cwd"), size))
-
-    return Spawned(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
+    return pexpect.spawn(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
 
 
 class Person:

@@ -106,17 +106,3 @@ def test_a_full_disk_is_a_failure_of_both(server: ServerProcess) -> None:
     forked, started = both(run)
     assert forked == started
     assert forked[0] == 1
-
-
-def test_a_forked_command_at_a_terminal_is_at_that_terminal() -> None:
-    number, terminal = nursery.at_terminal([*NATSCTL, "--version"], os.environ, None, (10, 50))
-    seen = b""
-    try:
-        while piece := os.read(terminal, 1000):
-            seen += piece
-    except OSError:  # the terminal is gone with the last who had it
-        pass
-    finally:
-        os.close(terminal)
-    assert os.waitpid(number, 0)[1] == 0
-    assert seen.endswith(b"\r\n")
