@@ -12,6 +12,8 @@ ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 
 Run = Callable[..., Any]
 A = {"name": "A", "subjects": ["A.>"]}
+CLUSTERED = {**A, "num_replicas": 3}
+"""What only the server knows that it does not take."""
 
 
 def consumer(name: str, **fields: Any) -> dict[str, Any]:
@@ -79,23 +81,29 @@ def test_a_dry_run_gives_the_exact_requests_and_drift(natsctl: Run, document: Ru
 
 
 def test_a_failure_is_told_with_the_servers_error_and_what_needed_it_is_skipped(natsctl: Run, document: Run) -> None:
-    natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
-    path = document({**A, "consumers": [consumer("C")]}, {"name": "B", "subjects": ["B"]})
+    path = document({**CLUSTERED, "consumers": [consumer("C")]}, {"name": "B", "subjects": ["B"]})
     done = natsctl("apply", "-f", path)
-    assert done.code == 4
-    assert "failed to create Stream A: subjects overlap with an existing stream (10065)" in done.err
+    assert done.code == 1
+    assert "failed to create Stream A: replicas > 1 not supported in non-clustered mode (10074)" in done.err
     assert "skipped Consumer A > C: Stream A was not done" in done.err
     assert "created Stream B" in done.err
     assert "1 created, 1 failed, 1 skipped" in done.out
 
 
 def test_asked_to_stop_nothing_is_begun_after_a_failure(natsctl: Run, document: Run) -> None:
-    natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
-    path = document(A, {"name": "B", "subjects": ["B"]})
+    path = document(CLUSTERED, {"name": "B", "subjects": ["B"]})
     done = natsctl("apply", "-f", path, "--on-failure", "stop", "--concurrency", "1", "-j")
     assert [one["status"] for one in done.json["results"]] == ["failed", "skipped"]
     assert done.json["ended"] == "stopped"
     assert natsctl("apply", "-f", path, "--on-failure", "maybe").code == 2
+
+
+def test_subjects_that_another_stream_has_are_refused_before_anything_is_sent(natsctl: Run, document: Run) -> None:
+    natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
+    done = natsctl("apply", "-f", document(A, {"name": "B", "subjects": ["B"]}))
+    assert done.code == 4
+    assert "Stream A: subjects overlap with an existing stream: A.> is taken by TAKEN" in done.err
+    assert natsctl("str", "ls", "-n").out.split() == ["TAKEN"]
 
 
 def test_a_replacement_is_refused_before_anything_is_sent(natsctl: Run, document: Run, audit: Any) -> None:
