@@ -10,7 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Noun(NamedTuple):
@@ -294,6 +294,8 @@ def _dispatch(words: list[str]) -> int:
     if not rest:
         return _show_root_help()
     noun = _noun(rest[0])
+    if noun is None:
+        return _run_other(rest, given)
     if [noun.name, *rest[1:2]] == ["server", "run"]:
         from natsctl.cli.server.provisioned import serve
 
@@ -305,19 +307,26 @@ def _dispatch(words: list[str]) -> int:
     return run_noun(noun, rest[1:], given)
 
 
-def _noun(word: str) -> Noun:
-    found = next((noun for noun in NOUNS if word == noun.name or word in noun.aliases), None)
-    if found is None:
-        from natsctl.api.errors import UsageError
-        from natsctl.cli.suggest import did_you_mean
+def _noun(word: str) -> Noun | None:
+    return next((noun for noun in NOUNS if word == noun.name or word in noun.aliases), None)
 
-        known = [name for noun in NOUNS for name in (noun.name, *noun.aliases)]
-        raise UsageError(f"unknown command {word!r}", hint=did_you_mean(word, known) or "see natsctl --help")
-    return found
+
+def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
+    """Become the program that the first word names; raises UsageError where there is none."""
+    from natsctl.cli.programs import program_of, programs, run_program
+
+    if path := program_of(words[0]):
+        run_program(path, words[1:], given)
+    from natsctl.api.errors import UsageError
+    from natsctl.cli.suggest import did_you_mean
+
+    known = [*(name for noun in NOUNS for name in (noun.name, *noun.aliases)), *programs()]
+    raise UsageError(f"unknown command {words[0]!r}", hint=did_you_mean(words[0], known) or "see natsctl --help")
 
 
 def _show_root_help() -> int:
+    from natsctl.cli.programs import programs
     from natsctl.cli.root_help import render_root_help
 
-    print(render_root_help(NOUNS))
+    print(render_root_help(NOUNS, programs()))
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
@@ -36,11 +36,16 @@ _EXITS = (
 )
 
 
-def render_root_help(nouns: Sequence[Noun]) -> str:
-    """The page as text, laid out for the terminal's width."""
+def render_root_help(nouns: Sequence[Noun], programs: Mapping[str, str]) -> str:
+    """The page as text, laid out for the terminal's width; `programs` are paths by the command that they are."""
     lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, width()), ""]
     for title, kin in _by_kin(nouns):
         lines += [f"{title}:", *columns([(", ".join((noun.name, *noun.aliases)), noun.help) for noun in kin], 28), ""]
+    others = [(name, path) for name, path in programs.items() if name not in _spoken_for(nouns)]
+    if others:
+        from natsctl.cli.render.values import safe
+
+        lines += ["Programs on PATH:", *columns([(name, safe(path)) for name, path in others], 28), ""]
     for title, flags in _flags_by_kin():
         lines += [f"{title}:", *columns([(_spelling(flag), flag.help) for flag in flags], 28), ""]
     lines += textwrap.wrap("Flags may stand before or after the command. Most commands take -j for JSON.", width())
@@ -49,6 +54,11 @@ def render_root_help(nouns: Sequence[Noun]) -> str:
     )
     lines += textwrap.wrap(_EXITS, width(), subsequent_indent=" " * 12)
     return "\n".join(lines)
+
+
+def _spoken_for(nouns: Sequence[Noun]) -> set[str]:
+    """The words that are natsctl's own."""
+    return {word for noun in nouns for word in (noun.name, *noun.aliases)}
 
 
 def _by_kin(nouns: Sequence[Noun]) -> Iterator[tuple[str, list[Noun]]]:

@@ -242,7 +242,16 @@ def test_29_reports_are_sorted_and_have_the_columns_that_are_asked_for(run: Line
     assert re.search(r"ORDERS\W+3\b", lines)
 
 
-def test_30_commands_are_a_library_first(run: Line) -> None:
+def test_30_programs_are_commands_and_commands_a_library(
+    run: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "natsctl-hello"
+    script.write_text("#!/bin/sh\necho hello\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    said = subprocess.run([sys.executable, "-m", *["natsctl", "hello"]], capture_output=True, text=True, timeout=30)
+    assert (said.returncode, said.stdout) == (0, "hello\n")
+    assert "Programs on PATH:" in run("natsctl --help").out
     program = (
         "import asyncio, os\n"
         "from natsctl.client.dial import connect\n"

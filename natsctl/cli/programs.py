@@ -1,0 +1,60 @@
+"""Other programs as commands: `natsctl-NAME` on PATH is run as `natsctl NAME`, as git and kubectl do.
+
+A name that natsctl has itself is never taken for a program. The program replaces this process: what it is given, its
+exit code and the signals that it gets are its own; the server is named to it by flags of its own or the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+PREFIX = "natsctl-"
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def program_of(word: str) -> str | None:
+    """The path of the program that a word of the command line stands for."""
+    return shutil.which(PREFIX + word) if _NAME.fullmatch(word) else None
+
+
+def programs() -> dict[str, str]:
+    """The path of every such program by its name; of several with one name the first on PATH."""
+    found: dict[str, str] = {}
+    for folder in os.get_exec_path():
+        try:
+            entries = os.listdir(folder or ".")  # noqa: PTH208  # a Path for each name would take longer than all of help
+        except OSError:
+            continue
+        for entry in entries:
+            name, path = entry.removeprefix(PREFIX), f"{folder or '.'}/{entry}"
+            if entry.startswith(PREFIX) and name not in found and _NAME.fullmatch(name) and os.access(path, os.X_OK):
+                found[name] = path
+    return dict(sorted(found.items()))
+
+
+def run_program(path: str, words: Sequence[str], given: Mapping[str, object]) -> NoReturn:
+    """Become that program.
+
+    Raises UsageError for flags before its name, which it would not see, NatsctlError where it can not be run.
+    """
+    if given:
+        from natsctl.api.errors import UsageError
+
+        name = os.path.basename(path).removeprefix(PREFIX)  # noqa: PTH119  # no pathlib for one name
+        raise UsageError(
+            f"flags of natsctl do not reach {path}",
+            hint=f"give them behind the name, natsctl {name} …, or name the server by NATS_URL or NATS_CONTEXT",
+        )
+    sys.stdout.flush()
+    try:
+        os.execv(path, [path, *words])
+    except OSError as failure:
+        from natsctl.api.errors import NatsctlError
+
+        hint = "a script begins with a line such as #!/bin/sh"
+        raise NatsctlError(f"{path} can not be run: {failure.strerror}", hint=hint) from failure
