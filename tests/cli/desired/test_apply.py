@@ -266,3 +266,15 @@ def test_an_interrupted_replacement_is_told_by_plan_and_brought_to_its_end_by_ap
     ]
     assert config(natsctl, "A")["subjects"] == ["A.>"]
     assert not folder.exists()
+
+
+def test_a_dry_run_has_the_request_of_a_pause_and_both_of_a_replacement(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document({**A, "consumers": [consumer("C"), consumer("D")]}))
+    consumers = [consumer("C", pause_until="2100-01-01T00:00:00Z"), consumer("D", deliver_policy="new")]
+    dry = natsctl("apply", "-f", document({**A, "consumers": consumers}), "--allow-replace", "--dry-run", "-j")
+    assert sorted(one["subject"] for one in dry.json["requests"]) == [
+        "$JS.API.CONSUMER.CREATE.A.C",
+        "$JS.API.CONSUMER.CREATE.A.D",
+        "$JS.API.CONSUMER.DELETE.A.D",
+        "$JS.API.CONSUMER.PAUSE.A.C",
+    ]
