@@ -249,7 +249,8 @@ def test_30_programs_are_commands_and_commands_a_library(
     script.write_text("#!/bin/sh\necho hello\n")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    said = subprocess.run([sys.executable, "-m", *["natsctl", "hello"]], capture_output=True, text=True, timeout=30)
+    line = "natsctl hello"
+    said = subprocess.run([sys.executable, "-m", *line.split()], capture_output=True, text=True, timeout=30)
     assert (said.returncode, said.stdout) == (0, "hello\n")
     assert "Programs on PATH:" in run("natsctl --help").out
     program = (
