@@ -96,12 +96,16 @@ class Steps:
         check_not_replaced(change, config)
         if not check_unchanged(change, config):
             return Done("had been done already")
-        await self._send(change, merged_config(change, config), "update")
+        requests = [self._send(change, merged_config(change, config), "update")]
         if any(one.path == "pause_until" for one in change.differences):
-            # An update leaves a pause as it is; only this request begins and ends one.
-            until = (change.config or {}).get("pause_until") or ""
-            await self._manager().consumer_pause(change.stream, change.consumer, until)
+            requests.append(self._pause(change))
+        await _in_turn(*requests)
         return Done()
+
+    async def _pause(self, change: Change) -> None:
+        """Begin or end a pause: an update of a consumer leaves it as it is."""
+        until = (change.config or {}).get("pause_until") or ""
+        await self._manager().consumer_pause(change.stream, change.consumer, until)
 
     async def _replace(self, change: Change) -> Done:
         live = await self._live(change)
@@ -119,15 +123,11 @@ class Steps:
 
     async def _remake(self, change: Change) -> None:
         """Remove and create; where the second is refused, what was there is made again, empty as it is then."""
-        planned: list[Planned] = []
-        try:
-            await self._remove(change)
-        except Previewed as preview:
-            planned += preview.planned
+        await _in_turn(self._remove(change), self._make_anew(change))
+
+    async def _make_anew(self, change: Change) -> None:
         try:
             await self._send(change, wanted_config(change), "create")
-        except Previewed as preview:
-            raise Previewed(*planned, *preview.planned) from None
         except ApiFailure as failure:
             failure.hint = await self._made_again(change) or failure.hint
             raise
@@ -202,6 +202,22 @@ async def _created(manager: Manager, config: dict[str, Any]) -> None:
                 raise
         await asyncio.sleep(pause_s)
     await manager.stream_create(config)
+
+
+async def _in_turn(*requests: Coroutine[Any, Any, None]) -> None:
+    """Do one request after the other; in a dry run raises Previewed with all of them."""
+    left, planned = list(requests), list[Planned]()
+    try:
+        while left:
+            try:
+                await left.pop(0)
+            except Previewed as preview:
+                planned += preview.planned
+    finally:
+        for request in left:
+            request.close()
+    if planned:
+        raise Previewed(*planned)
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:

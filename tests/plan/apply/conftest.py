@@ -87,6 +87,10 @@ class FakeAccount:
         self.consumers[key] = dict(config)
         return self.answered(config=config)
 
+    async def consumer_pause(self, stream: str, name: str, until: str = "") -> Answer[Any]:
+        self._changes("pause", f"{stream} > {name}", {"pause_until": until})
+        return self.answered(paused=bool(until))
+
     async def consumer_delete(self, stream: str, name: str) -> Answer[Any]:
         self._changes("delete", f"{stream} > {name}")
         if self.consumers.pop((stream, name), None) is None:

@@ -218,3 +218,23 @@ async def test_what_is_to_be_left_alone_sends_nothing(fake: Fake) -> None:
     account = fake(LIVE)
     await steps(account).take(stream(Action.NONE, config=WANTED, before=LIVE))
     assert account.requests == []
+
+
+async def test_a_pause_is_begun_by_its_own_request_after_the_update(fake: Fake) -> None:
+    account = fake(LIVE)
+    account.consumers["A", "C"] = {"durable_name": "C"}
+    until = "2100-01-01T00:00:00Z"
+    config = {"durable_name": "C", "pause_until": until}
+    differences = [Difference(path="pause_until", new=until)]
+    change = consumer(Action.UPDATE, config=config, before={"durable_name": "C"}, differences=differences)
+    await steps(account).take(change)
+    assert account.requests == [("update", "A > C", config), ("pause", "A > C", {"pause_until": until})]
+
+
+async def test_a_removal_that_is_refused_makes_nothing_again(fake: Fake) -> None:
+    account = fake(LIVE)
+    account.refused["delete A"] = 10052
+    with pytest.raises(ApiFailure) as caught:
+        await steps(account).take(REPLACE)
+    assert caught.value.hint == ""
+    assert account.requests == [("delete", "A", None)]
