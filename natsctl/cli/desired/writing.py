@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from natsctl.plan.export import Exporter, Written
 
 Format = Annotated[
-    str, typer.Option("--format", metavar="FORMAT", help="yaml or json [by the file, else yaml]", show_default=False)
+    str,
+    typer.Option(
+        "--format", metavar="yaml|json", help="what to write [by the name of the file, else yaml]", show_default=False
+    ),
 ]
 OutputPath = Annotated[
     str,
