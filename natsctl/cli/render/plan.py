@@ -34,7 +34,7 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 def render_plan(plan: Plan, width: int | None = None, bold: bool = False) -> str:
     """All changes in their order, what else is to be known, and the summary; `width` None folds nothing."""
-    blocks = ["\n".join(_change(one, width, bold)) for one in plan.changes]
+    blocks = ["\n".join(_change(one, width, bold, plan.keep_messages)) for one in plan.changes]
     notes = [line for note in plan.notes for line in folded(safe(f"note: {note}"), width or len(note) * 4 + 8)]
     return "\n\n".join([*blocks, *(["\n".join(notes)] if notes else []), hanging(render_plan_summary(plan), width)])
 
@@ -47,10 +47,10 @@ def render_plan_summary(plan: Plan) -> str:
     return f"{', '.join(said)}, {count(plan.unchanged)} unchanged{refused}"
 
 
-def _change(change: Change, width: int | None, bold: bool) -> Iterator[str]:
+def _change(change: Change, width: int | None, bold: bool, kept: bool) -> Iterator[str]:
     yield from heading(SIGNS[change.action], f"{change.kind} {change.key.name}", width, bold)
     yield from indented(_fields(change), width)
-    yield from indented(_consequences(change), width)
+    yield from indented(_consequences(change, kept), width)
 
 
 def heading(sign: str, name: str, width: int | None, bold: bool) -> Iterator[str]:
@@ -89,9 +89,10 @@ def render_difference(one: Difference) -> str:
     return fields.render_change(fields.Change(one.path, one.old, one.new))
 
 
-def _consequences(change: Change) -> Iterator[str]:
+def _consequences(change: Change, kept: bool) -> Iterator[str]:
     """What is lost, what must come first, what is refused and why."""
-    if change.messages and change.action in (Action.DELETE, Action.REPLACE):
+    lost = change.action is Action.DELETE or (change.action is Action.REPLACE and not kept)
+    if change.messages and lost:
         verb = "goes" if change.messages == 1 else "go"
         yield f"{plural(change.messages, 'message')} ({format_size(change.bytes)}) {verb}"
     yield from (safe(note) for note in change.notes)
