@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from natsctl.cli.failures import ExitCode
 from natsctl.cli.main import run as run_main
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import Kind, ServerProcess
 
 Run = Callable[..., Any]
 
@@ -162,8 +163,21 @@ FAILURES = (
 )
 
 
+@pytest.fixture(scope="session")
+def backups() -> dict[Kind, Path]:
+    """Where the backups of an account and a stream are that were made on a kind of server."""
+    return {}
+
+
 @pytest.fixture
-def command(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+def command(
+    natsctl: Run,
+    shared_server: ServerProcess,
+    backups: dict[Kind, Path],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], Any]:
     """Runs a line in a folder with backups, on a server with a stream S of three messages and its consumers."""
     monkeypatch.chdir(tmp_path)
     for line in (
@@ -172,10 +186,15 @@ def command(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
         "con add S EMPTY --pull --filter s.none",
         "con add S PUSH --target push.s",
         "pub s.a hello --count 3 -q",
-        "backup saved",
-        "str backup S saved.tgz",
     ):
         assert natsctl(*shlex.split(line)).code == 0
+    kind = shared_server.kind
+    if kind not in backups:
+        for line in ("backup saved", "str backup S saved.tgz"):
+            assert natsctl(*shlex.split(line)).code == 0
+        backups[kind] = Path(shutil.copytree(tmp_path, tmp_path_factory.mktemp("backups"), dirs_exist_ok=True))
+    else:
+        shutil.copytree(backups[kind], tmp_path, dirs_exist_ok=True)
 
     def run(line: str) -> Any:
         return natsctl(*shlex.split(line), "-j")
