@@ -18,8 +18,8 @@ from typing import Literal
 
 Kind = Literal["natsctl", "reference"]
 
-READY_WITHIN_S = 15.0
-STOP_WITHIN_S = 10.0
+READY_WITHIN_S = 60.0
+STOP_WITHIN_S = 30.0
 
 
 def reference_binary() -> str | None:
