@@ -12,7 +12,7 @@ import pytest
 from natsctl.testing.cluster import NAMES, Cluster
 
 Run = Callable[..., Any]
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 60.0
 
 
 def until_led(run: Run, *words: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from natsctl.testing.cluster import CONFIG, Cluster
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
-READY_WITHIN_S = 20.0
+READY_WITHIN_S = 60.0
 
 
 Run = Callable[..., Any]

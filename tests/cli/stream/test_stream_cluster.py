@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.testing.cluster import NAMES, Cluster
 
-READY_WITHIN_S = 20.0
+READY_WITHIN_S = 60.0
 
 Run = Callable[..., Any]
 

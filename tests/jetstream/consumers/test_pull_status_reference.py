@@ -40,10 +40,10 @@ BODIES: tuple[bytes, ...] = (
 )  # fmt: skip
 
 
-@scenario
-def bodies_of_all_kinds(t: Talk) -> None:
+def bodies(t: Talk, part: int) -> None:
+    """Pull with every fourth body."""
     t.create()
-    for body in BODIES:
+    for body in BODIES[part::4]:
         t.jet.publish("a", "b", "c")
         t.pull(body)
         t.jet.advance(0.35)
@@ -52,6 +52,26 @@ def bodies_of_all_kinds(t: Talk) -> None:
             if message.reply:
                 t.jet.ack(message)
         t.jet.api("STREAM.PURGE.S")
+
+
+@scenario
+def bodies_of_all_kinds(t: Talk) -> None:
+    bodies(t, 0)
+
+
+@scenario
+def more_bodies_of_all_kinds(t: Talk) -> None:
+    bodies(t, 1)
+
+
+@scenario
+def still_more_bodies_of_all_kinds(t: Talk) -> None:
+    bodies(t, 2)
+
+
+@scenario
+def the_last_bodies_of_all_kinds(t: Talk) -> None:
+    bodies(t, 3)
 
 
 @scenario
