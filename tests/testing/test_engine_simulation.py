@@ -10,6 +10,7 @@ from natsctl.testing.engine_simulation import simulate_engine
 SEEDS = 60
 
 
+@pytest.mark.timeout(300)
 def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
     reports = [simulate_engine(seed) for seed in range(SEEDS)]
     assert sum(report.crashes for report in reports) > SEEDS
@@ -28,6 +29,7 @@ def test_a_seed_reproduces_its_session() -> None:
     assert asdict(simulate_engine(7)) == asdict(simulate_engine(7))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_fault_is_noticed(name: str) -> None:
     assert caught_at(name) is not None

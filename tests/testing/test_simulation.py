@@ -10,6 +10,7 @@ from natsctl.testing.simulation import simulate
 SEEDS = 300
 
 
+@pytest.mark.timeout(300)
 def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
     reports = [simulate(seed) for seed in range(SEEDS)]
     assert sum(report.kills for report in reports) > SEEDS
@@ -38,6 +39,7 @@ def test_a_seed_reproduces_its_session() -> None:
     assert asdict(simulate(769)) == asdict(simulate(769))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_fault_is_noticed(name: str) -> None:
     assert caught_at(name) is not None
