@@ -40,9 +40,11 @@ Config = dict[str, Any]
 class Judge:
     """Compares the assets of one set of documents with one account."""
 
-    def __init__(self, wanted: DocumentSet, world: World, *, allow_replace: bool, adopt: bool) -> None:
+    def __init__(
+        self, wanted: DocumentSet, world: World, *, allow_replace: bool, adopt: bool, keep_messages: bool = False
+    ) -> None:
         self.wanted, self.world = wanted, world
-        self.allow_replace, self.adopt = allow_replace, adopt
+        self.allow_replace, self.adopt, self.keep_messages = allow_replace, adopt, keep_messages
         self.able = Abilities.of(world.server)
         self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
         self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
@@ -152,7 +154,8 @@ class Judge:
         """The creation of a consumer that goes with its stream, which is replaced."""
         self._differ(change, one, live, new)
         change.before = labels.without_server_made(live.config)
-        change.notes.append(f"it goes with {live.key.stream}, and is made anew")
+        how = "comes back" if self.keep_messages else "is made anew"
+        change.notes.append(f"it goes with {live.key.stream}, and {how}")
         return change
 
     def _differ(self, change: Change, one: Wanted, live: Live, new: Config) -> Config:
@@ -175,6 +178,8 @@ class Judge:
         if live.key.consumer:  # said aloud, as it is sent before its stream has the limits that it follows
             limited = {one.path: one.new for one in change.differences if one.path in LIMITED and one.new}
             change.config = (change.config or {}) | limited
+        elif new.get("sealed"):  # said aloud, as a sealed stream refuses to have them taken back
+            change.config = (change.config or {}) | {"deny_delete": True, "deny_purge": True}
         change.action = Action.UPDATE
         if self._able(change, live).refused:
             return change

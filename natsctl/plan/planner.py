@@ -39,7 +39,13 @@ DEFAULT = PlanOptions()
 
 def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
     """What makes the account be as documents say."""
-    judge = Judge(wanted, world, allow_replace=options.allow_replace, adopt=options.adopt)
+    judge = Judge(
+        wanted,
+        world,
+        allow_replace=options.allow_replace,
+        adopt=options.adopt,
+        keep_messages=options.keep_messages,
+    )
     changes: dict[AssetKey, Change] = {}
     for key in sorted(wanted.wanted, key=lambda key: bool(key.consumer)):
         change = judge.change(wanted.wanted[key], changes.get(key.origin) if key.consumer else None)
@@ -99,7 +105,7 @@ def _remove(
 ) -> None:
     """Decide to remove assets; consumers of a stream that goes need no change of their own."""
     gone = {key.stream for key in keys if not key.consumer}
-    gone |= {key.stream for key, change in changes.items() if change.action is Action.REPLACE and not key.consumer}
+    gone |= {key.stream for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
     for key in keys:
         if key.consumer and key.stream in gone:
             continue

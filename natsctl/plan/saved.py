@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -34,9 +35,15 @@ class SavedPlan(Plan, kw_only=True, omit_defaults=False):
 
 
 class PlanChanged(NatsctlError):
-    """The account is no longer what a saved plan was made for."""
+    """The account is no longer what a saved plan was made for, `faults` says in what."""
 
     exit_code = ExitCode.CONFLICT
+    headline = "nothing was changed: the account is not what the plan was made for"
+
+    def __init__(self, told: Sequence[str]) -> None:
+        self.faults = list(told)
+        text = "\n".join([f"{self.headline}:", *self.faults])
+        super().__init__(text, hint="make a new plan with natsctl plan --out")
 
 
 def saved_document(plan: Plan) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from natsctl.api.catalogue import ApiError
-from natsctl.api.config import consumer_check, consumer_config, feature_config, stream_check, stream_config
+from natsctl.api.config import (
+    consumer_check,
+    consumer_config,
+    feature_config,
+    stream_check,
+    stream_config,
+    stream_update,
+)
 from natsctl.api.config.consumer_config import ConsumerBounds
 from natsctl.api.config.stream_draft import Draft, no_origin
 from natsctl.api.consumer import ConsumerConfig
@@ -109,6 +116,8 @@ def _stream_anyway(key: AssetKey, raw: Config, around: Surroundings) -> tuple[St
     refusals = [check(draft) for check in stream_config.CHECKS]
     if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
         model.duplicate_window = _default_window_ns(model, window_ns)
+    if model.sealed:
+        stream_update.seal(model)  # as an update does that seals a stream
     return model, next((refusal for refusal in refusals if refusal is not None), None)
 
 

@@ -78,6 +78,17 @@ def test_consumers_of_a_replaced_stream_are_made_anew() -> None:
     assert "its consumers go with it: by_hand" in change_of(plan, "A").notes
 
 
+def test_a_consumer_that_comes_back_with_its_replaced_stream_is_removed_behind_it() -> None:
+    live = account({"A": A, "A > c": C, "A > old": {"durable_name": "old"}})
+    wanted = documents({"A": {**A, "storage": "memory"}, "A > c": C})
+    kept = make_plan(wanted, live, PlanOptions(prune=True, allow_replace=True, keep_messages=True))
+    assert actions(kept)[0] == ("replace", "A")
+    assert ("delete", "A > old") in actions(kept)
+    assert change_of(kept, "A > old").needs == ["A"]
+    lost = make_plan(wanted, live, PlanOptions(prune=True, allow_replace=True))
+    assert actions(lost) == [("replace", "A"), ("create", "A > c")]
+
+
 def test_prune_removes_only_what_has_this_owners_label() -> None:
     mine = account({"A": A, "OLD": {"subjects": ["old"]}, "A > c": C, "A > old": {"durable_name": "old"}})
     theirs = account({"X": {"subjects": ["x"]}}, owner="them")
@@ -172,6 +183,16 @@ def test_a_stream_that_the_server_does_not_show_is_not_created() -> None:
 def test_a_stream_is_not_made_sealed() -> None:
     (change,) = make_plan(documents({"A": {**A, "sealed": True}}), World()).changes
     assert "sealed" in change.refused
+
+
+def test_what_sealing_sets_is_no_difference_and_is_said_in_later_updates() -> None:
+    sealed = {**A, "sealed": True}
+    as_kept = {"max_age": 0, "discard": "new", "deny_delete": True, "deny_purge": True}
+    world = account({"A": {**sealed, **as_kept}})
+    assert make_plan(documents({"A": sealed}), world).changes == []
+    (change,) = make_plan(documents({"A": {**sealed, "description": "closed"}}), world).changes
+    assert (change.action, paths(change)) == ("update", ["description"])
+    assert change.config is not None and change.config["deny_delete"] and change.config["deny_purge"]
 
 
 def test_fields_of_newer_servers_stay_as_they_are() -> None:

@@ -38,6 +38,7 @@ def apply(
     concurrency: carrying.Concurrency = carrying.CONCURRENCY,
     owner: sources.Owner = "",
     variables: sources.Variables = None,
+    allow_empty: sources.AllowEmpty = False,
     yes: carrying.Yes = False,
     progress: Progress = True,
     json: Json = False,
@@ -62,7 +63,7 @@ def apply(
     if saved is not None:
         plan = carrying.still_valid(session, saved)
     else:
-        wanted = sources.load_set(paths, files, owner, variables)
+        wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
         plan = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
     if session.dry_run:
         return carrying.show_requests(session, plan, running, json=json)

@@ -94,8 +94,7 @@ def still_valid(session: Session, saved: Plan) -> Plan:
     names = {change.stream for change in saved.changes}
     told = changed_since(saved, session.run(lambda manager: read_world(manager, names)))
     if told:
-        text = "\n".join(["the account is not what the plan was made for, nothing was changed:", *told])
-        raise PlanChanged(text, hint="make a new plan with natsctl plan --out")
+        raise PlanChanged(told)
     return saved
 
 

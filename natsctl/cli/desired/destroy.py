@@ -32,6 +32,7 @@ def destroy(
     concurrency: carrying.Concurrency = carrying.CONCURRENCY,
     owner: sources.Owner = "",
     variables: sources.Variables = None,
+    allow_empty: sources.AllowEmpty = False,
     yes: carrying.Yes = False,
     progress: Progress = True,
     json: Json = False,
@@ -45,7 +46,7 @@ def destroy(
 
     session = session_of(ctx)
     running = ApplyOptions(concurrency, carrying.stops(on_failure))
-    wanted = sources.load_set(paths, files, owner, variables)
+    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
     plan = planning.planned(session, wanted, PlanOptions(prune=prune, adopt=adopt), destroy=True)
     if session.dry_run:
         return carrying.show_requests(session, plan, running, json=json)

@@ -23,6 +23,7 @@ def diff(
     files: sources.Files = None,
     owner: sources.Owner = "",
     variables: sources.Variables = None,
+    allow_empty: sources.AllowEmpty = False,
     json: Json = False,
 ) -> int:
     """Show how the account differs from the documents, field by field; ends with 10 where it does.
@@ -31,7 +32,7 @@ def diff(
     itself is no difference. What this owner has and no document describes is listed as well.
     """
     session = session_of(ctx)
-    wanted = sources.load_set(paths, files, owner, variables)
+    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
 
     from natsctl.cli.desired.drift import Drift
 

@@ -31,6 +31,7 @@ def plan(
     adopt: planning.Adopt = False,
     owner: sources.Owner = "",
     variables: sources.Variables = None,
+    allow_empty: sources.AllowEmpty = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
     ] = None,
@@ -48,7 +49,7 @@ def plan(
     from natsctl.plan.planner import PlanOptions
 
     session = session_of(ctx)
-    wanted = sources.load_set(paths, files, owner, variables)
+    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
     made = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
     if out is not None:
         _save(made, out, json)

@@ -34,11 +34,23 @@ Variables = Annotated[
     ),
 ]
 
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow-empty", help="go on where the documents describe nothing", show_default=False)
+]
+
 
 def load_set(
-    paths: Sequence[str] | None, files: Sequence[str] | None, owner: str = "", variables: Sequence[str] | None = None
+    paths: Sequence[str] | None,
+    files: Sequence[str] | None,
+    owner: str = "",
+    variables: Sequence[str] | None = None,
+    *,
+    allow_empty: bool = True,
 ) -> DocumentSet:
-    """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError."""
+    """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError.
+
+    Without `allow_empty` documents that describe nothing are a mistake: likely a file that was not written.
+    """
     import os
 
     from natsctl.plan.documents import load_documents
@@ -46,7 +58,19 @@ def load_set(
     named = named_paths(paths, files)
     documents = load_documents(named, os.environ, owner=owner, variables=variables_of(variables or ()))
     show_notes(documents)
+    if not allow_empty:
+        check_not_empty(documents)
     return documents
+
+
+def check_not_empty(documents: DocumentSet) -> None:
+    """Raises UsageError where documents describe no asset at all."""
+    if not documents.wanted:
+        names = documents.files[0] if len(documents.files) == 1 else f"{len(documents.files):,} files"
+        raise UsageError(
+            f"no stream, consumer or bucket is described in {names}",
+            hint="was it written? --allow-empty is for who means that there shall be none",
+        )
 
 
 def named_paths(paths: Sequence[str] | None, files: Sequence[str] | None) -> list[str]:

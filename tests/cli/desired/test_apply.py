@@ -278,3 +278,52 @@ def test_a_dry_run_has_the_request_of_a_pause_and_both_of_a_replacement(natsctl:
         "$JS.API.CONSUMER.DELETE.A.D",
         "$JS.API.CONSUMER.PAUSE.A.C",
     ]
+
+
+def test_a_consumer_that_no_document_describes_any_more_does_not_come_back_with_its_stream(
+    natsctl: Run, document: Run, tmp_path: Path
+) -> None:
+    natsctl("apply", "-f", document({**A, "consumers": [consumer("KEPT"), consumer("DROPPED")]}))
+    natsctl("pub", "A.1", "hello")
+    wanted = document({**A, "storage": "memory", "consumers": [consumer("KEPT")]})
+    flags = ("--prune", "--allow-replace", "--keep-messages", "--backup-folder", str(tmp_path / "kept"))
+    assert natsctl("apply", "-f", wanted, *flags).code == 0
+    assert natsctl("con", "ls", "A", "--names").out.split() == ["KEPT"]
+    assert natsctl("apply", "-f", wanted, *flags).out.startswith("nothing to do")
+
+
+@pytest.mark.parametrize("command", ["apply", "plan", "diff", "destroy"])
+def test_documents_that_describe_nothing_are_a_mistake(natsctl: Run, tmp_path: Path, command: str) -> None:
+    empty = tmp_path / "never-written.yaml"
+    empty.write_text("")
+    refused = natsctl(command, "-f", str(empty))
+    assert (refused.code, refused.out) == (2, "")
+    assert f"is described in {empty}" in refused.err
+    assert "--allow-empty" in refused.err
+    assert natsctl(command, "-f", str(empty), "--allow-empty").code == 0
+
+
+def test_a_plan_for_an_account_that_has_changed_tells_each_difference_on_its_line(
+    natsctl: Run, document: Run, tmp_path: Path
+) -> None:
+    natsctl("apply", "-f", document(A))
+    saved = str(tmp_path / "later.plan.json")
+    natsctl("plan", "-f", document({**A, "max_msgs": 7}), "--out", saved)
+    natsctl("str", "edit", "A", "--max-bytes", "1MiB", "--description", "by hand", "-f")
+    refused = natsctl("apply", "--plan", saved)
+    assert refused.code == 4
+    assert refused.err.splitlines() == [
+        "natsctl: error: nothing was changed: the account is not what the plan was made for",
+        "  Stream A: max_bytes was -1, it is 1048576 now",
+        '  Stream A: description was not set, it is "by hand" now',
+        "  make a new plan with natsctl plan --out",
+    ]
+
+
+def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: Run) -> None:
+    sealed = {**A, "max_age": "1h", "sealed": True}
+    natsctl("apply", "-f", document(A))
+    assert natsctl("apply", "-f", document(sealed)).code == 0
+    assert natsctl("plan", "-f", document(sealed)).code == 0
+    assert natsctl("apply", "-f", document({**sealed, "description": "closed"})).code == 0
+    assert config(natsctl, "A")["description"] == "closed"
