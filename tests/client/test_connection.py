@@ -76,7 +76,7 @@ async def test_a_refused_request_subject_fails_at_once_instead_of_timing_out(fak
         before = time.monotonic()
         with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
             await Manager(connection).stream_info("ORDERS")
-        assert time.monotonic() - before < 2.0
+        assert time.monotonic() - before < 4.0  # below the timeout
 
 
 async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:

@@ -67,7 +67,7 @@ async def test_messages_cross_once_with_headers_however_many_want_them(pair: Pai
             await told(there)
             await here.publish("news.eu", b"1", headers={"Lang": "de"})
             for sub in (exact, wide):
-                message = await sub.next_msg(2)
+                message = await sub.next_msg(10)
                 assert (message.subject, message.data, message.headers) == ("news.eu", b"1", {"Lang": "de"})
             await told(here)
             assert exact.pending_msgs == wide.pending_msgs == 0
@@ -84,11 +84,11 @@ async def test_requests_are_answered_across_and_nobody_is_told_of_at_once(pair: 
 
             sub = await there.subscribe("service", "workers", cb=answer)
             await told(there)
-            assert (await here.request("service", b"q", timeout=2)).data == b"re: q"
+            assert (await here.request("service", b"q", timeout=10)).data == b"re: q"
             await sub.unsubscribe()
             await told(there)
             with pytest.raises(nats.errors.NoRespondersError):
-                await here.request("service", b"q", timeout=2)
+                await here.request("service", b"q", timeout=10)
 
 
 async def test_one_member_of_a_group_gets_each_message_and_members_near_by_come_first(pair: Pair) -> None:
@@ -119,11 +119,11 @@ async def test_jetstream_is_reached_by_the_name_of_its_domain_and_stays_local_wi
             await far.add_stream(name=name, subjects=[f"far.{domain}.>"])
             assert (await far.publish(f"far.{domain}.1", b"x")).domain == domain
             push = await far.subscribe(f"far.{domain}.>", durable="push")
-            message = await push.next_msg(2)
+            message = await push.next_msg(10)
             assert (message.subject, message.data) == (f"far.{domain}.1", b"x")
             await message.ack()
             pull = await far.pull_subscribe(f"far.{domain}.>", "pull")
-            (message,) = await pull.fetch(1, timeout=2)
+            (message,) = await pull.fetch(1, timeout=10)
             assert message.subject == f"far.{domain}.1"
             await message.ack_sync()
             assert (await far.consumer_info(name, "push")).num_ack_pending == 0
@@ -176,7 +176,7 @@ async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> Non
         sub = await spoke.subscribe("alive")
         await told(spoke)
         await hub.publish("alive", b"before")
-        assert (await sub.next_msg(2)).data == b"before"
+        assert (await sub.next_msg(10)).data == b"before"
         before = spoke_process.log().count("JetStream using domains")
         cable.cut()
         await asyncio.sleep(0.2)
@@ -186,7 +186,7 @@ async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> Non
         linked(spoke_process, before + 1)
         await told(spoke)
         await hub.publish("alive", b"after")
-        assert (await sub.next_msg(2)).data == b"after"
+        assert (await sub.next_msg(10)).data == b"after"
 
 
 @pytest.mark.parametrize("kinds", PAIRS)
