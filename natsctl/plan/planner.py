@@ -55,6 +55,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
     notes = list(wanted.notes)
     if options.prune:
         _remove(changes, extra, wanted, world, options)
+        _refuse_to_remove_below_what_stays(changes, wanted)
     elif extra:
         names = ", ".join(str(key) for key in extra)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
@@ -137,6 +138,15 @@ def _tell_what_goes_along(
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             leaving[key].notes.append(f"its consumers go with it: {shown}")
+
+
+def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: DocumentSet) -> None:
+    """Refuse to remove a stream that no document describes, while documents describe consumers of it."""
+    for key in wanted.wanted:
+        change = changes.get(key.origin) if key.consumer else None
+        if change is not None and change.action is Action.DELETE and not change.refused:
+            change.refused = f"no document describes it, but {key} is described"
+            change.hint = "describe the stream as well, or give its consumers an --owner of their own"
 
 
 def _refuse_violated_limits(changes: dict[AssetKey, Change], world: World) -> None:

@@ -100,6 +100,14 @@ def test_prune_removes_only_what_has_this_owners_label() -> None:
     assert actions(make_plan(wanted, world, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
 
 
+@pytest.mark.parametrize("consumers", [{"A > c": C}, {}])
+def test_a_stream_is_not_pruned_below_a_consumer_that_is_described(consumers: dict[str, Any]) -> None:
+    plan = make_plan(documents({"A > c": C}), account({"A": A, **consumers}), PlanOptions(prune=True))
+    assert change_of(plan, "A").refused == "no document describes it, but Consumer A > c is described"
+    destroyed = make_destruction(documents({"A > c": C}), account({"A": A, "A > c": C}), PlanOptions(prune=True))
+    assert (actions(destroyed), destroyed.refused) == ([("delete", "A")], [])
+
+
 def test_consumers_of_a_removed_stream_need_no_removal_of_their_own() -> None:
     world = account({"OLD": {"subjects": ["old"]}, "OLD > c": C}, states={"OLD": {"messages": 3, "bytes": 90}})
     (change,) = make_plan(documents({}), world, PlanOptions(prune=True)).changes
