@@ -13,6 +13,7 @@ from msgspec import field
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.model import Model
+from natsctl.client.whole_file import is_special, whole_file
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MAX_STEM: Final = 200
@@ -34,6 +35,8 @@ class FilesWritten(Model, kw_only=True, omit_defaults=False):
 
 def is_folder(path: str) -> bool:
     """Whether a path to write to means a folder: one that is there, or a name without the suffix of a document."""
+    if is_special(Path(path)):
+        return False
     return Path(path).is_dir() or path.endswith(("/", os.sep)) or not path.endswith(SUFFIXES)
 
 
@@ -72,8 +75,8 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
 
     A file that is there and says something else is replaced with `force` alone. Raises UsageError, StorageError.
     """
-    same = {path for path, text in texts.items() if _says(path, text)}
-    taken = [path for path in texts if path not in same and path.exists()]
+    same = {path for path, text in texts.items() if not is_special(path) and _says(path, text)}
+    taken = [path for path in texts if path not in same and path.exists() and not is_special(path)]
     if taken and not force:
         names = ", ".join(str(path) for path in taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
         raise UsageError(f"{names}: there already, and not the same", hint="give --force to replace what is there")
@@ -101,11 +104,9 @@ def _says(path: Path, text: str) -> bool:
 
 def _write(path: Path, text: str) -> None:
     """Put a file in its place by a rename: it is never there in part."""
-    part = path.with_name(f".natsctl-{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(text.encode())
-        part.replace(path)
+        with whole_file(path) as file:
+            file.write(text.encode())
     except OSError as failure:
-        part.unlink(missing_ok=True)
         raise StorageError(f"cannot write {path}: {failure.strerror}") from failure

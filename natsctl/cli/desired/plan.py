@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,13 +66,14 @@ def plan(
 
 def _save(made: Plan, path: Path, json: bool) -> None:
     """Write the plan to a file that is nobody else's. Raises UsageError."""
+    from natsctl.client.whole_file import whole_file
     from natsctl.plan.saved import encode_plan
 
-    part = path.with_name(f".{path.name}.part")
+    if str(path) == "-":
+        raise UsageError("--out -: a plan is saved to a file", hint="-j prints it")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+        with whole_file(path, FILE_MODE) as file:
             file.write(encode_plan(made))
-        part.replace(path)
     except OSError as failure:
         raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure
     if not json:

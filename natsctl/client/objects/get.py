@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import IO
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.client.messaging.ordered import OrderedReader
 from natsctl.client.objects.bucket import Object, ObjectBucket, digest_bytes
+from natsctl.client.whole_file import whole_file
 
 
 class Damaged(StorageError):
@@ -40,28 +39,17 @@ async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progres
 
 @contextmanager
 def beside(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which becomes `target` when all goes well; else nothing is left of it. Raises UsageError."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    except OSError as failure:
-        raise UsageError(f"cannot write to {target.parent}: {failure.strerror}") from failure
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    """A file to write, which becomes `target` when all goes well; else nothing is left of it.
+
+    Raises UsageError where no file can be, StorageError where it can not be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(whole_file(target, durable=True))
+        except OSError as failure:
+            raise UsageError(f"cannot write to {target.parent}: {failure.strerror}") from failure
+        try:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
-    except OSError as failure:
-        raise StorageError(f"cannot write {target}: {failure.strerror or failure}") from failure
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def _umask() -> int:
-    """What new files of this process do not allow; the system tells it only while it is set."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            stack.close()
+        except OSError as failure:
+            raise StorageError(f"cannot write {target}: {failure.strerror or failure}") from failure

@@ -122,3 +122,10 @@ def test_hostile_names_do_not_reach_the_terminal(natsctl: Run, document: Run) ->
     done = natsctl("plan", document({**A, "description": "a\x1b[31mb", "metadata": {"k\x07": "v"}}))
     assert done.code == 10
     assert "\x1b" not in done.out and "\x07" not in done.out
+
+
+@pytest.mark.parametrize("path", ["-", "."])
+def test_a_plan_is_saved_to_a_file_alone(natsctl: Run, document: Run, path: str) -> None:
+    refused = natsctl("plan", "-f", document({"name": "A", "subjects": ["A.>"]}), "--out", path)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"--out {path}: " in refused.err

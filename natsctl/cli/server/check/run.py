@@ -6,8 +6,6 @@ In Prometheus' format the status is one of the metrics, and the exit code says o
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,11 +99,10 @@ def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str
 
 def _replace(path: Path, text: str) -> None:
     """Write a file in one step: who reads it meanwhile sees the old or the new one whole. Raises UsageError."""
+    from natsctl.client.whole_file import whole_file
+
     try:
-        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(number, "w") as file:
-            file.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        with whole_file(path, 0o644) as file:
+            file.write(text.encode())
     except OSError as failure:
         raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
