@@ -76,13 +76,14 @@ def apply(
 
 def _saved_plan(named: Sequence[str], plan_file: Path | None) -> Plan | None:
     """The plan that was given in place of documents, None where documents were. Raises UsageError."""
+    from natsctl.plan.documents.files import STDIN
     from natsctl.plan.saved import decode_plan, is_saved_plan
 
     if plan_file is not None:
         if named:
             raise UsageError("--plan carries out that plan alone: leave the documents out")
         return decode_plan(_content(plan_file), str(plan_file))
-    files = [name for name in named if not name.endswith((".yaml", ".yml")) and Path(name).is_file()]
+    files = [name for name in named if name != STDIN and not name.endswith((".yaml", ".yml")) and Path(name).is_file()]
     texts = {name: _content(Path(name)) for name in files}
     plans = [name for name, text in texts.items() if is_saved_plan(text)]
     if plans and len(named) > 1:

@@ -327,3 +327,13 @@ def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: 
     assert natsctl("plan", "-f", document(sealed)).code == 0
     assert natsctl("apply", "-f", document({**sealed, "description": "closed"})).code == 0
     assert config(natsctl, "A")["description"] == "closed"
+
+
+def test_a_dash_is_stdin_whatever_file_has_that_name(
+    natsctl: Run, document: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    natsctl("plan", "-f", document(A), "--out", "named-later.json")
+    (tmp_path / "named-later.json").rename(tmp_path / "-")
+    assert natsctl("apply", "-f", "-", stdin=b"streams: [{name: B}]").code == 0
+    assert natsctl("str", "ls", "--names").out.split() == ["B"]
