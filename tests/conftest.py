@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
@@ -65,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_starts() -> Iterator[None]:
     """Let subprocesses that are natsctl's be forked from one that has imported everything, unless told otherwise."""
-    if os.environ.get("NATSCTL_OWN_STARTS"):
+    if os.environ.get("NATSCTL_OWN_STARTS") or sys.platform != "linux":
         yield
         return
     with nursery.installed():
