@@ -14,7 +14,7 @@ from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Plan
 from natsctl.plan.clashes import refuse_clashes
 from natsctl.plan.judge import Judge
-from natsctl.plan.needs import is_beyond, with_needs
+from natsctl.plan.needs import is_beyond, origins, with_needs
 from natsctl.plan.removal import refuse_removal, removal_of
 from natsctl.plan.wanted import DocumentSet
 from natsctl.plan.world import World
@@ -60,6 +60,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         names = ", ".join(str(key) for key in extra)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
     _tell_what_goes_along(changes, wanted, world, options)
+    _tell_who_waits(changes, world, options)
     _refuse_violated_limits(changes, world)
     refuse_clashes(changes, world)
     if options.keep_messages:
@@ -138,6 +139,24 @@ def _tell_what_goes_along(
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             leaving[key].notes.append(f"its consumers go with it: {shown}")
+
+
+def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: PlanOptions) -> None:
+    """Tell of streams that go on copying behind the last message of a stream which begins anew at its first."""
+    emptied = {key.stream: change for key, change in changes.items() if not key.consumer and _is_lost(change, options)}
+    copies: dict[str, list[str]] = {stream: [] for stream in emptied}
+    for key, live in world.assets.items() if emptied else ():
+        change = changes.get(key)
+        stays = not key.consumer and (change is None or change.action is Action.UPDATE)
+        for origin in copies.keys() & set(origins(live.config)) if stays else ():
+            copies[origin].append(key.stream)
+    for stream, names in copies.items():
+        last = int((world.assets[AssetKey(stream)].info.get("state") or {}).get("last_seq") or 0)
+        if names and last:
+            emptied[stream].notes.append(
+                f"it begins again at its first message, and {', '.join(names)} may copy nothing of it before message "
+                f"{last + 1:,}: --keep-messages goes on where it was"
+            )
 
 
 def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: DocumentSet) -> None:

@@ -100,6 +100,18 @@ def test_prune_removes_only_what_has_this_owners_label() -> None:
     assert actions(make_plan(wanted, world, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
 
 
+def test_who_copies_from_a_stream_that_loses_its_messages_is_told_to_wait() -> None:
+    copies: dict[str, Any] = {"M": {"mirror": {"name": "A"}}, "S": {"sources": [{"name": "A"}]}}
+    states = {"A": {"messages": 50, "bytes": 50, "last_seq": 1050}}
+    world = account({"A": A, **copies}, states=states)
+    wanted = documents({"A": {**A, "storage": "memory"}, **copies})
+    (change,) = make_plan(wanted, world, PlanOptions(allow_replace=True)).changes
+    (note,) = [note for note in change.notes if "begins again" in note]
+    assert "M, S may copy nothing of it before message 1,051" in note
+    (change,) = make_plan(wanted, world, PlanOptions(allow_replace=True, keep_messages=True)).changes
+    assert [note for note in change.notes if "begins again" in note] == []
+
+
 @pytest.mark.parametrize("consumers", [{"A > c": C}, {}])
 def test_a_stream_is_not_pruned_below_a_consumer_that_is_described(consumers: dict[str, Any]) -> None:
     plan = make_plan(documents({"A > c": C}), account({"A": A, **consumers}), PlanOptions(prune=True))

@@ -66,9 +66,12 @@ def load_set(
 def check_not_empty(documents: DocumentSet) -> None:
     """Raises UsageError where documents describe no asset at all."""
     if not documents.wanted:
-        names = documents.files[0] if len(documents.files) == 1 else f"{len(documents.files):,} files"
+        count = len(documents.files)
+        where = (
+            f" in {documents.files[0] if count == 1 else f'{count:,} files'}" if count else ": no document was found"
+        )
         raise UsageError(
-            f"no stream, consumer or bucket is described in {names}",
+            f"no stream, consumer or bucket is described{where}",
             hint="was it written? --allow-empty is for who means that there shall be none",
         )
 
