@@ -42,6 +42,7 @@ NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "buc
 """What a kind is called by, where a mapping of them has it as its key."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
 """What an answer of the API lists beside its streams or consumers."""
+_SAVED_PLAN: Final = frozenset(("format", "changes", "hash"))
 KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
     ObjectStoreWords.__struct_encode_fields__
 )
@@ -66,6 +67,8 @@ def read_form(spot: Spot, found: Found) -> Iterator[Spot]:
         yield from read_manifest(spot, found, lambda item: read_form(item, found))
     elif isinstance(value.get("kind"), str):
         _typed(spot, found)
+    elif value.keys() >= _SAVED_PLAN:
+        found.fault(spot, "this is a saved plan, natsctl apply --plan FILE carries it out")
     elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
         yield from _plain(spot, found)
     else:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.change import Action
+from natsctl.plan.change import Action, Plan
 from natsctl.plan.planner import make_plan
+from natsctl.plan.saved import encode_plan
 from natsctl.plan.world import Live, World
 
 HOUR = 3600 * 10**9
@@ -204,6 +205,11 @@ def test_all_faults_of_a_document_are_told_with_their_lines(told) -> None:
         (7, "$.streams[1].subjects[0]", "expected a text, got 1: put it in quotes"),
         (7, "$.streams[1].subjects[2]", "expected a text, got an object"),
     ]
+
+
+def test_a_saved_plan_is_told_as_what_it_is(told) -> None:
+    saved = encode_plan(Plan(owner="shop")).decode()
+    assert told(saved) == [(1, "$", "this is a saved plan, natsctl apply --plan FILE carries it out")]
 
 
 def test_notes_that_say_the_same_are_one(read) -> None:
