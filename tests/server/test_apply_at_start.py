@@ -18,6 +18,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from natsctl.api.errors import UsageError
 from natsctl.broker.auth.passwords import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
@@ -103,6 +104,18 @@ async def test_prune_removes_what_the_documents_name_no_more(tmp_path: Path) -> 
         found = await names(server)
         assert (sorted(found), len(found["ORDERS"])) == (["BY_HAND", "ORDERS"], left)
         await server.stop()
+
+
+async def test_a_file_that_was_not_written_prunes_nothing(tmp_path: Path) -> None:
+    server = await started(options(tmp_path), ORDERS)
+    await server.stop()
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("")
+    with pytest.raises(UsageError, match="all would be removed"):
+        await started(options(tmp_path), str(empty), prune=True)
+    server = await started(options(tmp_path), str(empty))
+    assert list(await names(server)) == ["ORDERS"]
+    await server.stop()
 
 
 async def test_users_and_tls_of_the_configuration_are_not_in_the_way(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from natsctl.api.errors import UsageError
+
 if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
     from natsctl.server.in_process import Way
@@ -29,6 +31,9 @@ def provisioner(documents: Documents) -> Carry:
     from natsctl.plan.documents import load_documents
 
     wanted = load_documents(documents.paths, os.environ)
+    if documents.prune and not wanted.wanted:
+        files = ", ".join(documents.paths)
+        raise UsageError(f"--apply_prune: no stream, consumer or bucket is described in {files}: all would be removed")
 
     def carry(way: Way, tell: Callable[[str], None]) -> Awaitable[None]:
         return _carry(wanted, documents.prune, way, tell)
