@@ -9,8 +9,8 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.apply.carry import carry_out
 from natsctl.plan.apply.execution import OnResult, unheard
 from natsctl.plan.apply.result import Outcome
-from natsctl.plan.planner import PlanOptions
-from natsctl.plan.planning import plan_for
+from natsctl.plan.planner.account_plan import plan_for
+from natsctl.plan.planner.planner import PlanOptions
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -17,8 +17,8 @@ import msgspec
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.change import Action, Change, Plan
-from natsctl.plan.compare import differences
 from natsctl.plan.labels import without_server_made
+from natsctl.plan.planner.compare import differences
 from natsctl.plan.world import World
 
 FORMAT = 1

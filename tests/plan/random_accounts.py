@@ -16,7 +16,7 @@ from natsctl.client.objects import config as objects
 from natsctl.plan.asset import AssetKey, Place
 from natsctl.plan.documents.rules import judged
 from natsctl.plan.labels import OWNER, PROTECT
-from natsctl.plan.settle import ConfigRefused, Surroundings, settled, settled_stream
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import Wanted
 from natsctl.plan.world import Live, World
 

@@ -7,7 +7,7 @@ from typing import Any
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey, Place
 from natsctl.plan.change import Change, Plan
-from natsctl.plan.settle import settled
+from natsctl.plan.planner.settle import settled
 from natsctl.plan.wanted import DocumentSet, Wanted
 from natsctl.plan.world import Live, World
 

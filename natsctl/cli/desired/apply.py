@@ -54,7 +54,7 @@ def apply(
     restored. Should that be interrupted, the next apply brings it to its end.
     """
     from natsctl.plan.apply.carry import ApplyOptions, check_allowed
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
     running = ApplyOptions(concurrency, carrying.stops(on_failure), backup_folder, keep_backup)

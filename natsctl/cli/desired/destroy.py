@@ -42,7 +42,7 @@ def destroy(
     What is not there counts as removed. Where anything is protected, or belongs to another owner, nothing is removed.
     """
     from natsctl.plan.apply.carry import ApplyOptions, check_allowed
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
     running = ApplyOptions(concurrency, carrying.stops(on_failure))

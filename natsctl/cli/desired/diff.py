@@ -37,8 +37,8 @@ def diff(
     from natsctl.cli.desired.drift import Drift
 
     async def work(manager: Manager) -> Plan:
-        from natsctl.plan.planner import PlanOptions
-        from natsctl.plan.planning import plan_for
+        from natsctl.plan.planner.account_plan import plan_for
+        from natsctl.plan.planner.planner import PlanOptions
 
         return await plan_for(manager, wanted, PlanOptions(prune=True))
 

@@ -43,7 +43,7 @@ def export(
     Streams stand with their durable consumers, buckets in their own words. What servers make themselves is left out,
     and what they fill in again. The order is stable: the same account gives the same text.
     """
-    from natsctl.plan.export import Exporter, wanted_of
+    from natsctl.plan.export.export import Exporter, wanted_of
 
     session = session_of(ctx)
     names = streams or []
@@ -121,7 +121,7 @@ async def _templates(manager: Manager) -> list[str]:
 def _told(world: World, wanted: DocumentSet, templates: list[str]) -> int:
     """Tell of what documents can not hold, and of streams that could not be shown: these are missing."""
     from natsctl.cli.render.values import safe
-    from natsctl.plan.export import remarks
+    from natsctl.plan.export.export import remarks
 
     for text in remarks(wanted):
         output.note(f"note: {safe(text)}")

@@ -45,7 +45,7 @@ def plan(
 
     The signs: + is made, ~ changed in place, ± removed and made anew, - removed.
     """
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
     wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)

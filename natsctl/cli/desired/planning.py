@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.plan.change import Plan
-    from natsctl.plan.planner import PlanOptions
+    from natsctl.plan.planner.planner import PlanOptions
     from natsctl.plan.wanted import DocumentSet
 
 Prune = Annotated[
@@ -33,7 +33,7 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     """The plan that makes the account be as documents say, or that removes what they describe."""
     from datetime import UTC, datetime
 
-    from natsctl.plan.planning import destruction_for, plan_for
+    from natsctl.plan.planner.account_plan import destruction_for, plan_for
 
     make = destruction_for if destroy else plan_for
     plan = session.run(lambda manager: make(manager, wanted, options))

@@ -14,7 +14,7 @@ from natsctl.cli import output
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-    from natsctl.plan.export import Exporter, Written
+    from natsctl.plan.export.export import Exporter, Written
 
 Format = Annotated[
     str,
@@ -69,7 +69,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
         _print(exporter, to)
         return
     from natsctl.client.preview import Previewed
-    from natsctl.plan.folder import write_files
+    from natsctl.plan.export.folder import write_files
 
     texts = _texts(exporter, to)
     if session.dry_run:
@@ -87,7 +87,7 @@ def write(session: Session, exporter: Exporter, to: Destination) -> None:
 def _print(exporter: Exporter, to: Destination) -> None:
     import sys
 
-    from natsctl.plan.written import yaml_text
+    from natsctl.plan.export.written import yaml_text
 
     documents: Any = exporter.typed() if to.split else exporter.plain()
     if to.is_json:
@@ -101,7 +101,7 @@ def _print(exporter: Exporter, to: Destination) -> None:
 
 def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
     """The files to write."""
-    from natsctl.plan.folder import file_names, is_folder
+    from natsctl.plan.export.folder import file_names, is_folder
 
     if not is_folder(to.path):
         return {Path(to.path): _text(exporter, exporter.written(), to)}
@@ -113,7 +113,7 @@ def _texts(exporter: Exporter, to: Destination) -> dict[Path, str]:
 
 
 def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
-    from natsctl.plan.written import json_text, yaml_text
+    from natsctl.plan.export.written import json_text, yaml_text
 
     documents: Any = exporter.typed(assets) if to.split else exporter.plain(assets)
     return json_text(documents) if to.is_json else yaml_text(documents if to.split else [documents], to.header)
@@ -121,7 +121,7 @@ def _text(exporter: Exporter, assets: list[Written], to: Destination) -> str:
 
 def _stale(to: Destination, written: list[Path]) -> list[str]:
     """Documents in the folder of streams that are gone, or that stand there in the other format too."""
-    from natsctl.plan.folder import is_folder, other_documents, stream_of
+    from natsctl.plan.export.folder import is_folder, other_documents, stream_of
 
     if to.is_meant is None or not is_folder(to.path):
         return []

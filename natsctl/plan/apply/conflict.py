@@ -9,8 +9,8 @@ from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.plan.apply.leftovers import is_being_replaced
 from natsctl.plan.change import Change, Difference
-from natsctl.plan.compare import differences
 from natsctl.plan.labels import LABELS, without_server_made
+from natsctl.plan.planner.compare import differences
 
 PLAN_AGAIN = "plan again: natsctl plan shows what differs now"
 _OF_LABELS = frozenset(f"metadata.{label}" for label in LABELS)

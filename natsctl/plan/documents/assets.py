@@ -14,7 +14,7 @@ from natsctl.plan.asset import AssetKey, Kind
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Mapped, Spot
-from natsctl.plan.extra import EXTRA, merged, unknown_of
+from natsctl.plan.export.extra import EXTRA, merged, unknown_of
 from natsctl.plan.labels import is_protected, stripped, without_server_made
 from natsctl.plan.wanted import Wanted
 

@@ -26,7 +26,7 @@ from natsctl.plan.documents.schema_types import (
     has_any,
     properties_of,
 )
-from natsctl.plan.extra import EXTRA
+from natsctl.plan.export.extra import EXTRA
 
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
 _SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}

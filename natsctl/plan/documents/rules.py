@@ -17,7 +17,7 @@ from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subjects import MAX_NAME, overlaps
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.documents.subject_tree import SubjectTree
-from natsctl.plan.settle import ALONE, ConfigRefused, Surroundings, settled_consumer, settled_stream
+from natsctl.plan.planner.settle import ALONE, ConfigRefused, Surroundings, settled_consumer, settled_stream
 from natsctl.plan.wanted import Wanted
 
 

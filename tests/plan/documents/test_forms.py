@@ -7,7 +7,7 @@ import pytest
 
 from natsctl.plan.asset import AssetKey, Kind
 from natsctl.plan.change import Action, Plan
-from natsctl.plan.planner import make_plan
+from natsctl.plan.planner.planner import make_plan
 from natsctl.plan.saved import encode_plan
 from natsctl.plan.world import Live, World
 

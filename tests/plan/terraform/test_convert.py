@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.plan.asset import AssetKey, Kind
-from natsctl.plan.settle import settled
+from natsctl.plan.planner.settle import settled
 from natsctl.plan.terraform import read_terraform
 from natsctl.plan.wanted import DocumentFaults, DocumentSet
 

@@ -71,7 +71,7 @@ def _write(
     ctx: typer.Context, wanted: DocumentSet, full: bool, to: writing.Destination, *, noted: bool = False
 ) -> None:
     from natsctl.cli.render.values import safe
-    from natsctl.plan.export import Exporter
+    from natsctl.plan.export.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")

@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Model)
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
 SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
-"""What a server caps by its own configuration: it is shown nowhere, plan/caps.py finds it out where it matters."""
+"""What a server caps by its own configuration: it is shown nowhere, caps.py finds it out where it matters."""
 
 
 class ConfigRefused(NatsctlError):

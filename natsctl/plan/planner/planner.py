@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Plan
-from natsctl.plan.clashes import refuse_clashes
-from natsctl.plan.judge import Judge
-from natsctl.plan.needs import is_beyond, origins, with_needs
-from natsctl.plan.removal import refuse_removal, removal_of
+from natsctl.plan.planner.clashes import refuse_clashes
+from natsctl.plan.planner.judge import Judge
+from natsctl.plan.planner.needs import is_beyond, origins, with_needs
+from natsctl.plan.planner.removal import refuse_removal, removal_of
 from natsctl.plan.wanted import DocumentSet
 from natsctl.plan.world import World
 

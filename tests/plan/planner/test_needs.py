@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
+from natsctl.plan.planner.planner import PlanOptions, make_destruction, make_plan
 from natsctl.plan.world import World
 from tests.plan.sets import account, actions, change_of, documents
 

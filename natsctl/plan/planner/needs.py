@@ -9,7 +9,7 @@ from typing import Any, Final
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change
 from natsctl.plan.documents.subject_tree import SubjectTree
-from natsctl.plan.order import ordered
+from natsctl.plan.planner.order import ordered
 from natsctl.plan.world import World
 
 LIMITED: Final = ("max_ack_pending", "inactive_threshold")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natsctl.plan.asset import AssetKey, Place
-from natsctl.plan.judge import Judge
-from natsctl.plan.plain import Plain
-from natsctl.plan.planner import make_plan
-from natsctl.plan.settle import settled
+from natsctl.plan.planner.judge import Judge
+from natsctl.plan.planner.plain import Plain
+from natsctl.plan.planner.planner import make_plan
+from natsctl.plan.planner.settle import settled
 from natsctl.plan.wanted import DocumentSet, Wanted
 from tests.plan.random_accounts import Account, accounts, world_of
 from tests.plan.sets import account, documents

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.documents import load_documents
-from natsctl.plan.export import Exporter, exported, wanted_of
-from natsctl.plan.settle import ConfigRefused, Surroundings, settled, settled_stream
+from natsctl.plan.export.export import Exporter, exported, wanted_of
+from natsctl.plan.export.written import json_text, yaml_text
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import DocumentSet
 from natsctl.plan.world import Live, World
-from natsctl.plan.written import json_text, yaml_text
 from tests.plan.random_accounts import SECOND, Account, accounts, world_of
 
 LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")

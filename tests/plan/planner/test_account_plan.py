@@ -15,8 +15,8 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.plan.change import Plan
-from natsctl.plan.planner import DEFAULT, PlanOptions
-from natsctl.plan.planning import plan_for
+from natsctl.plan.planner.account_plan import plan_for
+from natsctl.plan.planner.planner import DEFAULT, PlanOptions
 from natsctl.plan.wanted import DocumentSet
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from natsctl.testing.program_steps import Maker

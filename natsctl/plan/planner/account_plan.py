@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NotAuthorised
-from natsctl.plan.caps import doubtful, read_caps
-from natsctl.plan.clashes import subjects_taken
-from natsctl.plan.needs import origins
-from natsctl.plan.planner import DEFAULT, PlanOptions, make_destruction, make_plan
+from natsctl.plan.planner.caps import doubtful, read_caps
+from natsctl.plan.planner.clashes import subjects_taken
+from natsctl.plan.planner.needs import origins
+from natsctl.plan.planner.planner import DEFAULT, PlanOptions, make_destruction, make_plan
 from natsctl.plan.world import REQUESTS_AT_ONCE, read_world
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from natsctl.api.stream import StreamConfig
 from natsctl.api.units import parse_duration, parse_size
 from natsctl.plan.documents.interpolation import expanded
 from natsctl.plan.documents.yaml_text import documents as documents_in
-from natsctl.plan.extra import known_of, merged, unknown_of
-from natsctl.plan.folder import file_names, is_folder, other_documents, stream_of, write_files
-from natsctl.plan.wording import duration_words, size_words, worded
-from natsctl.plan.written import json_text, yaml_text
+from natsctl.plan.export.extra import known_of, merged, unknown_of
+from natsctl.plan.export.folder import file_names, is_folder, other_documents, stream_of, write_files
+from natsctl.plan.export.wording import duration_words, size_words, worded
+from natsctl.plan.export.written import json_text, yaml_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.one_of(texts, st.integers(-(2**63), 2**64 - 1), st.booleans(), st.none(), st.lists(texts, max_size=3))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change
 from natsctl.plan.documents.subject_tree import SubjectTree
-from natsctl.plan.needs import given_up, taken
+from natsctl.plan.planner.needs import given_up, taken
 from natsctl.plan.world import World
 
 

@@ -9,7 +9,7 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.settle import ConfigRefused, Surroundings, kept, settled, without_nulls
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, kept, settled, without_nulls
 
 Config = dict[str, Any]
 Settle = Callable[[Mapping[str, Any]], Config]

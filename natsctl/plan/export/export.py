@@ -20,12 +20,12 @@ from natsctl.api.stream import StreamConfig
 from natsctl.api.times import is_zero
 from natsctl.plan.asset import AssetKey, Kind, Place
 from natsctl.plan.documents.lower import WORDS, lowered, raise_bucket
-from natsctl.plan.extra import EXTRA, known_of, unknown_of
+from natsctl.plan.export.extra import EXTRA, known_of, unknown_of
+from natsctl.plan.export.shorten import ordered, shape_for, shortened
+from natsctl.plan.export.wording import worded
 from natsctl.plan.labels import is_protected, owner_of, stripped, without_server_made
-from natsctl.plan.settle import ConfigRefused, Surroundings, settled, settled_stream
-from natsctl.plan.shorten import ordered, shape_for, shortened
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled, settled_stream
 from natsctl.plan.wanted import DEFAULT_OWNER, DocumentSet, Wanted
-from natsctl.plan.wording import worded
 from natsctl.plan.world import Live, World
 
 Config = dict[str, Any]

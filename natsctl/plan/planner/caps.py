@@ -17,7 +17,7 @@ from natsctl.api.model import INT64_MAX
 from natsctl.api.units import parse_duration
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Plan
-from natsctl.plan.settle import MAX_DUPLICATE_WINDOW, MAX_REQUEST_BATCH, SERVER_MAX_ACK_PENDING
+from natsctl.plan.planner.settle import MAX_DUPLICATE_WINDOW, MAX_REQUEST_BATCH, SERVER_MAX_ACK_PENDING
 from natsctl.plan.wanted import DocumentSet
 
 if TYPE_CHECKING:

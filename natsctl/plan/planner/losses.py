@@ -7,7 +7,7 @@ from typing import Any
 
 from natsctl.api.units import format_duration, format_size, plural
 from natsctl.plan.change import Change
-from natsctl.plan.compare import moment
+from natsctl.plan.planner.compare import moment
 from natsctl.plan.world import Live
 
 Config = Mapping[str, Any]

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.compare import same
-from natsctl.plan.settle import ConfigRefused, Surroundings, settled
+from natsctl.plan.planner.compare import same
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, settled
 
 Config = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.plan.planner import PlanOptions, make_destruction, make_plan
+from natsctl.plan.planner.planner import PlanOptions, make_destruction, make_plan
 from natsctl.plan.world import World
 from tests.plan.sets import SECOND, account, actions, change_of, documents, key_of, paths
 

@@ -15,13 +15,13 @@ from natsctl.api.subjects import overlaps
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Difference
-from natsctl.plan.compare import differences, without_passed_pause
-from natsctl.plan.levels import Abilities
-from natsctl.plan.losses import losses
-from natsctl.plan.needs import LIMITED
-from natsctl.plan.plain import Plain
-from natsctl.plan.removal import TAKE_OVER, UNPROTECT, hold
-from natsctl.plan.settle import (
+from natsctl.plan.planner.compare import differences, without_passed_pause
+from natsctl.plan.planner.levels import Abilities
+from natsctl.plan.planner.losses import losses
+from natsctl.plan.planner.needs import LIMITED
+from natsctl.plan.planner.plain import Plain
+from natsctl.plan.planner.removal import TAKE_OVER, UNPROTECT, hold
+from natsctl.plan.planner.settle import (
     ConfigRefused,
     Surroundings,
     fields_of,

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey
-from natsctl.plan.settle import ConfigRefused, Surroundings, kept, settled
+from natsctl.plan.planner.settle import ConfigRefused, Surroundings, kept, settled
 
 SECOND = 1_000_000_000
 STREAM, CONSUMER = AssetKey("A"), AssetKey("A", "c")
