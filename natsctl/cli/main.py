@@ -123,7 +123,7 @@ NOUNS = (
         (),
         "Write the account, or some of its streams, as documents",
         "desired.export:export",
-        answer="plan.export:PlainDocument|plan.export:TypedDocument[]|plan.folder:FilesWritten",
+        answer="plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten",
         examples=(
             "natsctl export > account.yaml",
             "natsctl export 'ORDERS*' --output streams/ --force",

@@ -176,17 +176,20 @@ class Session:
         import asyncio
         from dataclasses import replace
 
+        from natsctl.api.errors import Unreachable
         from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
-        from natsctl.client.dial import NobodyListens, connect
+        from natsctl.client.dial import connect
 
         there = await self._embed(target)
-        for _ in range(TAKEOVER_ATTEMPTS):
+        until_s = time.monotonic() + TAKEOVER_ATTEMPTS * TAKEOVER_RETRY_S
+        while True:
             try:
                 return await connect(there, name=name, trace=self.options.trace)
-            except NobodyListens:
-                await asyncio.sleep(TAKEOVER_RETRY_S)
-                there = replace(there, urls=(self._embedded.url,))
-        return await connect(there, name=name, trace=self.options.trace)
+            except Unreachable:  # nobody listens for a moment, or who did ended while greeting
+                if time.monotonic() > until_s:
+                    raise
+            await asyncio.sleep(TAKEOVER_RETRY_S)
+            there = replace(there, urls=(self._embedded.url,))
 
     def target(self) -> Target:
         """The server that options, environment and contexts choose.

@@ -34,10 +34,15 @@ def _values(path: str, key: str, old: Any, new: Any) -> Iterator[Difference]:
         return
     if isinstance(old or {}, Mapping) and isinstance(new or {}, Mapping) and (path in OPEN or (old and new)):
         yield from _objects(path, old or {}, new or {})
-    elif key == "sources":
+    elif key == "sources" and _are_objects(old) and _are_objects(new):
         yield from _objects_by_name(path, old or [], new or [])
     else:
         yield Difference(path=path, old=old, new=new)
+
+
+def _are_objects(value: Any) -> bool:
+    """Whether a value is a list of objects, or none; what a newer server may have instead is compared whole."""
+    return not value or (isinstance(value, list) and all(isinstance(item, Mapping) for item in value))
 
 
 def same(key: str, old: Any, new: Any) -> bool:

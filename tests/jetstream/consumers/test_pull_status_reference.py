@@ -160,11 +160,11 @@ def too_many_wait(t: Talk) -> None:
 def heartbeats_of_each_request(t: Talk) -> None:
     t.create(filter_subject="s.a")
     sids = [
-        ask(t, "in.slow", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 3 * SECOND}),
-        ask(t, "in.fast", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 2 * SECOND}),
+        ask(t, "in.slow", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 7 * SECOND}),
+        ask(t, "in.fast", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 6 * SECOND}),
     ]
     t.jet.publish("other", subject="s.b")
-    t.jet.advance(3.4)
+    t.jet.advance(9.5)
     for sid in sids:
         t.note(t.jet.heard(sid))
     t.jet.publish("1", "2")

@@ -2,7 +2,7 @@
 
 from natsctl.cli.verbs import Verb
 
-_ANSWER = "plan.export:PlainDocument|plan.export:TypedDocument[]|plan.folder:FilesWritten"
+_ANSWER = "plan.export.export:PlainDocument|plan.export.export:TypedDocument[]|plan.export.folder:FilesWritten"
 
 VERBS = (
     Verb(
