@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -225,3 +226,5 @@ def _show_ack(answer: Answer[Any], outgoing: Publishing, *, single: bool) -> Non
         show(answer.raw)
     elif not outgoing.quiet:
         output.emit(render_ack(answer.value))
+        if outgoing.total is None:  # whoever writes the lines may wait for what became of each
+            sys.stdout.flush()

@@ -16,8 +16,9 @@ from natsctl.cli.render.event_kinds import KINDS
 from natsctl.client.connection import Connection
 from natsctl.client.messaging.exchange import Awaited, ask
 from natsctl.client.messaging.outgoing import Outgoing
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.process import ServerProcess, reference_binary
 
+ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 Run = Callable[..., Any]
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -131,7 +132,7 @@ def system_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[st
         yield process.url.removeprefix("nats://")
 
 
-@pytest.mark.parametrize("system_server", ["natsctl", "reference"], indirect=True)
+@pytest.mark.parametrize("system_server", ["natsctl", pytest.param("reference", marks=ABSENT)], indirect=True)
 def test_the_system_account_hears_of_connections(system_server: str, capsys: pytest.CaptureFixture[str]) -> None:
     import threading
 

@@ -352,6 +352,7 @@ def test_colours_are_weight_alone_so_that_none_vanishes_on_white_or_black(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(output, "has_color", lambda stream: True)
     assert run(shlex.split(COMMANDS[name])) == 0
     shown = capsys.readouterr().out
