@@ -30,7 +30,7 @@ from natsctl.plan.change import Change
 
 CONCURRENCY = 16
 """Changes under way at once, unless the command says otherwise."""
-GRACE_S = 2.0
+GRACE_S = 5.0
 """Seconds that what runs may take to end by itself after Ctrl-C: requests are answered within, transfers are not."""
 
 OnResult = Callable[[Result], None]

@@ -121,6 +121,8 @@ def test_each_field_that_was_changed_by_hand_is_named_and_no_other(server: Serve
     at_first = documents({"A": stream, "A > c": consumer})
 
     async def work(manager: Manager) -> None:
+        # nats-server removes the folder of an account's last stream after its answer, under the feet of the next one.
+        await manager.stream_create({"name": "KEPT", "subjects": ["kept"]})
         assert (await made(manager, at_first)).changes == []
         for name, value in STREAM_FIELDS.items():
             assert await put(manager, "A", {**stream, name: value}, "UPDATE"), name
