@@ -89,6 +89,15 @@ def begun(process: subprocess.Popen[str], lines: int) -> list[str]:
     return [process.stderr.readline() for _ in range(lines)]
 
 
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What an apply tells until it ends; `communicate` would pass over what `begun` has read ahead."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    err, out = process.stderr.read(), process.stdout.read()
+    process.wait(WITHIN_S)
+    return out, err
+
+
 def is_as_described(applying: Applying, path: str) -> None:
     """All is there, once, and there is nothing to do."""
     code, out, err = applying.run("apply", "-f", path)
@@ -123,7 +132,7 @@ def test_ctrl_c_tells_what_was_done_and_leaves_nothing_half_made(applying: Apply
     process = applying.start("apply", "-f", path, "--concurrency", "2")
     told = begun(process, 3)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=WITHIN_S)
+    out, err = ended(process)
     assert process.returncode == 130
     assert out.startswith("interrupted: ")
     told += err.splitlines()
@@ -138,7 +147,7 @@ def test_a_server_that_dies_ends_an_apply_with_what_was_done(applying: Applying,
     process = applying.start("apply", "-f", path, "--concurrency", "2")
     told = begun(process, 3)
     server.kill()
-    out, err = process.communicate(timeout=WITHIN_S)
+    out, err = ended(process)
     assert process.returncode == 5, err
     assert all(line.startswith("created ") for line in told)
     assert out.startswith("the connection was lost: ")
