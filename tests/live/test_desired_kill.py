@@ -93,8 +93,8 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
     """What an apply tells until it ends; `communicate` would pass over what `begun` has read ahead."""
     assert process.stdout is not None
     assert process.stderr is not None
-    err, out = process.stderr.read(), process.stdout.read()
-    process.wait(WITHIN_S)
+    with process:
+        err, out = process.stderr.read(), process.stdout.read()
     return out, err
 
 
