@@ -16,7 +16,6 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.cli.render.change import SERVER_OWNED
 
-FILE_MODE = 0o600
 _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
 )
@@ -95,14 +94,15 @@ def write_config(config: Mapping[str, Any], model: type[Model], path: str | None
     Raises UsageError. The file is nobody else's: a configuration may name prefixes of other accounts.
     """
     from natsctl.cli import output
+    from natsctl.client.whole_file import PRIVATE, whole_file
 
     codec.load(dict(config), model, "configuration")
     if path in (None, "-"):
         output.emit_json(config)
         return
     try:
-        with os.fdopen(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as file:
-            file.write(json.dumps(config, indent=2) + "\n")
+        with whole_file(Path(str(path)), PRIVATE) as file:
+            file.write(json.dumps(config, indent=2).encode() + b"\n")
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror or error}") from error
     output.note(f"Wrote the configuration to {path}")

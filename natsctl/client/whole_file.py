@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+PRIVATE: Final = 0o600
+"""The mode of what is nobody else's."""
 
 
 def is_special(path: Path) -> bool:
@@ -33,23 +36,15 @@ def whole_file(path: Path, mode: int | None = None, *, durable: bool = False) ->
             yield special
         return
     target = Path(os.path.realpath(path))
-    handle, name = tempfile.mkstemp(prefix=".natsctl-", suffix=".part", dir=target.parent)
-    temporary = Path(name)
+    temporary = target.with_name(f".natsctl-{secrets.token_hex(8)}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask() if mode is None else mode)
         temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-
-
-def _umask() -> int:
-    """What new files of this process do not allow; the system tells it only while it is set."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Defaults, IfNotExists, Json, Output, StreamName, Validate, session_of
@@ -17,10 +15,6 @@ from natsctl.cli.stream.flags import STREAM_ADD
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-
-STDOUT = "-"
-FILE_MODE = 0o600
-"""A configuration may hold what is nobody else's business, such as prefixes of other accounts."""
 
 
 @flagged(STREAM_ADD)
@@ -40,7 +34,10 @@ def add(
     wanted = _from_file(stream, config, given) if config else _from_flags(session, stream, given, defaults)
     if validate or output_file:
         check_config(wanted)
-        _write(wanted, output_file)
+        from natsctl.api.stream import StreamConfig
+        from natsctl.cli.documents import write_config
+
+        write_config(wanted, StreamConfig, output_file)
         return
     create_stream(session, wanted, if_not_exists=if_not_exists, json=json)
 
@@ -77,22 +74,3 @@ def _from_flags(session: Session, name: str | None, given: Given, defaults: bool
     elif not (wanted.get("subjects") or wanted.get("mirror") or wanted.get("sources")):
         raise UsageError("subjects are needed: give --subjects, --mirror or --source")
     return wanted
-
-
-def _write(wanted: Config, path: str | None) -> None:
-    """Check the configuration as far as it can be without a server, and print it or write it to a file."""
-    import json
-
-    from natsctl.api import codec
-    from natsctl.api.stream import StreamConfig
-
-    codec.load(wanted, StreamConfig, "configuration")
-    if path in (None, STDOUT):
-        output.emit_json(wanted)
-        return
-    try:
-        with os.fdopen(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as file:
-            file.write(json.dumps(wanted, indent=2) + "\n")
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror or error}") from error
-    output.note(f"Wrote the configuration to {path}")

@@ -7,9 +7,7 @@ a whole, so that whoever reads it at the same time sees the old or the new one. 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,28 +153,20 @@ def write(one: Write) -> None:
         if one.text is None:
             one.path.unlink(missing_ok=True)
         else:
-            # Where the file is a link into a folder of dotfiles, that is what changes, not the link.
-            _replace(one.path.resolve(), one.text)
+            _replace(one.path, one.text)
     except OSError as failure:
         raise UsageError(f"{one.path}: {failure.strerror or failure}") from failure
 
 
 def _replace(path: Path, text: str) -> None:
-    for folder in reversed([path.parent, path.parent.parent]):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    import tempfile
+    """Write a file that holds logins. Where it is a link into a folder of dotfiles, that is what changes."""
+    from natsctl.client.whole_file import PRIVATE, whole_file
 
-    number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+    target = path.resolve()
+    for folder in (target.parent.parent, target.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with whole_file(target, PRIVATE, durable=True) as file:
+        file.write(text.encode())
 
 
 def _line(file: Path) -> str:
