@@ -102,7 +102,7 @@ class Nursery:
 
 
 _Popen: Final = subprocess.Popen
-_WISHES: Final = inspect.signature(_Popen._execute_child)  # type: ignore[attr-defined]
+_WISHES: Final = inspect.signature(_Popen._execute_child)  # type: ignore[attr-defined]  # of CPython alone
 _nursery: Nursery | None = None
 _starting: Final = threading.Lock()
 
@@ -129,14 +129,15 @@ class _ForkedPopen(subprocess.Popen):  # type: ignore[type-arg]  # made for what
         plain = not wish["shell"] and not wish["pass_fds"] and all(wish.get(k, v) == v for k, v in _SAME.items())
         plain = plain and not wish["executable"] and is_natsctl(wish["args"])
         if not plain or not nursery().takes(wish["args"], wish["env"]):
-            super()._execute_child(*given)  # type: ignore[misc]
+            super()._execute_child(*given)  # type: ignore[misc]  # as above
             return
-        streams = tuple(at if wish[name] == -1 else wish[name] for at, name in enumerate(_CHILDS))
+        stdin, stdout, stderr = (at if wish[name] == -1 else wish[name] for at, name in enumerate(_CHILDS))
+        streams = (stdin, stdout, stderr)
         try:
-            self.pid = nursery().begin(wish["args"], wish["env"], wish["cwd"], streams, wish["start_new_session"])  # type: ignore[arg-type]
+            self.pid = nursery().begin(wish["args"], wish["env"], wish["cwd"], streams, wish["start_new_session"])
             self._child_created = True
         finally:
-            self._close_pipe_fds(*(wish[name] for name in _PIPES))  # type: ignore[attr-defined]
+            self._close_pipe_fds(*(wish[name] for name in _PIPES))  # type: ignore[attr-defined]  # as above
 
 
 _PIPES: Final = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
@@ -147,11 +148,11 @@ _CHILDS: Final = ("p2cread", "c2pwrite", "errwrite")
 def installed() -> Iterator[None]:
     """Let subprocesses that are natsctl's begin in the nursery, which ends with this."""
     global _nursery
-    subprocess.Popen = _ForkedPopen  # type: ignore[misc]
+    subprocess.Popen = _ForkedPopen  # type: ignore[misc]  # what `subprocess.run` and others make
     try:
         yield
     finally:
-        subprocess.Popen = _Popen  # type: ignore[misc]
+        subprocess.Popen = _Popen  # type: ignore[misc]  # as it was
         if _nursery is not None:
             _nursery.end()
         _nursery = None
@@ -160,11 +161,11 @@ def installed() -> Iterator[None]:
 @contextmanager
 def left_alone() -> Iterator[None]:
     """Let all subprocesses begin as they do elsewhere for a while."""
-    before, subprocess.Popen = subprocess.Popen, _Popen  # type: ignore[misc]
+    before, subprocess.Popen = subprocess.Popen, _Popen  # type: ignore[misc]  # for a while
     try:
         yield
     finally:
-        subprocess.Popen = before  # type: ignore[misc]
+        subprocess.Popen = before  # type: ignore[misc]  # as it was
 
 
 # In the nursery
@@ -182,7 +183,7 @@ def serve(descriptor: int) -> dict[str, Any] | None:
             while not line.endswith(b"\n"):
                 line += asked.recv(1 << 16)
             request: dict[str, Any] = json.loads(line)
-            if not os.path.isdir(request["folder"]):  # noqa: PTH112
+            if not os.path.isdir(request["folder"]):  # noqa: PTH112  # no pathlib for one look
                 asked.sendall(b"!\n")
             elif (number := _forked()) == 0:
                 request["streams"] = streams
@@ -236,10 +237,10 @@ def become(request: dict[str, Any]) -> None:
 def _stream(descriptor: int, mode: str, like: Any) -> Any:
     """Return a standard stream as Python makes it."""
     unbuffered = mode == "wb" and bool(os.environ.get("PYTHONUNBUFFERED"))
-    raw: Any = open(descriptor, mode, buffering=0 if unbuffered else -1, closefd=False)  # noqa: SIM115
+    raw: Any = open(descriptor, mode, buffering=0 if unbuffered else -1, closefd=False)  # noqa: SIM115  # stays open as long as the process
     lines = descriptor == 2 or os.isatty(descriptor)
     text = io.TextIOWrapper(raw, like.encoding, like.errors, "\n", lines, write_through=unbuffered)
-    text.mode = mode[0]  # type: ignore[misc]
+    text.mode = mode[0]  # type: ignore[misc]  # as Python sets it
     return text
 
 
@@ -278,7 +279,7 @@ def _leave(end: SystemExit) -> NoReturn:
     code = end.code or 0
     if not isinstance(code, int):
         raise end
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the end of Python does
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()

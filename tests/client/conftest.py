@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from natsctl.client.dial import connect
-from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
-from natsctl.testing.process import Kind, ServerProcess
+from tests.shared_servers import server, started
+
+__all__ = ["server", "started"]
 
 INFO: dict[str, Any] = {
     "server_id": "FAKE",
@@ -97,30 +95,3 @@ class FakeServer:
 def fake() -> FakeServer:
     """A fake server that is not yet running."""
     return FakeServer()
-
-
-@pytest.fixture(scope="session")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, ServerProcess]]:
-    """The servers that run, by kind: each is started by the first test that wants one."""
-    running: dict[Kind, ServerProcess] = {}
-    yield running
-    for process in running.values():
-        process.stop()
-
-
-@pytest.fixture
-def server(
-    request: pytest.FixtureRequest, started: dict[Kind, ServerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    """A server without streams, of the kind that the test's marker asks for."""
-    kind: Kind = request.param
-    if kind not in started:
-        started[kind] = ServerProcess(tmp_path_factory.mktemp("server"), kind).start()
-    yield started[kind]
-    asyncio.run(_clear(started[kind].url))
-
-
-async def _clear(url: str) -> None:
-    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="clear") as connection:
-        manager = Manager(connection)
-        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])

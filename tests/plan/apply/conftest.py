@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -16,7 +15,9 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.testing.process import Kind, ServerProcess
+from tests.shared_servers import server, started
+
+__all__ = ["server", "started"]
 
 Config = dict[str, Any]
 
@@ -114,29 +115,3 @@ async def _connected(url: str) -> AsyncIterator[Manager]:
 def connected() -> Callable[[str], AbstractAsyncContextManager[Manager]]:
     """Connects to a server: `async with connected(url) as manager`."""
     return _connected
-
-
-@pytest.fixture(scope="session")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, ServerProcess]]:
-    """The servers that run, by kind: each is started by the first test that wants one."""
-    running: dict[Kind, ServerProcess] = {}
-    yield running
-    for process in running.values():
-        process.stop()
-
-
-@pytest.fixture
-def server(
-    request: pytest.FixtureRequest, started: dict[Kind, ServerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
-    """A server without streams, of the kind that the test's marker asks for."""
-    kind: Kind = request.param
-    if kind not in started:
-        started[kind] = ServerProcess(tmp_path_factory.mktemp("server"), kind).start()
-    yield started[kind]
-    asyncio.run(_clear(started[kind].url))
-
-
-async def _clear(url: str) -> None:
-    async with _connected(url) as manager:
-        await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
