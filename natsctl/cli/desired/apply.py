@@ -10,8 +10,9 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli.desired import carrying, planning, sources
+from natsctl.cli.flags import flagged
 from natsctl.cli.names import confirmed
-from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from natsctl.plan.change import Plan
 
 
+@flagged()
 def apply(
     ctx: typer.Context,
-    paths: sources.Paths = None,
-    files: sources.Files = None,
+    named: sources.Named,
+    running: carrying.Running,
     plan_file: Annotated[
         Path | None,
         typer.Option("--plan", metavar="FILE", help="carry out a plan that was saved", show_default=False),
@@ -34,13 +36,7 @@ def apply(
     backup_folder: carrying.BackupFolder = Path(),
     keep_backup: carrying.KeepBackup = False,
     adopt: planning.Adopt = False,
-    on_failure: carrying.OnFailure = "continue",
-    concurrency: carrying.Concurrency = carrying.CONCURRENCY,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
     allow_empty: sources.AllowEmpty = False,
-    yes: carrying.Yes = False,
-    progress: Progress = True,
     json: Json = False,
 ) -> int:
     """Make the account be as documents say: create and update what differs, leave alone what does not.
@@ -53,24 +49,24 @@ def apply(
     for. With --keep-messages a replaced stream has its messages and consumers again: it is saved, removed and
     restored. Should that be interrupted, the next apply brings it to its end.
     """
-    from natsctl.plan.apply.carry import ApplyOptions, check_allowed
+    from natsctl.plan.apply.carry import check_allowed
     from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
-    running = ApplyOptions(concurrency, carrying.stops(on_failure), backup_folder, keep_backup)
-    saved = _saved_plan([*(files or ()), *(paths or ())], plan_file)
+    how = running.options(backup_folder, keep_backup)
+    saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
     notes = carrying.recovered(session, backup_folder, json=json)
     if saved is not None:
         plan = carrying.still_valid(session, saved)
     else:
-        wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
+        wanted = named.load(allow_empty=allow_empty)
         plan = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
     if session.dry_run:
-        return carrying.show_requests(session, plan, running, json=json)
+        return carrying.show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not _agreed(session, plan, yes, json):
+    if not _agreed(session, plan, running.yes, json):
         return ExitCode.DONE
-    outcome = carrying.carried_out(session, plan, running, bar=progress, json=json)
+    outcome = carrying.carried_out(session, plan, how, bar=running.progress, json=json)
     return carrying.show_outcome(plan, outcome, notes, json=json)
 
 

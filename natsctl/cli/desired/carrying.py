@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
+from natsctl.cli.options import Progress
 from natsctl.cli.render.values import safe
+from natsctl.plan.apply import CONCURRENCY
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -39,17 +41,26 @@ KeepBackup = Annotated[
     bool, typer.Option("--keep-backup", help="leave the backups of replaced streams there", show_default=False)
 ]
 
-CONCURRENCY = 16
 BAR_FROM = 20
 """Changes from which on a bar shows at a terminal how far it is."""
 _ON_FAILURE = ("continue", "stop")
 
 
-def stops(on_failure: str) -> bool:
-    """Whether a failure ends the run. Raises UsageError."""
-    if on_failure not in _ON_FAILURE:
-        raise UsageError(f"--on-failure {on_failure}: expected {' or '.join(_ON_FAILURE)}")
-    return on_failure == "stop"
+class Running(NamedTuple):
+    """How changes are carried out: a bundle of flags for commands."""
+
+    on_failure: OnFailure = "continue"
+    concurrency: Concurrency = CONCURRENCY
+    yes: Yes = False
+    progress: Progress = True
+
+    def options(self, backup_folder: Path = Path(), keep_backup: bool = False) -> ApplyOptions:
+        """The same for plan/apply. Raises UsageError."""
+        from natsctl.plan.apply.carry import ApplyOptions
+
+        if self.on_failure not in _ON_FAILURE:
+            raise UsageError(f"--on-failure {self.on_failure}: expected {' or '.join(_ON_FAILURE)}")
+        return ApplyOptions(self.concurrency, self.on_failure == "stop", backup_folder, keep_backup)
 
 
 def is_destructive(plan: Plan) -> bool:

@@ -9,8 +9,9 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli.desired import carrying, planning, sources
+from natsctl.cli.flags import flagged
 from natsctl.cli.names import confirmed
-from natsctl.cli.options import Json, Progress, session_of
+from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -22,38 +23,33 @@ Prune = Annotated[
 Adopt = Annotated[bool, typer.Option("--adopt", help="remove what has another owner, too", show_default=False)]
 
 
+@flagged()
 def destroy(
     ctx: typer.Context,
-    paths: sources.Paths = None,
-    files: sources.Files = None,
+    named: sources.Named,
+    running: carrying.Running,
     prune: Prune = False,
     adopt: Adopt = False,
-    on_failure: carrying.OnFailure = "continue",
-    concurrency: carrying.Concurrency = carrying.CONCURRENCY,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
     allow_empty: sources.AllowEmpty = False,
-    yes: carrying.Yes = False,
-    progress: Progress = True,
     json: Json = False,
 ) -> int:
     """Remove what the documents describe, with all messages: mirrors and sources before their origins.
 
     What is not there counts as removed. Where anything is protected, or belongs to another owner, nothing is removed.
     """
-    from natsctl.plan.apply.carry import ApplyOptions, check_allowed
+    from natsctl.plan.apply.carry import check_allowed
     from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
-    running = ApplyOptions(concurrency, carrying.stops(on_failure))
-    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
+    how = running.options()
+    wanted = named.load(allow_empty=allow_empty)
     plan = planning.planned(session, wanted, PlanOptions(prune=prune, adopt=adopt), destroy=True)
     if session.dry_run:
-        return carrying.show_requests(session, plan, running, json=json)
+        return carrying.show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not _agreed(session, plan, yes):
+    if not _agreed(session, plan, running.yes):
         return ExitCode.DONE
-    outcome = carrying.carried_out(session, plan, running, bar=progress, json=json)
+    outcome = carrying.carried_out(session, plan, how, bar=running.progress, json=json)
     return carrying.show_outcome(plan, outcome, [], json=json)
 
 

@@ -10,6 +10,7 @@ import typer
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.desired import sources
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from natsctl.plan.change import Plan
 
 
+@flagged()
 def diff(
     ctx: typer.Context,
-    paths: sources.Paths = None,
-    files: sources.Files = None,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
+    named: sources.Named,
     allow_empty: sources.AllowEmpty = False,
     json: Json = False,
 ) -> int:
@@ -32,7 +31,7 @@ def diff(
     itself is no difference. What this owner has and no document describes is listed as well.
     """
     session = session_of(ctx)
-    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
+    wanted = named.load(allow_empty=allow_empty)
 
     from natsctl.cli.desired.drift import Drift
 

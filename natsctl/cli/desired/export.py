@@ -9,6 +9,7 @@ import typer
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.desired import writing
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ MQTT = "$MQTT_"
 """How the streams begin that servers make for MQTT."""
 
 
+@flagged()
 def export(
     ctx: typer.Context,
+    how: writing.Writing,
     streams: Annotated[
         list[str] | None,
         typer.Argument(metavar="STREAM", help="streams or buckets; * and ? stand for any letters", show_default=False),
@@ -29,11 +32,6 @@ def export(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="also consumers without a durable name", show_default=False)
     ] = False,
-    full: writing.Full = False,
-    split: writing.Split = False,
-    path: writing.OutputPath = "",
-    format: writing.Format = "",
-    force: writing.Replace = False,
     header: Annotated[bool, typer.Option("--header/--no-header", help="say at the top which server it was")] = True,
     time: Annotated[bool, typer.Option("--time", help="say there when it was", show_default=False)] = False,
     json: Json = False,
@@ -49,16 +47,9 @@ def export(
     names = streams or []
     world = session.run(lambda manager: _read(manager, names))
     wanted = wanted_of(world, ephemeral=ephemeral)
-    to = writing.Destination(
-        path,
-        format,
-        split,
-        force,
-        json,
-        _header(world, names, time) if header else (),
-        lambda stream: not names or any(_is_named(stream, name) for name in names),
-    )
-    writing.write(session, Exporter(wanted, full), to)
+    said = _header(world, names, time) if header else ()
+    to = how.to(json, said, lambda stream: not names or any(_is_named(stream, name) for name in names))
+    writing.write(session, Exporter(wanted, how.full), to)
     return _told(world, wanted, session.run(_templates) if not names else [])
 
 

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.desired import planning, sources
-from natsctl.cli.documents import FILE_MODE
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from natsctl.plan.change import Plan
 
 
+@flagged()
 def plan(
     ctx: typer.Context,
-    paths: sources.Paths = None,
-    files: sources.Files = None,
+    named: sources.Named,
     prune: planning.Prune = False,
     allow_replace: planning.AllowReplace = False,
     keep_messages: planning.KeepMessages = False,
     adopt: planning.Adopt = False,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
     allow_empty: sources.AllowEmpty = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
@@ -48,7 +46,7 @@ def plan(
     from natsctl.plan.planner.planner import PlanOptions
 
     session = session_of(ctx)
-    wanted = sources.load_set(paths, files, owner, variables, allow_empty=allow_empty)
+    wanted = named.load(allow_empty=allow_empty)
     made = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
     if out is not None:
         _save(made, out, json)
@@ -66,13 +64,13 @@ def plan(
 
 def _save(made: Plan, path: Path, json: bool) -> None:
     """Write the plan to a file that is nobody else's. Raises UsageError."""
-    from natsctl.client.whole_file import whole_file
+    from natsctl.client.whole_file import PRIVATE, whole_file
     from natsctl.plan.saved import encode_plan
 
     if str(path) == "-":
         raise UsageError("--out -: a plan is saved to a file", hint="-j prints it")
     try:
-        with whole_file(path, FILE_MODE) as file:
+        with whole_file(path, PRIVATE) as file:
             file.write(encode_plan(made))
     except OSError as failure:
         raise UsageError(f"--out {path}: {failure.strerror or failure}") from failure

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -39,28 +38,47 @@ AllowEmpty = Annotated[
 ]
 
 
-def load_set(
-    paths: Sequence[str] | None,
-    files: Sequence[str] | None,
-    owner: str = "",
-    variables: Sequence[str] | None = None,
-    *,
-    allow_empty: bool = True,
-) -> DocumentSet:
-    """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError.
+class Named(NamedTuple):
+    """Which documents a command works on: a bundle of flags for commands."""
 
-    Without `allow_empty` documents that describe nothing are a mistake: likely a file that was not written.
-    """
-    import os
+    paths: Paths = None
+    files: Files = None
+    owner: Owner = ""
+    variables: Variables = None
 
-    from natsctl.plan.documents import load_documents
+    @property
+    def all(self) -> list[str]:
+        """What was named either way. Raises UsageError where nothing was."""
+        named = [*(self.files or ()), *(self.paths or ())]
+        if not named:
+            raise UsageError("documents are needed: give -f PATH", hint="a file, a folder, or - for stdin")
+        return named
 
-    named = named_paths(paths, files)
-    documents = load_documents(named, os.environ, owner=owner, variables=variables_of(variables or ()))
-    show_notes(documents)
-    if not allow_empty:
-        check_not_empty(documents)
-    return documents
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of `--var NAME=VALUE`. Raises UsageError."""
+        found = {}
+        for text in self.variables or ():
+            name, equals, value = text.partition("=")
+            if not equals or not _NAME.fullmatch(name):
+                raise UsageError(f"--var {text}: expected NAME=VALUE", hint="a name is letters, digits and _")
+            found[name] = value
+        return found
+
+    def load(self, *, allow_empty: bool = True) -> DocumentSet:
+        """What the documents say; what was passed over is told on stderr. Raises DocumentFaults, UsageError.
+
+        Without `allow_empty` documents that describe nothing are a mistake: likely a file that was not written.
+        """
+        import os
+
+        from natsctl.plan.documents import load_documents
+
+        documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values)
+        show_notes(documents)
+        if not allow_empty:
+            check_not_empty(documents)
+        return documents
 
 
 def check_not_empty(documents: DocumentSet) -> None:
@@ -76,14 +94,6 @@ def check_not_empty(documents: DocumentSet) -> None:
         )
 
 
-def named_paths(paths: Sequence[str] | None, files: Sequence[str] | None) -> list[str]:
-    """What was named either way. Raises UsageError where nothing was."""
-    named = [*(files or ()), *(paths or ())]
-    if not named:
-        raise UsageError("documents are needed: give -f PATH", hint="a file, a folder, or - for stdin")
-    return named
-
-
 def show_notes(documents: DocumentSet) -> None:
     """Tell on stderr what was passed over, and what is likely not meant."""
     from natsctl.cli import output
@@ -91,14 +101,3 @@ def show_notes(documents: DocumentSet) -> None:
 
     for text in documents.notes:
         output.note(safe(f"note: {text}"))
-
-
-def variables_of(given: Sequence[str]) -> dict[str, str]:
-    """The values of `--var NAME=VALUE`. Raises UsageError."""
-    values = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not _NAME.fullmatch(name):
-            raise UsageError(f"--var {text}: expected NAME=VALUE", hint="a name is letters, digits and _")
-        values[name] = value
-    return values

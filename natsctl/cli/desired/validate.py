@@ -7,14 +7,13 @@ import os
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output, screen
 from natsctl.cli.desired import sources
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json
 
 
+@flagged()
 def validate(
-    paths: sources.Paths = None,
-    files: sources.Files = None,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
+    named: sources.Named,
     json: Json = False,
 ) -> int:
     """Check documents without a server: what each file holds, and everything in it that a server would refuse.
@@ -25,8 +24,7 @@ def validate(
     from natsctl.cli.render.documents import render_validated
     from natsctl.plan.documents import read_documents
 
-    named = sources.named_paths(paths, files)
-    documents, faults = read_documents(named, os.environ, owner=owner, variables=sources.variables_of(variables or ()))
+    documents, faults = read_documents(named.all, os.environ, owner=named.owner, variables=named.values)
     verdict = Validated.of(documents, faults)
     if json:
         import msgspec

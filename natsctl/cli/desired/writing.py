@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -35,6 +35,20 @@ OutputPath = Annotated[
 Split = Annotated[bool, typer.Option("--split", help="a document for each asset, with its kind", show_default=False)]
 Replace = Annotated[bool, typer.Option("--force", help="replace files that are there", show_default=False)]
 Full = Annotated[bool, typer.Option("--full", help="write every field, also what servers fill in", show_default=False)]
+
+
+class Writing(NamedTuple):
+    """How documents are written, and where to: a bundle of flags for commands."""
+
+    full: Full = False
+    split: Split = False
+    path: OutputPath = ""
+    format: Format = ""
+    force: Replace = False
+
+    def to(self, json: bool, header: Sequence[str] = (), is_meant: Callable[[str], bool] | None = None) -> Destination:
+        """Where they go. Raises UsageError."""
+        return Destination(self.path, self.format, self.split, self.force, json, header, is_meant)
 
 
 @dataclass(frozen=True, slots=True)

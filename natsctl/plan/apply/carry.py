@@ -12,7 +12,8 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.manager import Manager
 from natsctl.client.preview import Planned, Previewed
-from natsctl.plan.apply.execution import CONCURRENCY, Execution, OnResult, unheard
+from natsctl.plan.apply import CONCURRENCY
+from natsctl.plan.apply.execution import Execution, OnResult, unheard
 from natsctl.plan.apply.result import Outcome
 from natsctl.plan.apply.steps import Steps
 from natsctl.plan.change import Change, Plan

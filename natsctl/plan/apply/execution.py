@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from natsctl.api.errors import NatsctlError, Unreachable
+from natsctl.plan.apply import CONCURRENCY
 from natsctl.plan.apply.result import (
     INTERRUPTED,
     LOST,
@@ -28,8 +29,6 @@ from natsctl.plan.apply.result import (
 from natsctl.plan.apply.schedule import Schedule
 from natsctl.plan.change import Change
 
-CONCURRENCY = 16
-"""Changes under way at once, unless the command says otherwise."""
 GRACE_S = 5.0
 """Seconds that what runs may take to end by itself after Ctrl-C: requests are answered within, transfers are not."""
 

@@ -11,10 +11,10 @@ from natsctl.api.model import Model
 from natsctl.api.shapes import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import AssetKey, Kind
+from natsctl.plan.documents.extra import EXTRA, merged, unknown_of
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Mapped, Spot
-from natsctl.plan.export.extra import EXTRA, merged, unknown_of
 from natsctl.plan.labels import is_protected, stripped, without_server_made
 from natsctl.plan.wanted import Wanted
 

@@ -31,8 +31,7 @@ def files_at(path: str) -> list[str]:
     if Path(path).is_dir():
         return list(_files_below(path))
     if glob.has_magic(path):
-        # Path.glob takes no absolute patterns.
-        there = glob.glob(path, recursive=True)  # noqa: PTH207
+        there = glob.glob(path, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute patterns
         matching = [found for found in sorted(there) if Path(found).is_file()]
         if matching:
             return matching

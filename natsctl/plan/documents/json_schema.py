@@ -13,6 +13,7 @@ from natsctl.api.stream import StreamConfig
 from natsctl.plan.asset import Kind
 from natsctl.plan.documents import controller_schema
 from natsctl.plan.documents.bucket_words import ALIASES, KeyValueWords, ObjectStoreWords
+from natsctl.plan.documents.extra import EXTRA
 from natsctl.plan.documents.field_texts import OWN
 from natsctl.plan.documents.forms import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 from natsctl.plan.documents.lower import WORDS
@@ -26,7 +27,6 @@ from natsctl.plan.documents.schema_types import (
     has_any,
     properties_of,
 )
-from natsctl.plan.export.extra import EXTRA
 
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
 _SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}

@@ -19,8 +19,8 @@ from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import is_zero
 from natsctl.plan.asset import AssetKey, Kind, Place
+from natsctl.plan.documents.extra import EXTRA, known_of, unknown_of
 from natsctl.plan.documents.lower import WORDS, lowered, raise_bucket
-from natsctl.plan.export.extra import EXTRA, known_of, unknown_of
 from natsctl.plan.export.shorten import ordered, shape_for, shortened
 from natsctl.plan.export.wording import worded
 from natsctl.plan.labels import is_protected, owner_of, stripped, without_server_made

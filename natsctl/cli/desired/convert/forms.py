@@ -8,14 +8,17 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.desired import sources, writing
+from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
 
 
+@flagged()
 def terraform(
     ctx: typer.Context,
+    how: writing.Writing,
     paths: Annotated[
         list[str],
         typer.Argument(metavar="PATH", help=".tf files, folders of them, states as JSON", show_default=False),
@@ -28,11 +31,6 @@ def terraform(
         list[str] | None,
         typer.Option("--var-file", metavar="FILE", help="values of variables, .tfvars", show_default=False),
     ] = None,
-    full: writing.Full = False,
-    split: writing.Split = False,
-    path: writing.OutputPath = "",
-    format: writing.Format = "",
-    force: writing.Replace = False,
     json: Json = False,
 ) -> None:
     """Write the streams, consumers and buckets of Terraform's JetStream provider as documents for natsctl apply.
@@ -46,33 +44,25 @@ def terraform(
     from natsctl.plan.terraform import read_terraform
 
     wanted = read_terraform(paths, os.environ, variables=variables or (), variable_files=variable_files or ())
-    _write(ctx, wanted, full, writing.Destination(path, format, split, force, json))
+    _write(ctx, wanted, how, json)
 
 
+@flagged()
 def documents(
     ctx: typer.Context,
-    paths: sources.Paths = None,
-    files: sources.Files = None,
-    owner: sources.Owner = "",
-    variables: sources.Variables = None,
-    full: writing.Full = False,
-    split: writing.Split = False,
-    path: writing.OutputPath = "",
-    format: writing.Format = "",
-    force: writing.Replace = False,
+    named: sources.Named,
+    how: writing.Writing,
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
-    wanted = sources.load_set(paths, files, owner, variables)
-    _write(ctx, wanted, full, writing.Destination(path, format, split, force, json), noted=True)
+    wanted = named.load()
+    _write(ctx, wanted, how, json, noted=True)
 
 
-def _write(
-    ctx: typer.Context, wanted: DocumentSet, full: bool, to: writing.Destination, *, noted: bool = False
-) -> None:
+def _write(ctx: typer.Context, wanted: DocumentSet, how: writing.Writing, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.values import safe
     from natsctl.plan.export.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")
-    writing.write(session_of(ctx), Exporter(wanted, full), to)
+    writing.write(session_of(ctx), Exporter(wanted, how.full), how.to(json))
