@@ -1,0 +1,14 @@
+"""Installed as the module `pyspark_jetstream`, whose name makes Spark register the data source with no call.
+
+Spark looks for modules named `pyspark_*` with a `DefaultSource` when a format is first used. The class leaves here by
+value, with the whole package around it: executors need nothing of natsctl.
+"""
+
+from pyspark.cloudpickle import register_pickle_by_value
+
+from natsctl.spark import source
+from natsctl.spark.source.data_source import JetStreamDataSource as DefaultSource
+
+register_pickle_by_value(source)
+
+__all__ = ["DefaultSource"]

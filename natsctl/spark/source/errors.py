@@ -1,0 +1,77 @@
+"""What the data source tells when it cannot go on; each text names the stream, the range and what to do."""
+
+from __future__ import annotations
+
+
+class JetStreamSourceError(Exception):
+    """A failure of the data source; `code` is how it is found in logs."""
+
+    code = "JETSTREAM_SOURCE"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"[{self.code}] {text}")
+        self.text = text
+
+    def __reduce__(self) -> tuple[type[JetStreamSourceError], tuple[str]]:
+        return type(self), (self.text,)
+
+
+class OptionFault(JetStreamSourceError):
+    """An option is unknown, missing, or has a value that it cannot have."""
+
+    code = "JETSTREAM_OPTION"
+
+
+class ServerUnreachable(JetStreamSourceError):
+    """No server answers, or the connection was lost more often than `numRetries`."""
+
+    code = "JETSTREAM_UNREACHABLE"
+
+
+class NotAuthorised(JetStreamSourceError):
+    """The server refuses the login, or a subject that is needed."""
+
+    code = "JETSTREAM_NOT_AUTHORISED"
+
+
+class ApiRefused(JetStreamSourceError):
+    """JetStream refused a request; `err_code` is the contract's number."""
+
+    code = "JETSTREAM_API"
+
+    def __init__(self, text: str, err_code: int = 0) -> None:
+        super().__init__(text)
+        self.err_code = err_code
+
+    def __reduce__(self) -> tuple[type[ApiRefused], tuple[str, int]]:  # type: ignore[override]  # one argument more
+        return type(self), (self.text, self.err_code)
+
+
+class StreamNotFound(JetStreamSourceError):
+    """A stream does not exist, or a pattern fits none."""
+
+    code = "JETSTREAM_STREAM_NOT_FOUND"
+
+
+class DataLoss(JetStreamSourceError):
+    """Messages that were to be read are gone."""
+
+    code = "JETSTREAM_DATA_LOSS"
+
+
+class StreamRecreated(DataLoss):
+    """A stream is not the one that the offsets are of: it was deleted and made again."""
+
+    code = "JETSTREAM_STREAM_RECREATED"
+
+
+class SequenceWentBack(DataLoss):
+    """A stream ends before where reading stood: an older backup was restored."""
+
+    code = "JETSTREAM_SEQUENCE_WENT_BACK"
+
+
+class PublishFailed(JetStreamSourceError):
+    """A message was refused or not acknowledged in time."""
+
+    code = "JETSTREAM_PUBLISH"
