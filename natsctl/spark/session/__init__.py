@@ -1,0 +1,9 @@
+"""Sessions of Spark: which Java, how it is started quickly, which cluster, and how its failures are told.
+
+Nothing here imports PySpark until a session is opened.
+"""
+
+from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.opened import open_session
+
+__all__ = ["SparkOptions", "open_session"]
