@@ -28,6 +28,16 @@ class ServerUnreachable(JetStreamSourceError):
     code = "JETSTREAM_UNREACHABLE"
 
 
+class ConnectionLost(ServerUnreachable):
+    """A connection ended; another one may be opened."""
+
+
+class NoAnswer(ServerUnreachable):
+    """An answer, or the next message, did not come in time."""
+
+    code = "JETSTREAM_TIMEOUT"
+
+
 class NotAuthorised(JetStreamSourceError):
     """The server refuses the login, or a subject that is needed."""
 

@@ -1,0 +1,226 @@
+"""A blocking connection to a NATS server: requests, and raw protocol for those who read and write much.
+
+Theory of operation. What has come and was not yet taken lies in `_rest`, which always begins where a frame begins.
+`receive` and `request` take whole frames from it and answer PINGs and errors on the way. Who wants bytes as fast as
+they come takes them with `read`, cuts them into frames itself, hands lines that are no messages to `heed`, and gives
+what is left back with `unread` before asking anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from natsctl.spark.source.errors import ConnectionLost, JetStreamSourceError, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.handshake import READ_BYTES, Greeted, greet, server_url
+from natsctl.spark.source.protocol import Message, read_next, status_of
+from natsctl.spark.source.settings import ServerSettings
+
+
+class Reply(NamedTuple):
+    """What answered a request; status 0 without one, 503 where nobody listens."""
+
+    status: int
+    headers: bytes
+    body: bytes
+
+
+class Link:
+    """One connection; after `ConnectionLost`, `reopen` makes another, without the subscriptions of the old."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.info: dict[str, Any] = {}
+        self._servers = [(url, "") for url in settings.urls]
+        self._at = -1
+        self._wire: socket.socket | None = None
+        self._rest = b""
+        self._inbox = ""
+        self._asked = 0
+        self._sids = 1
+
+    @classmethod
+    def open(cls, settings: ServerSettings) -> Link:
+        """Connect to the first server that answers; raises ServerUnreachable, NotAuthorised, OptionFault."""
+        for url in settings.urls:
+            server_url(url)
+        link = cls(settings)
+        link.reopen()
+        return link
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def lame_duck(self) -> bool:
+        """Whether the server has told that it is about to stop."""
+        return bool(self.info.get("ldm"))
+
+    def close(self) -> None:
+        """End the connection; once more is nothing."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+        self._rest = b""
+        self._inbox = ""
+
+    def reopen(self) -> None:
+        """Connect anew, to the next server first; every server is tried once, then again `retries` times."""
+        self.close()
+        failure: JetStreamSourceError = ServerUnreachable("no server is given")
+        for attempt in range(self.settings.retries + 1):
+            if attempt:
+                time.sleep(self.settings.retry_interval_s)
+            for _ in range(len(self._servers)):
+                self._at = (self._at + 1) % len(self._servers)
+                try:
+                    self._settle(greet(self._servers[self._at][0], self.settings, self._servers[self._at][1]))
+                except ServerUnreachable as unreachable:
+                    failure = unreachable
+                else:
+                    return
+        raise failure
+
+    def send(self, data: bytes) -> None:
+        """Send raw protocol lines."""
+        try:
+            self._open_wire().sendall(data)
+        except OSError as failure:
+            raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
+
+    def read(self, timeout_s: float) -> bytes:
+        """Bytes as they come, which may end within a frame; raises NoAnswer after the timeout."""
+        if self._rest:
+            data, self._rest = self._rest, b""
+            return data
+        wire = self._open_wire()
+        try:
+            wire.settimeout(timeout_s)
+            data = wire.recv(READ_BYTES)
+        except TimeoutError as failure:
+            raise NoAnswer(f"the server sent nothing for {timeout_s:g} s") from failure
+        except OSError as failure:
+            raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
+        if not data:
+            raise ConnectionLost("the server closed the connection")
+        return data
+
+    def unread(self, data: bytes) -> None:
+        """Put back what `read` gave and was not used; it begins where a frame begins."""
+        self._rest = data + self._rest
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Whole messages, at least one, with PINGs answered and cut out; raises NoAnswer, NotAuthorised."""
+        deadline = time.monotonic() + timeout_s
+        data = b""
+        while True:
+            data += self.read(max(deadline - time.monotonic(), 0.001))
+            taken, at = [], 0
+            while read := read_next(data, at):
+                if isinstance(read.what, Message):
+                    taken.append(data[at : read.end])
+                else:
+                    self._rest = data[read.end :]
+                    self.heed(read.what)
+                at = read.end
+            self._rest = data[at:]
+            if taken:
+                return b"".join(taken)
+            data, self._rest = self._rest, b""
+
+    def heed(self, line: bytes) -> None:
+        """Do what a line between messages wants; raises NotAuthorised, ConnectionLost for an error."""
+        if line == b"PING":
+            self.send(b"PONG\r\n")
+        elif line.startswith(b"INFO "):
+            self._learn(json.loads(line[5:]))
+        elif line.startswith(b"-ERR"):
+            text = line[4:].decode(errors="replace").strip(" '")
+            if text.lower().startswith("permissions violation"):
+                raise NotAuthorised(f"the server refuses it: {text}")
+            raise ConnectionLost(f"the server ends the connection: {text}")
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else listens to; no wildcard, no subscription."""
+        return f"{self.settings.inbox_prefix}.{secrets.token_hex(11)}"
+
+    def new_sid(self) -> int:
+        """A number for a subscription that no other one of this connection has."""
+        self._sids += 1
+        return self._sids
+
+    def request(
+        self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
+    ) -> Reply:
+        """The answer to a request; raises NoAnswer, NotAuthorised, ConnectionLost."""
+        wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
+        inbox = self._asking()
+        reply = f"{inbox}.{self._asked}"
+        self._asked += 1
+        if headers:
+            line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(body)}\r\n"
+        else:
+            line = f"PUB {subject} {reply} {len(body)}\r\n"
+        self.send(line.encode() + headers + body + b"\r\n")
+        try:
+            answer = self._answer(reply.encode(), time.monotonic() + wait_s)
+        except NoAnswer as failure:
+            raise NoAnswer(f"no answer on {subject} within {wait_s:g} s") from failure
+        return Reply(status_of(answer.headers), answer.headers, answer.body)
+
+    def _answer(self, subject: bytes, deadline: float) -> Message:
+        """The next message on a subject; everything else waits in `_rest` for who reads it."""
+        data, at, others = b"", 0, list[bytes]()
+        try:
+            while True:
+                while read := read_next(data, at):
+                    begin, at = at, read.end
+                    if not isinstance(read.what, Message):
+                        self.heed(read.what)
+                    elif read.what.subject == subject:
+                        return read.what
+                    else:
+                        others.append(data[begin:at])
+                data, at = data[at:], 0
+                data += self.read(max(deadline - time.monotonic(), 0.001))
+        finally:
+            self._rest = b"".join(others) + data[at:] + self._rest
+
+    def _asking(self) -> str:
+        """Where answers to requests arrive; subscribed with the first one."""
+        if not self._inbox:
+            self._inbox = self.new_inbox()
+            self.send(f"SUB {self._inbox}.* 1\r\n".encode())
+        return self._inbox
+
+    def _open_wire(self) -> socket.socket:
+        if self._wire is None:
+            raise ConnectionLost("the connection is closed")
+        return self._wire
+
+    def _settle(self, greeted: Greeted) -> None:
+        """Keep a connection that is logged in."""
+        self._wire, self._rest = greeted.wire, greeted.rest
+        self.info = {}
+        self._learn(greeted.info)
+
+    def _learn(self, info: dict[str, Any]) -> None:
+        """Take over what the server tells about itself, and servers of its cluster that were not known."""
+        self.info = {**self.info, **info}
+        url, name = self._servers[self._at]
+        known_as = name or server_url(url).hostname or ""
+        scheme = server_url(url).scheme
+        login = server_url(url).netloc.rpartition("@")[0]
+        known = {server_url(each).netloc.rpartition("@")[2] for each, _ in self._servers}
+        for address in info.get("connect_urls") or []:
+            if address not in known:
+                self._servers.append((f"{scheme}://{login + '@' if login else ''}{address}", known_as))

@@ -1,0 +1,66 @@
+"""What a server sends, one thing at a time: messages, and the lines between them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from natsctl.spark.source.errors import ServerUnreachable
+
+LINE_END: Final = b"\r\n"
+LONGEST_LINE: Final = 1 << 20
+"""A line that does not end within that is no NATS protocol; INFO with many servers is the longest."""
+
+REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
+"""How many words a message's line has with a reply subject, by verb."""
+
+
+class Message(NamedTuple):
+    """One delivered message; `headers` is the whole header block, empty without one."""
+
+    subject: bytes
+    sid: bytes
+    reply: bytes
+    headers: bytes
+    body: bytes
+
+
+class Read(NamedTuple):
+    """A message or a line without its end, and where in the data the next one begins."""
+
+    what: Message | bytes
+    end: int
+
+
+def read_next(data: bytes, at: int) -> Read | None:
+    """What begins at `at`; None while it is not whole. Raises ServerUnreachable for what no server sends."""
+    line_end = data.find(LINE_END, at)
+    if line_end < 0:
+        if len(data) - at > LONGEST_LINE:
+            raise ServerUnreachable("what answers does not speak the NATS protocol")
+        return None
+    line = data[at:line_end]
+    if not line.startswith((b"MSG ", b"HMSG ")):
+        return Read(line, line_end + 2)
+    words = line.split()
+    try:
+        head = int(words[-2]) if words[0] == b"HMSG" else 0
+        body, end = line_end + 2 + head, line_end + 2 + int(words[-1])
+        reply = words[3] if len(words) == REPLY_AT[words[0]] else b""
+        subject, sid = words[1], words[2]
+    except (ValueError, IndexError) as failure:
+        raise ServerUnreachable(f"the server sent a broken line: {line[:100]!r}") from failure
+    if len(data) < end + 2:
+        return None
+    return Read(Message(subject, sid, reply, data[line_end + 2 : body], data[body:end]), end + 2)
+
+
+def status_of(headers: bytes) -> int:
+    """The status in the first line of a header block (503, 408, …); 0 without one."""
+    words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+
+
+def description_of(headers: bytes) -> str:
+    """The words after the status in the first line of a header block."""
+    words = headers[: headers.find(LINE_END)].split(None, 2) if headers else []
+    return words[2].decode(errors="replace").strip() if len(words) > 2 else ""
