@@ -1,0 +1,57 @@
+"""Where a streaming query stands: by stream the last sequence it has read, as Spark's checkpoint keeps it.
+
+`{"v": 1, "streams": {"ORDERS": {"seq": 400000, "created": "2026-11-21T03:38:08.293843492Z"}}}`. A start is
+exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
+does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
+end of that batch says `since`: the sequence behind which it begins, so that the batch is the same whenever it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.option_values import moment_ns
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far one stream has been read."""
+
+    seq: int
+    created: str
+    since: int | None = None
+
+    def same_stream(self, created: str) -> bool:
+        """Whether it is of the stream that was made at that time."""
+        return moment_ns(self.created) == moment_ns(created)
+
+
+Offsets = Mapping[str, Position]
+
+
+def encode_offsets(offsets: Offsets) -> dict[str, Any]:
+    """The offsets as JSON has them; equal ones give equal texts."""
+    streams = {}
+    for name in sorted(offsets):
+        position = offsets[name]
+        since = {} if position.since is None else {"since": position.since}
+        streams[name] = {"seq": position.seq, "created": position.created, **since}
+    return {"v": VERSION, "streams": streams}
+
+
+def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
+    """The offsets of a checkpoint; raises OptionFault for those of another version or of another source."""
+    if said.get("v") != VERSION or not isinstance(said.get("streams"), dict):
+        raise OptionFault(
+            f"the checkpoint's offsets are not of this source, or of a newer version than {VERSION}: give the query a "
+            "checkpoint of its own, or use the natsctl that wrote it"
+        )
+    return {
+        name: Position(int(each["seq"]), str(each["created"]), each.get("since"))
+        for name, each in said["streams"].items()
+    }

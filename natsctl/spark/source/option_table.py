@@ -1,0 +1,137 @@
+"""Every option of the data source: its name, its default, where it counts, what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.spark.source.option_values import (
+    duration_s,
+    flag,
+    moment_ns,
+    names,
+    one_of,
+    sequences,
+    size_bytes,
+    some_text,
+    subjects,
+    text,
+    whole,
+)
+
+BATCH_READ: Final = "batch read"
+STREAM_READ: Final = "streaming read"
+BATCH_WRITE: Final = "batch write"
+STREAM_WRITE: Final = "streaming write"
+READ: Final = (BATCH_READ, STREAM_READ)
+WRITE: Final = (BATCH_WRITE, STREAM_WRITE)
+ALL: Final = (*READ, *WRITE)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; `default` is a text that `parse` takes, or "" where there is none."""
+
+    name: str
+    default: str
+    where: tuple[str, ...]
+    parse: Callable[[str], Any]
+    meaning: str
+    idle: tuple[str, ...] = ()
+    """Where it is taken and changes nothing, as Spark's Kafka source does with limits of triggers in a batch."""
+    otherwise: str = ""
+    """What holds without it, for readers of the table, where that is no text of its own."""
+
+
+CONNECTION: Final = (
+    Option("servers", "", ALL, names, "The servers' URLs by commas: `nats://`, `tls://`; `host:port` will do.",
+           otherwise="context, environment, else `nats://127.0.0.1:4222`"),
+    Option("context", "", ALL, some_text, "A context of the `nats` tool, looked up on the driver.",
+           otherwise="the selected one, unless `servers` is given"),
+    Option("user", "", ALL, text, "A user's name."),
+    Option("password", "", ALL, text, "The user's password."),
+    Option("token", "", ALL, text, "A token."),
+    Option("credentials", "", ALL, some_text, "The path of a credentials file on the driver."),
+    Option("credentialsContent", "", ALL, some_text, "The text of a credentials file."),
+    Option("nkey", "", ALL, some_text, "The path of a file with an NKey seed on the driver."),
+    Option("nkeyContent", "", ALL, some_text, "An NKey seed."),
+    Option("tlsCa", "", ALL, some_text, "The path of a file of trusted certificates on the driver."),
+    Option("tlsCaContent", "", ALL, some_text, "Trusted certificates, as PEM."),
+    Option("tlsCert", "", ALL, some_text, "The path of the client's certificate on the driver."),
+    Option("tlsCertContent", "", ALL, some_text, "The client's certificate, as PEM."),
+    Option("tlsKey", "", ALL, some_text, "The path of the client's key on the driver."),
+    Option("tlsKeyContent", "", ALL, some_text, "The client's key, as PEM."),
+    Option("tlsFirst", "false", ALL, flag, "TLS begins before the server says a word."),
+    Option("tlsInsecure", "false", ALL, flag, "The server's certificate is not checked."),
+    Option("apiPrefix", "$JS.API", ALL, some_text, "What subjects of JetStream's API begin with."),
+    Option("domain", "", ALL, some_text, "A JetStream domain, in place of `apiPrefix`."),
+    Option("inboxPrefix", "_INBOX", ALL, some_text, "What subjects for answers begin with."),
+    Option("requestTimeout", "5s", ALL, duration_s, "How long a connection or an answer is waited for."),
+    Option("numRetries", "3", ALL, whole(0), "How often what found no server or no answer is tried anew."),
+    Option("retryInterval", "1s", ALL, duration_s, "The pause before each of them."),
+)  # fmt: skip
+
+READING: Final = (
+    Option("streamPattern", "", READ, some_text,
+           "Streams by a pattern such as `ORDERS*`; those made later are read from their beginning."),
+    Option("backup", "", (BATCH_READ,), some_text,
+           "The path of a backup that is read in place of a server, in `stream`'s stead."),
+    Option("subject", "", READ, subjects, "Subjects by commas, wildcards allowed; the server sends no others.",
+           otherwise="all"),
+    Option("startingOffsets", "", READ, sequences("earliest", "latest"),
+           '`earliest`, `latest`, or the first sequence by stream: `{"ORDERS": 123}`, -2 earliest, -1 latest. A query '
+           "that goes on from a checkpoint does not look at it.", otherwise="`earliest`; streaming `latest`"),
+    Option("endingOffsets", "latest", (BATCH_READ,), sequences("latest"),
+           '`latest`, or the last sequence by stream, itself included: `{"ORDERS": 999}`, -1 latest.'),
+    Option("startingTimestamp", "", READ, moment_ns,
+           "The first message at or after a time, RFC 3339 or milliseconds since 1970; wins over `startingOffsets`."),
+    Option("endingTimestamp", "", (BATCH_READ,), moment_ns,
+           "Only messages before a time; wins over `endingOffsets`."),
+    Option("startingOffsetsByTimestampStrategy", "error", READ, one_of("error", "latest"),
+           "What is done where no message is as late as `startingTimestamp`."),
+    Option("failOnDataLoss", "true", READ, flag,
+           "A query fails where messages it was to read are gone; else it goes on behind them with a warning."),
+    Option("maxOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
+           "The most messages of a batch, shared among streams by how much waits in each.", (BATCH_READ,)),
+    Option("maxBytesPerTrigger", "", (STREAM_READ,), size_bytes,
+           "The same in bytes, by the average message of each stream.", (BATCH_READ,)),
+    Option("minOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
+           "A batch waits for so many messages, `maxTriggerDelay` at most; not with `availableNow`.", (BATCH_READ,)),
+    Option("maxTriggerDelay", "15m", (STREAM_READ,), duration_s,
+           "How long `minOffsetsPerTrigger` may hold a batch back.", (BATCH_READ,)),
+    Option("minPartitions", "", READ, whole(1),
+           "Into how many tasks a read is split, if there are 10,000 messages for each.",
+           otherwise="the driver's cores"),
+    Option("transport", "auto", READ, one_of("auto", "consumer", "direct", "get"),
+           "By a short-lived consumer, by direct get, by single requests, or by what suits the stream."),
+    Option("fetchMessages", "10000", READ, whole(1), "How many messages are asked for at once."),
+    Option("fetchBytes", "8MiB", READ, size_bytes, "How many bytes are asked for at once."),
+    Option("fetchTimeout", "30s", READ, duration_s, "After so long without data a task asks anew, behind its last message."),
+    Option("includeHeaders", "true", READ, flag, "Without, the column `headers` is null and costs nothing."),
+    Option("valueFormat", "binary", READ, one_of("binary", "text", "json"),
+           "The column `value`: bytes, text, or what `valueSchema` says of JSON."),
+    Option("valueSchema", "", READ, some_text,
+           "The type of JSON values, as DDL such as `id bigint, total double` or as Spark's JSON."),
+    Option("filterPushdown", "false", (BATCH_READ,), flag,
+           "The server does what it can of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`.",
+           (STREAM_READ,)),
+    Option("commitConsumer", "", (STREAM_READ,), some_text,
+           "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
+           (BATCH_READ,)),
+)  # fmt: skip
+
+STREAM: Final = Option(
+    "stream", "", ALL, names,
+    "The stream to read, or several by commas; `load(\"ORDERS\")` says the same. In a write, the stream that has to "
+    "take the messages.",
+)  # fmt: skip
+
+WRITING: Final = (
+    Option("subject", "", WRITE, some_text, "The subject of rows, where there is no column `subject`."),
+)  # fmt: skip
+
+TABLE: Final = (STREAM, *READING, *WRITING, *CONNECTION)
+
+OF_SPARK: Final = frozenset({"path", "paths", "checkpointlocation", "queryname"})
+"""What Spark itself puts among the options, in lower case; `path` is what `load` was given."""
