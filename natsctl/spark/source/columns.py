@@ -1,0 +1,217 @@
+"""The table's columns: their Spark and Arrow types, which of them are wanted, and batches of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
+from natsctl.spark.source.header_column import header_column
+from natsctl.spark.source.json_column import Misfit, json_column
+
+HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+SCHEMA_FIELDS: Final = (
+    StructField("stream", StringType()),
+    StructField("seq", LongType()),
+    StructField("subject", StringType()),
+    StructField("timestamp", TimestampType()),
+    StructField("headers", HEADERS),
+    StructField("value", BinaryType()),
+)
+"""All columns, in the order that they have without a schema of the user's."""
+
+
+class ValueDoesNotFit(JetStreamSourceError):
+    """A payload is not what `valueSchema` says, and the mode is FAILFAST."""
+
+    code = "JETSTREAM_VALUE"
+
+
+class ValueOptions(Protocol):
+    """What of a read's options concerns columns, by name: valueFormat, valueSchema, valueMode, includeHeaders."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Messages as they are read, column by column; columns that a shape does not want may be empty."""
+
+    seqs: pa.Int64Array
+    times_ns: pa.Int64Array | None
+    subjects: Sequence[bytes] | pa.Array
+    headers: Sequence[bytes]
+    """Whole header blocks, empty where a message has none."""
+    values: Sequence[bytes] | pa.Array
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """Which columns are wanted, in which order, and what becomes of a payload."""
+
+    names: tuple[str, ...]
+    """Of `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
+    arrow_schema: pa.Schema
+    value_format: str = "binary"
+    strict: bool = False
+    include_headers: bool = True
+
+    @property
+    def wants_value(self) -> bool:
+        """Whether payloads are needed at all; without, servers send headers only."""
+        return "value" in self.names
+
+    @property
+    def wants_headers(self) -> bool:
+        """Whether header blocks are to be parsed."""
+        return self.include_headers and "headers" in self.names
+
+    @property
+    def wants_time(self) -> bool:
+        """Whether the time of storing is needed."""
+        return "timestamp" in self.names
+
+    @property
+    def wants_subject(self) -> bool:
+        """Whether subjects are needed."""
+        return "subject" in self.names
+
+    def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
+        """The rows as Spark wants them; raises ValueDoesNotFit."""
+        columns = [
+            self._column(name, field.type, stream, rows)
+            for name, field in zip(self.names, self.arrow_schema, strict=True)
+        ]
+        if not columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows.seqs), pa.struct([])))
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+    def _column(self, name: str, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
+        if name == "seq":
+            return rows.seqs
+        if name == "value":
+            return self._values(kind, stream, rows)
+        if name == "subject":
+            return text_column(rows.subjects)
+        if name == "timestamp":
+            return pc.divide(rows.times_ns, 1000).view(kind)
+        if name == "stream":
+            return pa.repeat(pa.scalar(stream, kind), len(rows.seqs))
+        return header_column(rows.headers, kind) if self.include_headers else pa.nulls(len(rows.seqs), kind)
+
+    def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
+        if self.value_format == "text":
+            return text_column(rows.values)
+        if self.value_format == "json":
+            payloads = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
+            try:
+                return json_column(payloads, kind, strict=self.strict)
+            except Misfit as misfit:
+                at = f"{stream} {rows.seqs[misfit.row].as_py()}"
+                told = f"message {at} does not fit valueSchema: {misfit}; valueMode PERMISSIVE gives null"
+                raise ValueDoesNotFit(told) from misfit
+        return rows.values if isinstance(rows.values, pa.Array) else pa.array(rows.values, pa.binary())
+
+
+def text_column(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
+    """Bytes as text; what is no UTF-8 has U+FFFD in its place."""
+    raw = data if isinstance(data, pa.Array) else pa.array(data, pa.binary())
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([each.decode(errors="replace") for each in raw.to_pylist()], pa.string())
+
+
+def default_schema(options: ValueOptions) -> StructType:
+    """All columns, with the type of `value` that the options ask for; raises OptionFault."""
+    return StructType([*SCHEMA_FIELDS[:-1], StructField("value", _value_type(options))])
+
+
+def row_shape(schema: StructType, options: ValueOptions) -> RowShape:
+    """The shape of a schema, which may be any of the columns in any order; raises OptionFault for others.
+
+    The column `value` may be declared as string or as a struct: that alone makes it text or JSON.
+    """
+    known = {field.name: field.dataType for field in SCHEMA_FIELDS}
+    names = tuple(_known_name(field.name, known) for field in schema)
+    value_format = str(options["valueFormat"])
+    for field, name in zip(schema, names, strict=True):
+        if name == "value":
+            value_format = _format_of(field.dataType)
+        elif not _same(field.dataType, known[name]):
+            raise OptionFault(f"column {name} is {known[name].simpleString()}, not {field.dataType.simpleString()}")
+    if len(set(names)) < len(names):
+        raise OptionFault(f"the schema names a column twice: {', '.join(names)}")
+    strict = str(options["valueMode"]).upper() == "FAILFAST"
+    return RowShape(names, arrow_schema(schema), value_format, strict, bool(options["includeHeaders"]))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that PySpark holds batches of a source to, times in UTC."""
+    zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # releases before 4.3 mean UTC without a word
+    return to_arrow_schema(schema, timezone="UTC") if zone else to_arrow_schema(schema)
+
+
+def _value_type(options: ValueOptions) -> DataType:
+    """The type of `value` by the options."""
+    said = options["valueSchema"]
+    if options["valueFormat"] == "text":
+        return StringType()
+    if options["valueFormat"] != "json":
+        return BinaryType()
+    if not said:
+        raise OptionFault("valueFormat json needs valueSchema, such as 'id bigint, total double'")
+    return _nullable(said if isinstance(said, StructType) else parsed_schema(str(said)))
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type with null allowed everywhere: a payload may lack any field."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(each.name, _nullable(each.dataType)) for each in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
+
+
+def _known_name(name: str, known: dict[str, DataType]) -> str:
+    """A column's name as `SCHEMA_FIELDS` spells it; raises OptionFault for one that is not there."""
+    if name.lower() not in known:
+        near = get_close_matches(name.lower(), known, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise OptionFault(f"there is no column {name}; {meant}")
+    return name.lower()
+
+
+def _format_of(kind: DataType) -> str:
+    """What a payload has to become for the type that `value` was given."""
+    formats = {BinaryType: "binary", StringType: "text", StructType: "json"}
+    if type(kind) not in formats:
+        raise OptionFault(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
+    return formats[type(kind)]
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    """Whether two types hold the same, whatever may be null in them."""
+    return one.simpleString() == other.simpleString()
