@@ -9,6 +9,7 @@ from typing import Any, Final
 from natsctl.spark.source.option_values import (
     duration_s,
     flag,
+    key_text,
     moment_ns,
     names,
     one_of,
@@ -130,7 +131,21 @@ STREAM: Final = Option(
 )  # fmt: skip
 
 WRITING: Final = (
-    Option("subject", "", WRITE, some_text, "The subject of rows, where there is no column `subject`."),
+    Option("subject", "", WRITE, some_text, "The subject of all rows, in place of the column `subject`."),
+    Option("valueFormat", "text", WRITE, one_of("binary", "text", "json"),
+           "With `json` and no column `value`, the columns without another meaning become one JSON object."),
+    Option("msgIdColumn", "", WRITE, some_text, "The column of message ids.", otherwise="`msgId`, if there is one"),
+    Option("messageIds", "content", WRITE, one_of("content", "row"),
+           "What ids are made from where a row brings none: its content, or its number, which is cheaper and right "
+           "only where a task that is tried again has its rows in the same order."),
+    Option("idempotence", "ids", WRITE, one_of("ids", "ledger", "none"),
+           "How what is sent again is stored once: by message ids, for as long as the stream's duplicate window; by a "
+           "ledger as well, which knows no limit of time; or not at all."),
+    Option("writeId", "", (BATCH_WRITE,), key_text,
+           "A name for this write: the whole job, run again under it, stores nothing twice.",
+           otherwise="a new one each time"),
+    Option("window", "4000", WRITE, whole(1), "How many messages may wait for their acknowledgement."),
+    Option("ackTimeout", "10s", WRITE, duration_s, "Without an acknowledgement that long, messages are sent again."),
 )  # fmt: skip
 
 TABLE: Final = (STREAM, *READING, *WRITING, *CONNECTION)

@@ -32,6 +32,13 @@ def some_text(said: str) -> str:
     return said.strip()
 
 
+def key_text(said: str) -> str:
+    """A text that can be part of a key: letters, digits, dashes and underscores."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", said.strip()):
+        raise ValueError("it has letters, digits, - and _ only")
+    return said.strip()
+
+
 def flag(said: str) -> bool:
     """`true` or `false`."""
     if said.strip().lower() not in ("true", "false"):
