@@ -3,7 +3,7 @@
 Nothing here imports PySpark until a session is opened.
 """
 
-from natsctl.spark.session.options import SparkOptions
 from natsctl.spark.session.opened import open_session
+from natsctl.spark.session.options import SparkOptions
 
 __all__ = ["SparkOptions", "open_session"]

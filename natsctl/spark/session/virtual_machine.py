@@ -111,7 +111,7 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                **({} if sys.platform == "win32" else {"process_group": 0}),
+                process_group=None if sys.platform == "win32" else 0,
             )
         except OSError as failure:
             raise SparkStartFailed(f"{launch.java.program} does not run: {failure.strerror}") from failure
@@ -126,7 +126,7 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
 
 
 def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Wait until `ready()`. Raises SparkStartFailed where the process ends before, or takes longer than START_WAIT_S."""
+    """Wait until `ready()`. Raises SparkStartFailed where the process ends, or takes longer than START_WAIT_S."""
     until_s = time.monotonic() + START_WAIT_S
     while not ready():
         if process.poll() is not None:

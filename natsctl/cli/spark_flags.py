@@ -1,0 +1,49 @@
+"""Where Spark runs: the flags that commands on Spark share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from natsctl.spark.session import SparkOptions
+
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="where Spark runs: local[N], spark://host:7077, yarn [what natsctl spark start started, else here]",
+        show_default=False,
+    ),
+]
+Remote = Annotated[
+    str, typer.Option("--remote", metavar="URL", help="Spark Connect server, sc://host:port", show_default=False)
+]
+JavaPath = Annotated[
+    str,
+    typer.Option("--java", metavar="PATH", help="Java to run Spark on, 17 or newer (NATSCTL_JAVA)", show_default=False),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="setting of Spark; may be given often", show_default=False),
+]
+
+
+class SparkFlags(NamedTuple):
+    """Where a command's Spark runs, and what it is told: a bundle of flags for commands."""
+
+    master: Master = ""
+    remote: Remote = ""
+    java: JavaPath = ""
+    conf: Conf = None
+
+    @property
+    def options(self) -> SparkOptions:
+        """The flags as options of a session. Raises UsageError."""
+        from natsctl.spark.session.options import SparkOptions, parse_conf
+
+        options = SparkOptions(self.master, self.remote, self.java, parse_conf(self.conf))
+        options.check()
+        return options

@@ -1,0 +1,133 @@
+"""Work on Spark within a command: the session, the options for the command's server, a bar, and an orderly end.
+
+The work runs in a thread of its own, so that this one is free to ask how far it is, and to end it when a signal comes:
+PySpark's own answer to Ctrl-C talks to Spark in the middle of what is being said to it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from natsctl.api.errors import NatsctlError
+from natsctl.cli import output
+from natsctl.cli.progress import progress
+from natsctl.client.preview import Previewed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from natsctl.cli.session import Session
+    from natsctl.cli.spark_flags import SparkFlags
+    from natsctl.client.manager import Manager
+    from natsctl.client.servers import Target
+
+T = TypeVar("T")
+
+LOOK_S = 0.5
+"""Seconds between two looks at how far the jobs are: each costs Spark a millisecond or two."""
+CANCEL_WAIT_S = 15.0
+"""How long work may take to end once its jobs were cancelled."""
+
+
+def run_on_spark(
+    session: Session,
+    spark: SparkFlags,
+    work: Callable[[SparkSession, dict[str, str]], T],
+    *,
+    what: str = "Spark",
+    bar: bool = True,
+    needs_server: bool = True,
+) -> T:
+    """The result of `work(spark session, options of the data source for this command's server)`.
+
+    The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
+    `needs_server` no server is connected to, and the options are empty. Ctrl-C and SIGTERM cancel its jobs and stop its
+    streaming queries. Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
+    """
+    from natsctl.spark.session import open_session
+    from natsctl.spark.session.jobs import job_status
+    from natsctl.spark.session.translation import translated
+
+    options = spark.options
+    server = server_options(session) if needs_server else {}
+    quiet = session.json
+    with progress(what, None, "tasks", bar=bar, quiet=quiet or not bar) as tracker:
+        try:
+            with open_session(options) as opened, job_status(opened) as status:
+                running = _Running(opened, lambda: work(opened, server))
+                while not running.over(LOOK_S):
+                    if bar and not quiet and (tasks := status()).total:
+                        tracker.at(tasks.done, tasks.total)
+                return running.result()
+        except (Previewed, OSError):
+            raise
+        except NatsctlError as failure:
+            _tell_all(session, failure)
+            raise
+        except Exception as failure:  # Spark's, of any kind: none reaches a person as a stack of Java's calls
+            ours = translated(failure, getattr(failure, "spark_log", ""))
+            _tell_all(session, ours)
+            raise ours from failure
+
+
+def server_options(session: Session) -> dict[str, str]:
+    """The options of the data source for the server of a command: the one that it is connected to."""
+    from natsctl.spark.contexts import source_options
+
+    async def reached(manager: Manager) -> Target:
+        return manager.connection.target
+
+    return source_options(session.run(reached))
+
+
+class _Running(Generic[T]):
+    """Work in its thread; a signal that ends waiting for it ends it first."""
+
+    def __init__(self, spark: SparkSession, work: Callable[[], T]) -> None:
+        self._spark, self._work = spark, work
+        self._results: list[T] = []
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="natsctl-spark", daemon=True)
+        self._thread.start()
+
+    def over(self, wait_s: float) -> bool:
+        """Whether it is over, after waiting for that for a while."""
+        try:
+            self._thread.join(wait_s)
+        except (KeyboardInterrupt, SystemExit):
+            self._cancel()
+            raise
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        """What it returned. Raises what it raised."""
+        if self._failure is not None:
+            raise self._failure
+        return self._results[0]
+
+    def _run(self) -> None:
+        from natsctl.spark.session.translation import translated
+
+        try:
+            self._results.append(self._work())
+        except (NatsctlError, Previewed, OSError) as failure:
+            self._failure = failure
+        except Exception as failure:  # told while Spark runs, as it is asked for the texts
+            self._failure = translated(failure)
+            self._failure.__cause__ = failure
+
+    def _cancel(self) -> None:
+        from natsctl.spark.session.jobs import cancel_jobs
+
+        cancel_jobs(self._spark)
+        self._thread.join(CANCEL_WAIT_S)
+
+
+def _tell_all(session: Session, failure: NatsctlError) -> None:
+    """With --trace, all that Spark said and wrote, on stderr."""
+    if session.options.trace:
+        for text in (getattr(failure, "detail", ""), getattr(failure, "log", "")):
+            if text:
+                output.tell(text)

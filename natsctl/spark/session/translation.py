@@ -1,0 +1,191 @@
+"""Spark's failures as natsctl's: what happened in one or two lines, what to do, and the exit code.
+
+Spark wraps one failure in another, with a stack of calls below each; what is told here is the innermost that somebody
+can act on. What Spark said as a whole is kept as `detail`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.spark.session.failures import INSTALL_SPARK
+from natsctl.spark.source import errors as source
+
+TEXT_MOST = 1_000
+"""Characters of a failure's text; plans and rows that Spark adds may be any length."""
+
+
+class SparkFailed(NatsctlError):
+    """A query failed on Spark; `detail` is all that Spark said."""
+
+    detail: str = ""
+
+
+class SparkNotFound(SparkFailed):
+    """A table, or a path, that a query names does not exist."""
+
+    exit_code: ClassVar[int] = ExitCode.NOT_FOUND
+
+
+class SparkConflict(SparkFailed):
+    """What a query was to make is there."""
+
+    exit_code: ClassVar[int] = ExitCode.CONFLICT
+
+
+class SparkTold(NamedTuple):
+    """A pattern in what Spark says, and what it means: text "" is what Spark said, from the pattern on."""
+
+    pattern: str
+    kind: type[NatsctlError]
+    text: str = ""
+    hint: str = ""
+
+
+_OF_SOURCE: dict[str, type[NatsctlError]] = {
+    source.OptionFault.code: UsageError,
+    source.ServerUnreachable.code: Unreachable,
+    source.NotAuthorised.code: NotAuthorised,
+    source.StreamNotFound.code: SparkNotFound,
+}
+"""The failures of the data source that are not simply failures."""
+
+_OWN = re.compile(r"\[(JETSTREAM_[A-Z_]+)\] ([^\n]+)")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.*?)(?:\s*SQLSTATE: \w+|$)", re.DOTALL)
+_MEMORY = "give Spark more with --conf spark.driver.memory=8g, on a cluster with --conf spark.executor.memory=8g"
+
+TOLD = (
+    SparkTold(
+        r"All masters are unresponsive", Unreachable, "no master of the cluster answers", "is it running? See --master"
+    ),
+    SparkTold(
+        r"status = StatusCode\.UNAVAILABLE|failed to connect to all addresses",
+        Unreachable,
+        "no Spark Connect server answers",
+        "is it running? See --remote, and natsctl spark status",
+    ),
+    SparkTold(
+        r"StatusCode\.UNAUTHENTICATED|StatusCode\.PERMISSION_DENIED",
+        NotAuthorised,
+        "the Spark Connect server refuses the login",
+        "add its token: sc://host:port/;token=…",
+    ),
+    SparkTold(
+        r"No module named '(?:pyarrow|pyspark)[\w.]*'",
+        SparkFailed,
+        "",
+        "every machine that runs tasks needs pyspark and pyarrow; --conf spark.pyspark.python=PATH names its Python",
+    ),
+    SparkTold(
+        r"\[PYTHON_VERSION_MISMATCH\][^\n]*",
+        SparkFailed,
+        "",
+        "--conf spark.pyspark.python=PATH names the tasks' Python",
+    ),
+    SparkTold(
+        r"Cannot run program \"[^\"]*\"[^\n]*",
+        SparkFailed,
+        "",
+        "--conf spark.pyspark.python=PATH names the Python of machines that run tasks",
+    ),
+    SparkTold(r"java\.lang\.OutOfMemoryError|Java heap space", SparkFailed, "Spark ran out of memory", _MEMORY),
+    SparkTold(r"No space left on device", SparkFailed, "no space is left on a disk", "--conf spark.local.dir=PATH"),
+    SparkTold(
+        r"ExecutorLostFailure \([^\n]*|Executor heartbeat timed out[^\n]*|Lost executor[^\n]*",
+        SparkFailed,
+        "",
+        f"was it killed, or out of memory? {_MEMORY}",
+    ),
+    SparkTold(
+        r"Connection to remote host was lost|Answer from Java side is empty", SparkFailed, "Spark ended", _MEMORY
+    ),
+)
+"""What is looked for, in this order."""
+
+_BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
+    "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFound, "streams are tables by name: natsctl stream ls"),
+    "PATH_NOT_FOUND": (SparkNotFound, ""),
+    "PATH_ALREADY_EXISTS": (SparkConflict, ""),
+    "TABLE_OR_VIEW_ALREADY_EXISTS": (SparkConflict, ""),
+    "DATA_SOURCE_NOT_FOUND": (
+        SparkFailed,
+        "formats of others come as packages: --conf spark.jars.packages=group:artifact:version",
+    ),
+    "PYTHON_DATA_SOURCE_ERROR": (SparkFailed, f"{INSTALL_SPARK}, where tasks run too"),
+}
+
+
+def translated(failure: BaseException, log: str = "") -> NatsctlError:
+    """The failure of work on Spark as one of natsctl's; one that is already is returned as it is.
+
+    `log` is what Spark's process wrote: of a process that has ended, all there is. To be called while Spark still runs,
+    as texts of its failures are asked of it.
+    """
+    if isinstance(failure, NatsctlError):
+        return failure
+    parts = list(_parts(failure))
+    whole = "\n".join(parts)
+    found = _own(whole) or _told(f"{whole}\n{log}") or _by_condition(failure, whole) or _plain(failure, whole)
+    if isinstance(found, SparkFailed):
+        found.detail = whole
+    return found
+
+
+def _parts(failure: BaseException) -> Iterator[str]:
+    """What a failure and its causes say, each once."""
+    seen: set[int] = set()
+    while failure is not None and id(failure) not in seen:
+        seen.add(id(failure))
+        yield str(failure)
+        failure = getattr(failure, "_cause", None) or failure.__cause__  # type: ignore[assignment]  # ends with None
+
+
+def _own(whole: str) -> NatsctlError | None:
+    """A failure of the data source, which stands somewhere within Spark's."""
+    found = _OWN.search(whole)
+    if found is None:
+        return None
+    return _OF_SOURCE.get(found[1], SparkFailed)(_short(found[2]))
+
+
+def _told(whole: str) -> NatsctlError | None:
+    for told in TOLD:
+        if found := re.search(told.pattern, whole):
+            return told.kind(_short(told.text or found[0]), hint=told.hint)
+    return None
+
+
+def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
+    """A failure to which Spark gives a name: a mistake in the query, unless the name says otherwise."""
+    found = _CONDITION.search(whole)
+    if found is None:
+        return None
+    condition, text = found[1], found[2]
+    base = condition.partition(".")[0]
+    is_query = any("AnalysisException" in kind.__name__ for kind in type(failure).__mro__)
+    kind, hint = _BY_CONDITION.get(base, (UsageError if is_query else SparkFailed, ""))
+    place = _place(whole)
+    return kind(_short(text), hint="\n".join(part for part in (place, hint) if part))
+
+
+def _place(whole: str) -> str:
+    """Where in the query it is, as Spark draws it: the lines of the query with a mark below."""
+    found = re.search(r"== SQL[^\n]*==\n(.*?)(?:\n\n|\nJVM stacktrace|\Z)", whole, re.DOTALL)
+    return found[1].strip("\n") if found else ""
+
+
+def _plain(failure: BaseException, whole: str) -> NatsctlError:
+    """Whatever else Spark says, without its stacks."""
+    lines = (line.strip() for line in whole.splitlines())
+    telling = (line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", ":", "JVM stack")))
+    text = next((line for line in telling if not line.startswith("An error occurred while calling")), "")
+    return SparkFailed(_short(re.sub(r"^(?:[a-z]\w*\.)+", "", text) or type(failure).__name__))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]}…"
