@@ -166,6 +166,18 @@ NOUNS = (
         answer="desired.shapes:Applied",
         examples=("natsctl destroy -f orders.yaml --yes",),
     ),
+    Noun(
+        "sql",
+        (),
+        "Query streams, buckets and backups with SQL",
+        "sql.query:sql",
+        answer="sql.shapes:Rows|sql.shapes:Explained",
+        examples=(
+            'natsctl sql "select subject, count(*) from ORDERS group by 1"',
+            "natsctl sql 'select cast(value as string) from ORDERS where seq > 100' --limit 10 -j",
+            "natsctl sql @report.sql --csv",
+        ),
+    ),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

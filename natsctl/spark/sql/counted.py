@@ -59,6 +59,11 @@ class CountedQuery:
         return [item.alias or item.title for item in self.items]
 
     @property
+    def numbers(self) -> frozenset[str]:
+        """The columns that are numbers."""
+        return frozenset(item.alias or item.title for item in self.items if item.what != "subject")
+
+    @property
     def needs_subjects(self) -> bool:
         """Whether messages must be counted by subject."""
         return self.grouped or self.only is not None or any(item.what == "subjects" for item in self.items)

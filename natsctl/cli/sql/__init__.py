@@ -1,0 +1,1 @@
+"""`natsctl sql`: queries over streams, buckets and backups."""

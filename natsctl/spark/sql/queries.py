@@ -1,0 +1,82 @@
+"""Queries on one session of Spark: each finds its tables as views, and its mistakes told with what may be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.spark.sql.catalogue import Catalogue, Table
+from natsctl.spark.sql.relations import quoted, relations
+from natsctl.spark.sql.result import Result, of_arrow
+from natsctl.spark.sql.text import split_statements
+from natsctl.spark.sql.views import Locate, Views
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+class UnknownTable(NatsctlError):
+    """A query names a table that is no stream, no bucket, and nothing of its own."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class Queries:
+    """Answers queries on a session; `suggest` says what an unknown name may have meant, given those there are."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalogue: Catalogue,
+        locate: Locate,
+        subjects: Callable[[str], Mapping[str, int]],
+        suggest: Callable[[str, list[str]], str],
+    ) -> None:
+        self._spark, self._catalogue, self._suggest = spark, catalogue, suggest
+        self._views = Views(spark, locate, subjects)
+
+    def run(self, text: str, limit: int | None = None) -> Result:
+        """The rows of the last statement, `limit` at most. Raises UnknownTable, UsageError, what Spark raises."""
+        *before, last = split_statements(text)
+        for statement in before:
+            self._frame(statement)
+        frame = self._frame(last)
+        found = of_arrow((frame if limit is None else frame.limit(limit + 1)).toArrow())
+        return found.cut(limit)
+
+    def explain(self, text: str) -> str:
+        """How Spark would answer the last statement."""
+        *before, last = split_statements(text)
+        for statement in before:
+            self._frame(statement)
+        rows = self._frame(f"explain formatted {last}").collect()
+        return "\n".join(str(row[0]) for row in rows).strip()
+
+    def _frame(self, statement: str) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        tables = tables_of(statement, self._catalogue)
+        self._views.make(tables, statement)
+        known = {table.name for table in tables}
+        try:
+            return self._spark.sql(quoted(statement, known.__contains__))
+        except AnalysisException as failure:
+            if failure.getCondition() != NO_TABLE:
+                raise
+            raise self._unknown(failure.getMessageParameters() or {}) from failure
+
+    def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTable:
+        name = str(parameters.get("relationName", "")).replace("`", "")
+        hint = self._suggest(name, self._catalogue.names)
+        return UnknownTable(
+            f"there is no stream, bucket or view {name}", hint=hint or "natsctl str ls -a shows the streams"
+        )
+
+
+def tables_of(query: str, catalogue: Catalogue) -> list[Table]:
+    """The tables of a query that are streams or buckets. Raises UsageError."""
+    return catalogue.find_all(named.name for named in relations(query))
