@@ -1,0 +1,78 @@
+"""Headers of many rows as the text that goes over the wire, made column by column."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.errors import PublishFailed
+
+MSG_ID_HEADER = "Nats-Msg-Id"
+_LEFT_OUT = f"^(?:{MSG_ID_HEADER}|Nats-Expected-.*)$"
+_ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_NOTHING = pa.scalar(b"", pa.binary())
+
+
+class HeaderBlocks(NamedTuple):
+    """Lines of headers per row, without the first and the last; and the message ids that were among them."""
+
+    blocks: pa.BinaryArray
+    ids: pa.BinaryArray | None
+    """Null where the row has none; None if no row has one."""
+
+
+def binary(array: pa.Array) -> pa.BinaryArray:
+    """A text or binary column as binary with 32-bit offsets."""
+    if pa.types.is_large_string(array.type):
+        array = array.cast(pa.string())
+    return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
+
+
+def joined(*parts: Any) -> pa.BinaryArray:
+    """Columns and constants behind each other, row by row; constants are bytes."""
+    scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*scalars, _NOTHING)
+
+
+def header_blocks(column: pa.Array) -> HeaderBlocks:
+    """The blocks of a column of headers: lists or maps of key and value.
+
+    Message ids are told apart. What an earlier publish expected of another stream (`Nats-Expected-…`) is left out: a
+    server keeps it with the message, and would hold the copy to it. Raises PublishFailed for what cannot be a header.
+    """
+    column = column.cast(_ENTRIES)
+    entries = column.flatten()
+    keys, values = pc.struct_field(entries, [0]), pc.struct_field(entries, [1]).fill_null(b"")
+    _check(keys, values)
+    lines = joined(keys.cast(pa.binary()), b": ", values, b"\r\n")
+    left_out = pc.match_substring_regex(keys, _LEFT_OUT, ignore_case=True)
+    ids = None
+    if pc.any(left_out).as_py():
+        lines = pc.if_else(left_out, _NOTHING, lines)
+        ids = _ids(column, keys, values)
+    ends = pc.cumulative_sum(pc.list_value_length(column).fill_null(0).cast(pa.int32()))
+    lists = pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), lines)
+    return HeaderBlocks(pc.binary_join(lists, _NOTHING), ids)
+
+
+def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
+    """The message id of each row, the first one where there are several."""
+    named = pc.match_substring_regex(keys, f"^{MSG_ID_HEADER}$", ignore_case=True)
+    found: dict[int, bytes] = {}
+    rows, texts = pc.list_parent_indices(column).filter(named), values.filter(named)
+    for row, text in zip(rows.to_pylist(), texts.to_pylist(), strict=True):
+        found.setdefault(row, text.strip())
+    return pa.array([found.get(row) or None for row in range(len(column))], pa.binary()) if found else None
+
+
+def _check(keys: pa.Array, values: pa.Array) -> None:
+    if keys.null_count or pc.any(pc.match_substring_regex(keys, r"[\r\n:]|^$")).as_py():
+        wrong = pc.filter(keys, pc.match_substring_regex(keys.fill_null(""), r"[\r\n:]|^$"))
+        raise PublishFailed(
+            f"a header cannot have the name {wrong[0].as_py()!r}: it is empty, or has a colon or line end"
+        )
+    broken = pc.match_substring_regex(values, r"[\r\n]")
+    if pc.any(broken).as_py():
+        raise PublishFailed(f"header {keys.filter(broken)[0].as_py()} has a line end in its value")

@@ -1,0 +1,75 @@
+"""What the driver tells the tasks of a write, and what they tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.options import Options
+from natsctl.spark.source.publish.ids import MessageIds
+from natsctl.spark.source.publish.publisher import PublishLimits
+from natsctl.spark.source.publish.roles import Roles, write_roles
+from natsctl.spark.source.settings import ServerSettings
+
+Idempotence = Literal["ids", "ledger", "none"]
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """One write, as all of its tasks know it."""
+
+    settings: ServerSettings
+    roles: Roles
+    limits: PublishLimits
+    stream: str
+    """The only stream that may take the messages; empty: whichever listens to their subjects."""
+    idempotence: Idempotence
+    message_ids: MessageIds
+    write_id: str = ""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    messages: int = 0
+    duplicates: int = 0
+    """Of them, those that the server had already."""
+    skipped: int = 0
+    """Rows that the ledger showed to be stored; not among `messages`."""
+    bytes: int = 0
+    retries: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    stream: str = ""
+    seconds: float = 0.0
+    ledger_key: str = ""
+    """The key of all that the ledger has of this write or batch, without the partition."""
+    warnings: tuple[str, ...] = ()
+
+
+def write_job(given: Mapping[str, str], place: str, schema: StructType) -> WriteJob:
+    """The job that options and schema ask for; raises OptionFault."""
+    options = Options(given, place)
+    streams: tuple[str, ...] = options["stream"] or ((options.path,) if options.path else ())
+    if len(streams) > 1:
+        raise OptionFault("option stream: a write has one stream; leave it out to have subjects decide")
+    stream = streams[0] if streams else ""
+    idempotence: Idempotence = options["idempotence"]
+    if idempotence == "ledger" and not stream:
+        raise OptionFault("idempotence=ledger needs the option stream: its messages are what is looked through")
+    return WriteJob(
+        settings=server_settings(options),
+        roles=write_roles(schema, options),
+        limits=PublishLimits(options["window"], options["ackTimeout"], options["numRetries"], options["retryInterval"]),
+        stream=stream,
+        idempotence=idempotence,
+        message_ids=options["messageIds"],
+        write_id=(options["writeId"] or "") if place == "batch write" else "",
+    )

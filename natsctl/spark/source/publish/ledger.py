@@ -1,0 +1,146 @@
+"""Where each partition's writing began, so that what is stored can be told from what is not, however late.
+
+A server forgets message ids after the stream's duplicate window. The ledger does not: before its first message, a task
+notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<partition>`. Who finds
+such a note is not the first to write that partition, and reads which message ids are in the target since then. Message
+ids go on to be sent, so that two tasks that write the same partition at the same time do no harm either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.columns import HEADERS, RowShape, arrow_schema
+from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, OptionFault, PublishFailed, StreamNotFound
+from natsctl.spark.source.fetch import read_range
+from natsctl.spark.source.link import Link, Reply
+from natsctl.spark.source.publish.header_blocks import header_blocks
+from natsctl.spark.source.ranges import FetchLimits, ReadRange
+from natsctl.spark.source.settings import ServerSettings
+
+BUCKET: Final = "natsctl_spark"
+_STREAM: Final = f"KV_{BUCKET}"
+_TAKEN: Final = 10071
+"""The contract's number for a key that has a value already."""
+_EXISTS: Final = 10058
+_NO_IDS: Final = pa.array([], pa.binary())
+_ONLY_NEW: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Message ids that are in the target from an earlier attempt."""
+
+    ids: pa.BinaryArray = field(default_factory=lambda: _NO_IDS)
+    warnings: tuple[str, ...] = ()
+
+
+class Ledger:
+    """The bucket, for one target stream."""
+
+    def __init__(self, link: Link, settings: ServerSettings, target: str) -> None:
+        self._link = link
+        self._settings = settings
+        self._api = JetStreamApi(link, settings)
+        self._target = target
+
+    def begin(self, key: str) -> Stored:
+        """Note that writing begins; returns what an earlier attempt under the same key has stored.
+
+        Raises OptionFault for a target from which messages go once they are read, StreamNotFound, ApiRefused.
+        """
+        info = self._api.stream_info(self._target)
+        if info["config"].get("retention", "limits") != "limits":
+            raise OptionFault(
+                f"idempotence=ledger cannot know what was stored in {self._target}: its retention is "
+                f"{info['config']['retention']}, so messages go once they are read. Use idempotence=ids."
+            )
+        note = {"stream": self._target, "created": info["created"], "last_seq": info["state"]["last_seq"]}
+        if self._noted(key, note):
+            return Stored()
+        earlier = self._note(key)
+        if earlier["created"] != note["created"]:
+            return Stored(warnings=(f"{self._target} was deleted and made again since this was begun to be written",))
+        return self._stored_since(earlier["last_seq"] + 1, info)
+
+    def forget(self, key: str) -> None:
+        """Remove all notes under a key: nobody will write that again."""
+        try:
+            self._api.ask(f"STREAM.PURGE.{_STREAM}", {"filter": f"$KV.{BUCKET}.{key}.>"})
+        except StreamNotFound:
+            return
+
+    def _noted(self, key: str, note: dict[str, Any]) -> bool:
+        """Whether this is the first note under the key, which is then stored."""
+        reply = self._put(key, note)
+        if reply.status == 503:
+            self._make_bucket(int(self._api.stream_info(self._target)["config"].get("num_replicas", 1)))
+            reply = self._put(key, note)
+        answer = json.loads(reply.body or b"{}")
+        error = answer.get("error")
+        if error and error.get("err_code") != _TAKEN:
+            raise PublishFailed(f"the ledger's note {key} is refused: {error.get('description')}")
+        if not error and not answer.get("stream"):
+            raise PublishFailed(f"the ledger's note {key} is not acknowledged")
+        return error is None
+
+    def _put(self, key: str, note: dict[str, Any]) -> Reply:
+        """The answer to a note; one whose answer was lost is found to be there already, which does no harm."""
+        for _ in range(self._settings.retries):
+            try:
+                return self._put_once(key, note)
+            except (ConnectionLost, NoAnswer):
+                self._link.reopen()
+        return self._put_once(key, note)
+
+    def _put_once(self, key: str, note: dict[str, Any]) -> Reply:
+        return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
+
+    def _note(self, key: str) -> dict[str, Any]:
+        answer = self._api.ask(f"STREAM.MSG.GET.{_STREAM}", {"last_by_subj": f"$KV.{BUCKET}.{key}"})
+        note: dict[str, Any] = json.loads(base64.b64decode(answer["message"]["data"]))
+        return note
+
+    def _make_bucket(self, replicas: int) -> None:
+        config = {
+            "name": _STREAM,
+            "description": "Where writes from Spark began (idempotence=ledger)",
+            "subjects": [f"$KV.{BUCKET}.>"],
+            "max_msgs_per_subject": 1,
+            "discard": "new",
+            "num_replicas": replicas,
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "allow_direct": True,
+        }
+        try:
+            self._api.ask(f"STREAM.CREATE.{_STREAM}", config)
+        except ApiRefused as refused:
+            if refused.err_code != _EXISTS:
+                raise
+
+    def _stored_since(self, first: int, info: dict[str, Any]) -> Stored:
+        state = info["state"]
+        warnings: tuple[str, ...] = ()
+        if state["first_seq"] > first:
+            warnings = (
+                f"{self._target} has lost the messages {first} to {state['first_seq'] - 1} since this was begun to be "
+                f"written: those that were of it are stored again",
+            )
+        schema = StructType([StructField("headers", HEADERS)])
+        shape = RowShape(("headers",), arrow_schema(schema))
+        wanted = ReadRange(self._target, first, state["last_seq"])
+        found = [_NO_IDS]
+        if first <= state["last_seq"]:
+            for batch in read_range(self._settings, wanted, FetchLimits(), shape):
+                ids = header_blocks(batch.column(0)).ids
+                if ids is not None:
+                    found.append(ids.drop_null())
+        return Stored(pa.concat_arrays(found), warnings)

@@ -1,0 +1,154 @@
+"""Sends messages and awaits every acknowledgement, with a bounded number of them under way.
+
+Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
+one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
+sent again with the same ids. The order stays: a server handles a connection's messages one after the other, so what it
+took of them before it went is a beginning of them; and until something is acknowledged, at the start and after each
+failure, the first message goes alone, so that a server that is not ready refuses that one, and not half a window.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from natsctl.spark.source.errors import ConnectionLost, NoAnswer, PublishFailed
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.publish.acks import AckParser, Answers
+from natsctl.spark.source.publish.messages import Messages
+from natsctl.spark.source.publish.window import Part, Window, content_bytes
+
+PART_BYTES = 4 << 20
+"""Larger parts are cut: what is not acknowledged is kept, and sent again at worst."""
+
+
+@dataclass(frozen=True)
+class PublishLimits:
+    """How much is under way at once, and how long and how often it is tried."""
+
+    window: int = 4000
+    ack_timeout_s: float = 10.0
+    retries: int = 3
+    """Attempts in a row that bring no new acknowledgement, after the first."""
+    retry_interval_s: float = 1.0
+
+
+class Publisher:
+    """Publishes over one connection, in order; all is stored when `finish` returns."""
+
+    def __init__(self, link: Link, limits: PublishLimits) -> None:
+        self.messages = 0
+        self.bytes = 0
+        """Over the wire, each message counted once."""
+        self.retries = 0
+        self.stream = ""
+        """The last one that acknowledged."""
+        self.first_seq = 0
+        self.last_seq = 0
+        self._link = link
+        self._limits = limits
+        self._inbox = link.new_inbox()
+        self._acks = AckParser(self._inbox)
+        self._window = Window()
+        self._failures = 0
+        self._proven = False
+        self._lost: ConnectionLost | None = None
+        self._subscribe()
+
+    @property
+    def duplicates(self) -> int:
+        """How many messages the server said it had already."""
+        return self._window.duplicates
+
+    def publish(self, messages: Messages) -> None:
+        """Send messages, waiting while the window is full; raises PublishFailed, ServerUnreachable, NotAuthorised."""
+        frames = messages.frames(self._inbox, self.messages)
+        start = 0
+        while start < len(frames):
+            rows = self._part_rows(frames, start)
+            part = Part(self.messages + start, frames.slice(start, rows), messages.subjects.slice(start, rows))
+            self._until(self._limits.window - rows)
+            self._window.parts.append(part)
+            if self._proven or not self._window.waiting:
+                self._send_held()
+            start += rows
+        self.messages += len(frames)
+        self.bytes += content_bytes(frames)
+
+    def finish(self) -> None:
+        """Return when every message is acknowledged; raises as `publish` does."""
+        self._until(0)
+
+    def _part_rows(self, frames: pa.BinaryArray, start: int) -> int:
+        rows = min(max(self._limits.window // 2, 1), len(frames) - start)
+        while rows > 1 and content_bytes(frames.slice(start, rows)) > PART_BYTES:
+            rows //= 2
+        return rows
+
+    def _until(self, pending: int) -> None:
+        """Go on until no more than that many messages are not acknowledged."""
+        while self._window.pending > max(pending, 0):
+            if self._lost:
+                self._reconnect(self._lost)
+            elif self._window.waiting:
+                self._listen()
+            elif self._window.refused:
+                self._pause()
+            else:
+                self._send_held()
+
+    def _listen(self) -> None:
+        try:
+            answers = self._acks.feed(self._link.read(self._limits.ack_timeout_s))
+            self._take(answers)
+        except NoAnswer:
+            self._pause()
+        except ConnectionLost as lost:
+            self._lost = lost
+
+    def _take(self, answers: Answers) -> None:
+        if fault := self._window.take(answers):
+            raise PublishFailed(fault)
+        if answers.stored or answers.duplicates:
+            self._failures, self._proven = 0, True
+        if answers.stream:
+            self.stream = answers.stream
+            self.first_seq = self.first_seq or answers.last_seq
+            self.last_seq = max(self.last_seq, answers.last_seq)
+        for line in answers.lines:
+            self._link.heed(line)
+
+    def _send_held(self) -> None:
+        try:
+            self._link.send(self._window.release(only_first=not self._proven))
+        except ConnectionLost as lost:
+            self._lost = lost
+
+    def _pause(self) -> None:
+        """Have all that is not acknowledged sent again, in a moment."""
+        self._count_failure(self._window.excuse())
+        time.sleep(self._limits.retry_interval_s)
+        self._window.hold()
+
+    def _reconnect(self, lost: ConnectionLost) -> None:
+        self._count_failure(f"{self._window.excuse()}; {lost.text}")
+        self._link.reopen()
+        self._acks.forget()
+        self._lost = None
+        self._subscribe()
+        self._window.hold()
+
+    def _subscribe(self) -> None:
+        try:
+            self._link.send(f"SUB {self._inbox}.* {self._link.new_sid()}\r\n".encode())
+        except ConnectionLost as lost:
+            self._lost = lost
+
+    def _count_failure(self, excuse: str) -> None:
+        self._proven = False
+        self._failures += 1
+        self.retries += 1
+        if self._failures > self._limits.retries:
+            raise PublishFailed(f"{excuse} (given up after {self._failures} attempts)")

@@ -1,0 +1,99 @@
+"""One task of a write: the rows of a partition, published and acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.errors import JetStreamSourceError
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.publish.ids import RowIds
+from natsctl.spark.source.publish.job import WriteJob, Written
+from natsctl.spark.source.publish.ledger import Ledger, Stored
+from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.publisher import Publisher
+
+RESTART_NEEDS_S = 120
+"""What a driver may take to end, be started again and come to its last batch; nats-server's own default window."""
+
+
+def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Publish rows and return what was written once all of it is acknowledged.
+
+    `key` is the same for all attempts of this write or micro-batch, and of no other. Raises JetStreamSourceError.
+    """
+    begun = time.monotonic()
+    rows = _with_rows(batches)
+    first = next(rows, None)
+    if first is None:
+        return Written(ledger_key=key if job.idempotence == "ledger" else "")
+    with Link.open(job.settings) as link:
+        written = _Writing(job, link, key, partition).write(first, rows)
+        written.seconds = time.monotonic() - begun
+        written.warnings += _window_warnings(job, link, written, partition)
+    return written
+
+
+class _Writing:
+    """What one task needs to write."""
+
+    def __init__(self, job: WriteJob, link: Link, key: str, partition: int) -> None:
+        self._key = key
+        self._stored = Stored()
+        if job.idempotence == "ledger":
+            self._stored = Ledger(link, job.settings, job.stream).begin(f"{key}.{partition}")
+        ids = None if job.idempotence == "none" else RowIds(f"{key.replace('.', ':')}:{partition}", job.message_ids)
+        self._maker = MessageMaker(job.roles, ids, job.stream, int(link.info.get("max_payload", 0)))
+        self._publisher = Publisher(link, job.limits)
+        self._with_ledger = job.idempotence == "ledger"
+
+    def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
+        """Publish all and wait until it is stored."""
+        rows = 0
+        for batch in _chained(first, rest):
+            rows += batch.num_rows
+            for messages in self._maker.messages(batch):
+                self._publisher.publish(messages.without(self._stored.ids) if len(self._stored.ids) else messages)
+        self._publisher.finish()
+        done = self._publisher
+        return Written(
+            messages=done.messages,
+            duplicates=done.duplicates,
+            skipped=rows - done.messages,
+            bytes=done.bytes,
+            retries=done.retries,
+            first_seq=done.first_seq,
+            last_seq=done.last_seq,
+            stream=done.stream,
+            ledger_key=self._key if self._with_ledger else "",
+            warnings=self._stored.warnings,
+        )
+
+
+def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int) -> tuple[str, ...]:
+    """What to say of a duplicate window that may be over before what was sent is sent again."""
+    if job.idempotence != "ids" or not written.stream or (partition and written.seconds < RESTART_NEEDS_S / 2):
+        return ()
+    try:
+        config = JetStreamApi(link, job.settings).stream_info(written.stream)["config"]
+    except JetStreamSourceError:
+        return ()  # a login that may publish need not be allowed to ask
+    window_s = config.get("duplicate_window", 0) / 1e9
+    if window_s >= max(RESTART_NEEDS_S, 2 * written.seconds):
+        return ()
+    return (
+        f"{written.stream} knows message ids for {window_s:g} s, and this took {written.seconds:.0f} s: what is sent "
+        f"again later than that is stored twice. Make duplicate_window longer, or set idempotence=ledger.",
+    )
+
+
+def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in batches if batch.num_rows)
+
+
+def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
