@@ -1,0 +1,74 @@
+"""The data source `jetstream`."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.admission import admission_of
+from natsctl.spark.source.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
+from natsctl.spark.source.batch_writer import JetStreamBatchWriter
+from natsctl.spark.source.columns import default_schema, row_shape
+from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.follower import Follower
+from natsctl.spark.source.option_table import BATCH_READ, STREAM_READ
+from natsctl.spark.source.options import Options
+from natsctl.spark.source.reading import reading_of
+from natsctl.spark.source.stream_reader import JetStreamStreamReader
+from natsctl.spark.source.stream_writer import JetStreamStreamWriter
+from natsctl.spark.source.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
+
+
+class JetStreamDataSource(DataSource):
+    """Streams as tables; what the options may be stands in `option_table`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "jetstream"
+
+    def schema(self) -> StructType:
+        """The columns of a read that names none."""
+        # Whether it will be read as a batch or as a stream is not known yet; a batch takes every option of reading.
+        options = Options(self.options, BATCH_READ)
+        if is_subject_table(reading_of(options)):
+            return StructType([*SUBJECT_FIELDS])
+        return default_schema(options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads a batch."""
+        options = Options(self.options, BATCH_READ)
+        reading = reading_of(options)
+        settings = server_settings(options)
+        if is_subject_table(reading):
+            return SubjectTableReader(settings, reading, schema)
+        kind = JetStreamPushdownReader if options["filterPushdown"] else JetStreamBatchReader
+        return kind(settings, reading, row_shape(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What reads a stream."""
+        options = Options(self.options, STREAM_READ)
+        reading = reading_of(options)
+        if is_subject_table(reading):
+            raise OptionFault(
+                f"{reading.streams[0]} is a table of counts, and they do not only grow: read it as a batch"
+            )
+        name = options["commitConsumer"]
+        follower = Follower(name, reading.filters) if name else None
+        shape = row_shape(schema, options)
+        return JetStreamStreamReader(server_settings(options), reading, shape, admission_of(options), follower)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What writes a batch."""
+        return JetStreamBatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """What writes a stream."""
+        return JetStreamStreamWriter(self.options, schema, overwrite)

@@ -1,0 +1,155 @@
+"""What of a stream is gone that was to be read, told exactly, or passed over where that is allowed.
+
+| what is found | is an error | else |
+|---|---|---|
+| the stream is another one of the same name | StreamRecreated | reading begins anew |
+| it ends before where reading stood | SequenceWentBack | reading waits |
+| its first message is behind where reading stood | DataLoss | reading goes on at the first message |
+
+The last is no loss where messages go by design: with a limit by subject a newer one has taken the place of an older
+one, and a work queue or a stream with interest drops what its consumers have taken.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
+from natsctl.spark.source.offsets import Position
+
+_GO_ON: Final = "start anew with another checkpoint or offsets, or let the query go on with failOnDataLoss=false"
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """What STREAM.INFO tells that planning needs."""
+
+    name: str
+    created: str
+    first: int
+    last: int
+    messages: int
+    bytes: int
+    retention: str
+    per_subject: int
+    limits: tuple[str, ...]
+    """By what old messages go, as texts."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every sequence from the first to the last has its message."""
+        return self.messages == self.last - self.first + 1
+
+    @property
+    def by_design(self) -> bool:
+        """Whether messages go although nobody failed to read them in time."""
+        return self.retention != "limits" or self.per_subject > 0
+
+
+def stream_state(answer: dict[str, Any]) -> StreamState:
+    """What a STREAM.INFO answer tells."""
+    config, state = answer["config"], answer["state"]
+    return StreamState(
+        name=config["name"],
+        created=answer["created"],
+        first=max(state.get("first_seq", 0), 1),
+        last=state.get("last_seq", 0),
+        messages=state.get("messages", 0),
+        bytes=state.get("bytes", 0),
+        retention=config.get("retention", "limits"),
+        per_subject=max(config.get("max_msgs_per_subject", 0), 0),
+        limits=_limits(config),
+    )
+
+
+def _limits(config: dict[str, Any]) -> tuple[str, ...]:
+    found = []
+    if config.get("max_age", 0) > 0:
+        found.append(f"max_age {config['max_age'] / 1e9:g}s")
+    found += [f"{name} {config[name]}" for name in ("max_msgs", "max_bytes") if config.get(name, -1) > 0]
+    if config.get("allow_msg_ttl"):
+        found.append("the messages' own TTL")
+    return tuple(found)
+
+
+def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
+    """Whether a stream is the one that was read before; raises StreamRecreated where that is an error."""
+    if stood.same_stream(now.created):
+        return True
+    tell(
+        StreamRecreated(
+            f"{now.name} was deleted and made again: offsets up to {stood.seq} are of the stream of {stood.created}, "
+            f"and this one is of {now.created} with {span(now.first, now.last)}. What of the old one was not read is "
+            f"gone; {_GO_ON}, which begins with the new stream's first message"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
+    """Whether a stream still reaches to where it was read; raises SequenceWentBack where that is an error."""
+    if now.last >= seq:
+        return True
+    tell(
+        SequenceWentBack(
+            f"{now.name} ends at {now.last}, but was read up to {seq}: an older state of it was restored, and what "
+            f"comes next has sequences that were read before; {_GO_ON}, which waits until the stream is behind {seq}"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
+    """Where reading `first` to `last` can begin; raises DataLoss where messages before that are gone and missed."""
+    if now.first <= first or first > last:
+        return first
+    gone = min(now.first - 1, last)
+    if now.by_design:
+        why = "as a limit by subject wants it" if now.per_subject else f"as its retention {now.retention!r} wants it"
+        _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
+    else:
+        tell(DataLoss(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
+    return gone + 1
+
+
+def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:
+    """Raise DataLoss where messages went between planning and reading since the stream's beginning passed them."""
+    if missing <= 0 or now.first <= first or now.by_design:
+        return
+    gone = min(now.first - 1, last)
+    tell(
+        DataLoss(
+            f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} of {span(first, last)} went while they "
+            f"were being read: {span(first, gone)} {why_gone(now)}; {_GO_ON}"
+        ),
+        fail=fail,
+    )
+
+
+def why_gone(now: StreamState) -> str:
+    """How messages at the beginning of a stream went: by its limits, or by a purge or deletes."""
+    if now.limits:
+        return f"expired by {', '.join(now.limits)}, or were purged"
+    return "were purged or deleted"
+
+
+def span(first: int, last: int) -> str:
+    """A range of sequences as a text."""
+    if first > last:
+        return "no messages"
+    return f"sequence {first}" if first == last else f"sequences {first}..{last}"
+
+
+def tell(failure: DataLoss, *, fail: bool) -> None:
+    """Raise a loss, or where that is allowed only write it to the log."""
+    if fail:
+        raise failure
+    _note(f"{failure} (failOnDataLoss=false)")
+
+
+def _note(text: str) -> None:
+    logging.getLogger("pyspark_jetstream").warning(text)

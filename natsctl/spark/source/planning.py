@@ -1,0 +1,211 @@
+"""Which streams, from where to where, in how many parts.
+
+A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
+lie in a range is asked of the server: a consumer that begins at a sequence tells how many are pending from there. Where
+no such consumer may be made, sequences stand for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
+from natsctl.spark.source.loss import StreamState, check_begin, check_end, stream_state
+from natsctl.spark.source.option_values import EARLIEST, LATEST
+from natsctl.spark.source.part import StreamPart
+from natsctl.spark.source.pushdown import Wanted
+from natsctl.spark.source.ranges import ReadRange
+from natsctl.spark.source.reading import Reading
+
+MESSAGES_PER_TASK = 10_000
+"""Fewer are not worth a task of their own, which costs about as much as reading them."""
+CLOSE_ENOUGH = 0.95
+"""How near a cut by count has to come to what was asked for; nearer costs questions."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From sequence `first` to `last` of a stream, both included; empty where first > last."""
+
+    state: StreamState
+    first: int
+    last: int
+
+    @property
+    def width(self) -> int:
+        """How many sequences it spans."""
+        return max(self.last - self.first + 1, 0)
+
+
+def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) -> list[str]:
+    """The names of the streams to read; raises StreamNotFound for a pattern that fits none, if some are needed."""
+    if not reading.pattern:
+        return list(reading.streams)
+    found = sorted(name for name in api.stream_names() if fnmatchcase(name, reading.pattern))
+    if not found and needed:
+        raise StreamNotFound(f"no stream has a name like {reading.pattern!r}")
+    return found
+
+
+def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list[Stretch]:
+    """What a batch reads: as the options say, narrowed by what was pushed down."""
+    names = chosen_streams(api, reading)
+    _check_names(reading.start, names, "startingOffsets")
+    _check_names(reading.end, names, "endingOffsets")
+    if wanted.nothing:
+        return []
+    stretches = []
+    for name in names:
+        if wanted.streams is not None and name not in wanted.streams:
+            continue
+        state = stream_state(api.stream_info(name))
+        last = _last(api, reading, state)
+        first = check_begin(starting_at(api, reading, state), last, state, fail=reading.fail)
+        stretches.append(_narrowed(api, Stretch(state, max(first, state.first), min(last, state.last)), wanted))
+    return stretches
+
+
+def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+    """The first sequence that a new query wants of a stream; raises OptionFault where no message is late enough."""
+    if reading.since_ns is not None:
+        first = api.sequence_at(state.name, reading.since_ns)
+        if first <= state.last or reading.late_is_latest:
+            return first
+        raise OptionFault(
+            f"option startingTimestamp: {state.name} has no message as late as that (its last is {state.last}); "
+            "startingOffsetsByTimestampStrategy=latest begins behind the last one"
+        )
+    said = reading.start if isinstance(reading.start, str) else reading.start.get(state.name, EARLIEST)
+    if said in ("earliest", EARLIEST):
+        return state.first
+    if said in ("latest", LATEST):
+        return state.last + 1
+    first = max(int(said), 1)
+    if first > state.last + 1:
+        check_end(first - 1, state, fail=reading.fail)
+    return first
+
+
+def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
+    """The last sequence that a batch wants of a stream."""
+    if reading.until_ns is not None:
+        return api.sequence_at(state.name, reading.until_ns) - 1
+    said = reading.end if isinstance(reading.end, str) else reading.end.get(state.name, LATEST)
+    if said in ("latest", LATEST):
+        return state.last
+    last = state.first - 1 if said == EARLIEST else int(said)
+    check_end(last, state, fail=reading.fail)
+    return last
+
+
+def _check_names(said: str | dict[str, int], names: Sequence[str], option: str) -> None:
+    """Raise OptionFault for offsets of streams that are not read."""
+    strangers = [] if isinstance(said, str) else sorted(set(said) - set(names))
+    if strangers:
+        raise OptionFault(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
+
+
+def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
+    """The part of a stretch that can fit what is wanted."""
+    first = max(stretch.first, wanted.first or 0)
+    last = stretch.last if wanted.last is None else min(stretch.last, wanted.last)
+    name = stretch.state.name
+    try:
+        if wanted.since_ns is not None and first <= last:
+            first = max(first, api.sequence_at(name, wanted.since_ns))
+        if wanted.until_ns is not None and first <= last:
+            last = min(last, api.sequence_at(name, wanted.until_ns + 1) - 1)
+    except (ApiRefused, NotAuthorised):
+        pass  # Spark looks at times itself; the range is only wider than it had to be.
+    return Stretch(stretch.state, first, last)
+
+
+def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | None:
+    """How many messages there are in a stretch, None where the server does not let it be known.
+
+    While others publish it may be a few less, never more: what is pending is asked from the beginning first.
+    """
+    if not stretch.width:
+        return 0
+    if stretch.state.whole and not filters:
+        return stretch.width
+    try:
+        pending = api.pending(stretch.state.name, stretch.first, filters)
+        held = pending and pending - api.pending(stretch.state.name, stretch.last + 1, filters)
+    except (ApiRefused, NotAuthorised):
+        return None
+    return held if held > 0 or not pending else None
+
+
+def cut(
+    api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int, total: int | None
+) -> tuple[int, int | None]:
+    """The last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
+
+    `total` is the count of the whole stretch; None has sequences counted in place of messages.
+    """
+    if total is None or (stretch.state.whole and not filters):
+        last = min(stretch.first + wanted - 1, stretch.last)
+        return last, None if total is None else last - stretch.first + 1
+    if wanted >= total:
+        return stretch.last, total
+    try:
+        return _cut_by_count(api, stretch, filters, wanted)
+    except (ApiRefused, NotAuthorised):
+        return min(stretch.first + wanted - 1, stretch.last), None
+
+
+def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
+    """The same by asking how many messages are pending behind ever better guesses."""
+    name = stretch.state.name
+    pending = api.pending(name, stretch.first, filters)
+    low, high = stretch.first, stretch.last
+    best: tuple[int, int | None] = (stretch.first, None)
+    while low <= high:
+        middle = (low + high) // 2
+        held = pending - api.pending(name, middle + 1, filters)
+        if held <= wanted:
+            best, low = (middle, max(held, 0)), middle + 1
+            if held >= wanted * CLOSE_ENOUGH:
+                break
+        else:
+            high = middle - 1
+    return best
+
+
+def parts(
+    api: JetStreamApi, stretches: Sequence[Stretch], reading: Reading, filters: Sequence[str]
+) -> list[StreamPart]:
+    """The stretches split into tasks, about `minPartitions` in all, none of them for few messages."""
+    counts = [count(api, stretch, filters) for stretch in stretches]
+    weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
+    found: list[StreamPart] = []
+    for stretch, known, weight in zip(stretches, counts, weights, strict=True):
+        if not weight:
+            continue
+        share = round(reading.parts * weight / sum(weights))
+        number = max(min(share, weight // MESSAGES_PER_TASK), 1)
+        found += _split(api, stretch, reading, filters, number, known)
+    return found
+
+
+def _split(
+    api: JetStreamApi, rest: Stretch, reading: Reading, filters: Sequence[str], number: int, known: int | None
+) -> list[StreamPart]:
+    """One stretch as at most so many parts, each with about as many messages."""
+    found: list[StreamPart] = []
+    for more in range(number, 0, -1):
+        last, held = rest.last, known
+        if more > 1:
+            size = -(-(rest.width if known is None else known) // more)
+            last, held = cut(api, rest, filters, size, known)
+        todo = ReadRange(rest.state.name, rest.first, last, tuple(filters), reading.transport)
+        found.append(StreamPart(todo, rest.state.created, held, reading.fail))
+        rest = Stretch(rest.state, last + 1, rest.last)
+        known = None if known is None or held is None else known - held
+        if not rest.width:
+            break
+    return found

@@ -1,0 +1,245 @@
+"""A streaming query: what streams have added since the batch before.
+
+Theory of operation. Spark keeps one reader for as long as a query runs, asks it for the next end (`latestOffset`),
+writes that into its checkpoint, and has the batch planned (`partitions`). A query that was interrupted in a batch
+begins with `partitions` for that batch; hence whether messages are gone is looked at there too. What a batch holds
+depends on its start and its end alone. Between calls the reader remembers only what concerns this run: the end that
+`availableNow` stops at, when the last batch was, and how far it has come, for the lag that it reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from natsctl.spark.source.admission import Admission
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.asking import Asking
+from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.errors import DataLoss, StreamNotFound
+from natsctl.spark.source.follower import Follower
+from natsctl.spark.source.loss import StreamState, check_begin, check_end, check_identity, stream_state, tell
+from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
+from natsctl.spark.source.part import StreamPart, read_part
+from natsctl.spark.source.planning import Stretch, chosen_streams, count, cut, parts, starting_at
+from natsctl.spark.source.reading import Reading
+from natsctl.spark.source.settings import ServerSettings
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a stream can add to a batch; `since` is set where it does not go on from the batch before."""
+
+    stretch: Stretch
+    stood: Position | None
+    since: int | None = None
+
+    def position(self, last: int) -> Position:
+        """Where the stream stands when it was read up to `last`."""
+        if self.stood is not None and self.since is None and last <= self.stood.seq:
+            return self.stood
+        return Position(last, self.stretch.state.created, self.since)
+
+
+class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches on the driver and reads their parts in tasks."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        reading: Reading,
+        shape: RowShape,
+        admission: Admission,
+        follower: Follower | None = None,
+    ) -> None:
+        self._settings = settings
+        self._reading = reading
+        self._shape = shape
+        self._admission = admission
+        self._follower = follower
+        self._asking = Asking(settings)
+        self._target: dict[str, Position] | None = None
+        self._reached: dict[str, Position] = {}
+        self._last_batch_s = time.monotonic()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return encode_offsets(self._asking(self._initial))
+
+    def _initial(self, api: JetStreamApi) -> dict[str, Position]:
+        found = {}
+        for name in chosen_streams(api, self._reading):
+            state = stream_state(api.stream_info(name))
+            found[name] = Position(starting_at(api, self._reading, state) - 1, state.created)
+        return found
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Have the query end with what is there now."""
+        self._target = _ends(self._asking(self._states))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit of a batch that the options set."""
+        return self._admission.default
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; the start itself where there is nothing to read, or not yet enough."""
+        stood = parse_offsets(start)
+        limited = not isinstance(limit, ReadAllAvailable)
+        self._reached = self._asking(lambda api: self._next(api, stood, limited))
+        return encode_offsets(self._reached)
+
+    def _next(self, api: JetStreamApi, stood: dict[str, Position], limited: bool) -> dict[str, Position]:
+        if self._follower is not None:
+            self._follower.check(api, chosen_streams(api, self._reading, needed=False))
+        steps = self._steps(api, stood)
+        if not limited:
+            return {name: step.position(step.stretch.last) for name, step in steps.items()}
+        counts = {name: count(api, step.stretch, self._reading.filters) for name, step in steps.items()}
+        waiting = {
+            name: step.stretch.width if counts[name] is None else counts[name] or 0 for name, step in steps.items()
+        }
+        if self._target is None and self._admission.held_back(
+            sum(waiting.values()), time.monotonic() - self._last_batch_s
+        ):
+            return stood
+        sizes = {name: average_bytes(step.stretch.state) for name, step in steps.items()}
+        shares = self._admission.shares(waiting, sizes)
+        self._last_batch_s = time.monotonic()
+        return {
+            name: step.position(self._end(api, step.stretch, shares[name], counts[name]))
+            for name, step in steps.items()
+        }
+
+    def _end(self, api: JetStreamApi, stretch: Stretch, share: int, known: int | None) -> int:
+        """The last sequence of a stretch when a batch takes so many of its messages."""
+        if not share:
+            return stretch.last
+        return cut(api, stretch, self._reading.filters, share, known)[0]
+
+    def _steps(self, api: JetStreamApi, stood: dict[str, Position]) -> dict[str, Step]:
+        """What each stream can add; those that are gone are left out where that is allowed."""
+        names = chosen_streams(api, self._reading, needed=False)
+        steps: dict[str, Step] = {}
+        for name in dict.fromkeys([*names, *stood]):
+            if name not in names and not self._reading.pattern:
+                logging.getLogger("pyspark_jetstream").warning(
+                    "%s is no longer read: the query no longer names it", name
+                )
+                continue
+            state = self._state(api, name, stood.get(name))
+            if state is not None and (step := self._step(state, stood.get(name))) is not None:
+                steps[name] = step
+        return steps
+
+    def _step(self, state: StreamState, stood: Position | None) -> Step | None:
+        """What one stream can add; None for one that came too late for this run."""
+        last, fail = state.last, self._reading.fail
+        if self._target is not None:
+            target = self._target.get(state.name)
+            if target is None and stood is None:
+                return None
+            known = target is not None and target.same_stream(state.created)
+            last = min(last, target.seq) if target is not None and known else 0
+        if stood is not None and check_identity(stood, state, fail=fail):
+            if not check_end(stood.seq, state, fail=fail) or last <= stood.seq:
+                return Step(Stretch(state, stood.seq + 1, stood.seq), stood)
+            return Step(Stretch(state, check_begin(stood.seq + 1, last, state, fail=fail), last), stood)
+        return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
+
+    def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
+        """A stream as it is now; None for one of a pattern that is gone, where that is allowed."""
+        try:
+            return stream_state(api.stream_info(name))
+        except StreamNotFound:
+            if not self._reading.pattern:
+                raise
+        if stood is not None:
+            text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
+            tell(DataLoss(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
+        return None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The parts of a batch; none where start and end are the same."""
+        before, until = parse_offsets(start), parse_offsets(end)
+        return self._asking(lambda api: self._plan(api, before, until))
+
+    def _plan(self, api: JetStreamApi, before: dict[str, Position], until: dict[str, Position]) -> list[InputPartition]:
+        stretches = []
+        for name, end in until.items():
+            begin = _begin(before.get(name), end)
+            if end.seq <= begin:
+                continue
+            state = self._state(api, name, end)
+            if state is not None and check_identity(end, state, fail=self._reading.fail):
+                stretches.append(self._stretch(state, begin, end.seq))
+        return [*parts(api, stretches, self._reading, self._reading.filters)]
+
+    def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
+        """What of a planned range is still there; raises DataLoss where that is an error."""
+        if not check_end(last, state, fail=self._reading.fail):
+            last = state.last
+        return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        if isinstance(partition, StreamPart):
+            yield from read_part(self._settings, partition, self._reading.limits, self._shape)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where streams end now, and by how much the query is behind that: sequences, messages, bytes."""
+        return self._asking(self._report)
+
+    def _report(self, api: JetStreamApi) -> dict[str, Any]:
+        states = self._states(api)
+        report = encode_offsets(_ends(states))
+        for name, said in report["streams"].items():
+            if (reached := self._reached.get(name)) is not None:
+                said["behind"] = self._behind(api, Stretch(states[name], reached.seq + 1, states[name].last))
+        return report
+
+    def _behind(self, api: JetStreamApi, stretch: Stretch) -> dict[str, int]:
+        """How much is left to read; bytes by the stream's average message."""
+        known = count(api, stretch, self._reading.filters)
+        messages = stretch.width if known is None else known
+        size = round(messages * average_bytes(stretch.state))
+        return {"sequences": stretch.width, "messages": messages, "bytes": size}
+
+    def _states(self, api: JetStreamApi) -> dict[str, StreamState]:
+        """The streams as they are now; those of a pattern that are gone are left out."""
+        names = chosen_streams(api, self._reading, needed=False)
+        found = {name: self._state(api, name, None) for name in names}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Have the durable that follows the query, if one was asked for, stand where Spark is done."""
+        if self._follower is not None:
+            follower, offsets = self._follower, parse_offsets(end)
+            self._asking(lambda api: follower.follow(api, offsets))
+
+    def stop(self) -> None:
+        """End the connection."""
+        self._asking.close()
+
+
+def _ends(states: Mapping[str, StreamState]) -> dict[str, Position]:
+    """Where streams end."""
+    return {name: Position(state.last, state.created) for name, state in states.items()}
+
+
+def average_bytes(state: StreamState) -> float:
+    """How large a message of a stream is on average, with its headers."""
+    return state.bytes / state.messages if state.messages else 0.0
+
+
+def _begin(before: Position | None, end: Position) -> int:
+    """Behind which sequence a batch begins."""
+    if before is not None and before.same_stream(end.created):
+        return before.seq
+    return end.since or 0

@@ -1,0 +1,79 @@
+"""The table `<STREAM>$subjects`: how many messages each subject has, which the server knows without a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.asking import Asking
+from natsctl.spark.source.columns import arrow_schema
+from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.reading import Reading
+from natsctl.spark.source.settings import ServerSettings
+
+SUFFIX: Final = "$subjects"
+SUBJECT_FIELDS: Final = (
+    StructField("stream", StringType()),
+    StructField("subject", StringType()),
+    StructField("messages", LongType()),
+)
+
+
+def is_subject_table(reading: Reading) -> bool:
+    """Whether subjects and not messages are read; raises OptionFault for both at once."""
+    marked = [name.endswith(SUFFIX) for name in reading.streams]
+    if any(marked) and not all(marked):
+        raise OptionFault(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
+    return any(marked)
+
+
+class SubjectTableReader(DataSourceReader):
+    """Reads the subjects of streams, those that fit the filters, in one task."""
+
+    def __init__(self, settings: ServerSettings, reading: Reading, schema: StructType) -> None:
+        """Raise OptionFault for a column that the table does not have."""
+        known = {field.name: field.dataType for field in SUBJECT_FIELDS}
+        for field in schema:
+            if known.get(field.name) != field.dataType:
+                raise OptionFault(f"{reading.streams[0]} has no column {field.name} {field.dataType.simpleString()}")
+        self._settings = settings
+        self._streams = [name.removesuffix(SUFFIX) for name in reading.streams]
+        self._filters = reading.filters or (">",)
+        self._shape = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """One part."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One batch for each stream."""
+        asking = Asking(self._settings)
+        try:
+            for stream in self._streams:
+                yield self._batch(stream, asking)
+        finally:
+            asking.close()
+
+    def _batch(self, stream: str, asking: Asking) -> pa.RecordBatch:
+        counts: dict[str, int] = {}
+        for wanted in self._filters:
+            info = asking(partial(_counted, stream=stream, wanted=wanted))
+            counts.update(info["state"].get("subjects") or {})
+        rows = sorted(counts.items())
+        columns = {
+            "stream": pa.array([stream] * len(rows), pa.string()),
+            "subject": pa.array([subject for subject, _ in rows], pa.string()),
+            "messages": pa.array([number for _, number in rows], pa.int64()),
+        }
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._shape.names], schema=self._shape)
+
+
+def _counted(api: JetStreamApi, stream: str, wanted: str) -> dict[str, Any]:
+    """The answer of STREAM.INFO with the counts of subjects."""
+    return api.stream_info(stream, subjects_filter=wanted)
