@@ -1,0 +1,149 @@
+"""The options' texts, faults and table."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.errors import OptionFault
+from natsctl.spark.source.option_table import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, TABLE
+from natsctl.spark.source.option_values import duration_s, meet, moment_ns, sequences, size_bytes, subjects
+from natsctl.spark.source.options import Options, as_markdown
+from natsctl.spark.source.reading import reading_of
+
+PLACES = (BATCH_READ, STREAM_READ, BATCH_WRITE, STREAM_WRITE)
+
+
+def test_names_count_in_any_case_and_values_are_parsed() -> None:
+    options = Options({"STREAM": "ORDERS, BILLS", "maxtriggerdelay": "1m30s", "fetchBytes": "4MiB"}, STREAM_READ)
+    assert options["stream"] == ("ORDERS", "BILLS")
+    assert options["maxTriggerDelay"] == 90
+    assert options["fetchBytes"] == 4 << 20
+    assert options["failOnDataLoss"] is True
+
+
+def test_an_unknown_option_is_told_with_what_was_meant() -> None:
+    with pytest.raises(OptionFault, match="no option startingoffset; did you mean startingOffsets"):
+        Options({"startingOffset": "earliest"}, BATCH_READ)
+
+
+def test_an_option_of_another_place_is_told_with_its_place() -> None:
+    with pytest.raises(OptionFault, match="endingOffsets is for a batch read, and this is a streaming read"):
+        Options({"endingOffsets": "latest"}, STREAM_READ)
+
+
+def test_limits_of_triggers_change_nothing_in_a_batch() -> None:
+    assert Options({"maxOffsetsPerTrigger": "5"}, BATCH_READ).said() == ["maxOffsetsPerTrigger"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_spark_adds_is_no_fault(place: str) -> None:
+    Options({"path": "ORDERS", "checkpointLocation": "/tmp/x", "queryName": "q"}, place)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_default_is_a_text_that_its_option_takes(place: str) -> None:
+    options = Options({}, place)
+    for option in TABLE:
+        if place in option.where and option.default:
+            assert options[option.name] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("failOnDataLoss", "maybe", "true or false"),
+        ("maxOffsetsPerTrigger", "0", "at least 1"),
+        ("maxBytesPerTrigger", "lots", "it is a size"),
+        ("startingOffsets", "first", "earliest or latest, or JSON"),
+        ("startingOffsets", '{"ORDERS": -3}', "-2"),
+        ("startingOffsets", "[1]", "gives each stream a sequence"),
+        ("startingTimestamp", "yesterday", "2026-01-31T12:00:00Z"),
+        ("startingTimestamp", "2026-02-31T12:00:00Z", "no such time"),
+        ("maxTriggerDelay", "15", "with its unit"),
+        ("maxTriggerDelay", "15 parsecs", "no unit of time"),
+        ("subject", "a..b", "no subject"),
+        ("subject", "a.*.c,a.b.*", "in common"),
+        ("transport", "pigeon", "one of auto, consumer, direct, get"),
+        ("stream", "A,,B", "one of its parts is empty"),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_option(name: str, said: str, told: str) -> None:
+    with pytest.raises(OptionFault) as fault:
+        Options({name: said}, STREAM_READ)
+    assert f"option {name}: " in str(fault.value)
+    assert told in str(fault.value)
+
+
+def test_times_are_exact_to_the_nanosecond() -> None:
+    assert moment_ns("1970-01-01T00:00:01.000000001Z") == 1_000_000_001
+    assert moment_ns("2026-11-21T05:08:08.293843492+01:30") == moment_ns("2026-11-21T03:38:08.293843492Z")
+    assert moment_ns("2026-11-21T03:38:08.29Z") - moment_ns("2026-11-21T03:38:08Z") == 290_000_000
+    assert moment_ns("1500") == 1_500_000_000
+
+
+def test_durations_and_sizes_have_units() -> None:
+    assert [duration_s(said) for said in ("500ms", "15 minutes", "1h30m", "2.5s")] == [0.5, 900, 5400, 2.5]
+    assert [size_bytes(said) for said in ("1", "8MiB", "64m", "1GB", "2k")] == [1, 8 << 20, 64 << 20, 1 << 30, 2048]
+
+
+def test_offsets_are_words_or_sequences_by_stream() -> None:
+    parse = sequences("earliest", "latest")
+    assert parse("Earliest") == "earliest"
+    assert parse('{"ORDERS": -2, "BILLS": 7}') == {"ORDERS": -2, "BILLS": 7}
+
+
+def test_subjects_that_others_cover_are_left_out() -> None:
+    assert subjects("a.b, a.>, c") == ("a.>", "c")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        ("a.>", "*.b", "a.b"),
+        ("a.*", "a.b.c", None),
+        (">", "a.*.c", "a.*.c"),
+        ("a.>", "a", None),
+        ("*.b.*", "a.*.c", "a.b.c"),
+        ("a.>", "a.>", "a.>"),
+    ],
+)
+def test_what_two_filters_have_in_common(one: str, other: str, common: str | None) -> None:
+    assert meet(one, other) == common
+    assert meet(other, one) == common
+
+
+def test_load_names_streams_as_the_option_does() -> None:
+    assert reading_of(Options({"path": "ORDERS,BILLS"}, BATCH_READ)).streams == ("ORDERS", "BILLS")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "which stream"),
+        ({"path": "ORDERS", "stream": "BILLS"}, "give one of them"),
+        ({"stream": "ORDERS", "streamPattern": "O*"}, "exclude each other"),
+    ],
+)
+def test_streams_are_named_one_way(given: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionFault, match=told):
+        reading_of(Options(given, BATCH_READ))
+
+
+def test_a_batch_begins_with_the_earliest_and_a_query_with_the_latest() -> None:
+    assert reading_of(Options({"stream": "A"}, BATCH_READ)).start == "earliest"
+    assert reading_of(Options({"stream": "A"}, STREAM_READ)).start == "latest"
+
+
+def test_the_table_shows_every_option_once_for_each_meaning() -> None:
+    rows = [line.split("|")[1].strip(" `") for line in as_markdown().splitlines()[2:]]
+    assert rows == [option.name for option in TABLE]
+
+
+def test_logins_in_urls_are_taken_out_of_them() -> None:
+    settings = server_settings(Options({"servers": "nats://bob:s%40crt@a:1,b:2"}, BATCH_READ), {})
+    assert settings.urls == ("nats://a:1", "nats://b:2")
+    assert (settings.user, settings.password) == ("bob", "s@crt")
+    assert "s@crt" not in repr(settings)
