@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from natsctl.cli.completion.scripts import SCRIPTS
-from natsctl.cli.generate import natscli
+from natsctl.cli.generate import natscli, spark_options
 from natsctl.cli.generate.pages import pages
 from natsctl.cli.generate.tree import completion_of
 from natsctl.cli.main import NOUNS
@@ -24,5 +24,7 @@ def made() -> Iterator[tuple[Path, str]]:
         table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
         yield ROOT / "natsctl" / "cli" / "completion" / "commands" / f"{noun.name}.json", table + "\n"
     yield ROOT / "docs" / "natscli.md", natscli.page(ROOT)
+    if (spark := ROOT / "docs" / "spark.md").exists():
+        yield spark, spark_options.page(spark)
     for name, page in pages():
         yield ROOT / "docs" / "commands" / name, page
