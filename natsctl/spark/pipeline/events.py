@@ -1,0 +1,73 @@
+"""What Spark tells of an update while it runs: sentences, of which these are the parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+_STATE: Final = re.compile(r"Flow '?(?P<flow>.+?)'? (?:is|has|was) (?P<state>[A-Z]{4,})\b(?P<rest>.*)", re.DOTALL)
+_UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<flow>.+?)'\.(?P<rest>.*)", re.DOTALL)
+_RUN: Final = re.compile(r"Run (?:is|has) (?P<state>[A-Z]{4,})\b(?P<rest>.*)", re.DOTALL)
+_ERROR: Final = re.compile(r"Error: (.*)", re.DOTALL)
+_CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] (?P<text>.*?)(?:\s*SQLSTATE: \w+|\n|$)", re.DOTALL)
+_OWN: Final = re.compile(r"\[(?P<condition>JETSTREAM_[A-Z_]+)\] (?P<text>[^\n]+)")
+_WRAPPING: Final = ("STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR")
+UNRESOLVED: Final = "UNRESOLVED"
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One sentence; `flow` is empty for the update as a whole, `error` for what is no failure."""
+
+    time: datetime
+    flow: str
+    state: str
+    message: str
+    error: str = ""
+    condition: str = ""
+    position: str = ""
+    """Where in its statement a failure is, as Spark says it."""
+
+
+def parse_event(message: str, time: datetime) -> Event:
+    """The parts of a sentence; what is not understood is kept as the message of an event without state."""
+    time = time.replace(tzinfo=UTC)
+    unresolved = _UNRESOLVED.match(message)
+    found = unresolved or _STATE.match(message) or _RUN.match(message)
+    if found is None:
+        return Event(time, "", "", message.strip())
+    parts = found.groupdict()
+    state = UNRESOLVED if unresolved else str(parts["state"])
+    flow = short_name(parts.get("flow") or "")
+    wrong = _ERROR.search(parts["rest"])
+    if wrong is None:
+        return Event(time, flow, state, message.strip())
+    condition, error = told_error(wrong[1])
+    first = message.partition("\n")[0].strip()
+    return Event(time, flow, state, first, error, condition, wrong[1])
+
+
+def told_error(text: str) -> tuple[str, str]:
+    """The condition and the sentence of a failure that somebody can act on, without plans and stacks."""
+    if own := _OWN.search(text):
+        return own["condition"], own["text"].strip()
+    for found in _CONDITION.finditer(text):
+        if found["condition"] not in _WRAPPING:
+            return found["condition"], " ".join(found["text"].split())
+    lines = (line.strip() for line in text.splitlines())
+    return "", next((line for line in lines if line and not line.startswith("at ")), "")
+
+
+def short_name(name: str) -> str:
+    """A flow's name without the catalog and database that Spark puts before it, and without backticks."""
+    parts = []
+    rest = name
+    while rest:
+        quoted = _QUOTED.match(rest)
+        part = quoted[0] if quoted else rest.partition(".")[0]
+        parts.append(quoted[1].replace("``", "`") if quoted else part)
+        rest = rest[len(part) :].removeprefix(".")
+    return parts[-1] if len(parts) in (2, 3) else name

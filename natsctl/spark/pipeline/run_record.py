@@ -1,0 +1,136 @@
+"""What a run writes down for others: that it runs, what its flows do, what went wrong.
+
+The lock is held as long as the run lives, however it ends; the record may be older than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from natsctl.client.whole_file import whole_file
+from natsctl.spark.pipeline.faults import PipelineBusy
+from natsctl.spark.pipeline.project import Project
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two runs of one pipeline are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+
+@dataclass
+class FlowRecord:
+    """The last that was told of a flow; times in nanoseconds since 1970."""
+
+    state: str = ""
+    at_ns: int = 0
+    error: str = ""
+
+
+@dataclass
+class RunRecord:
+    """One run: `state` is starting, updating, waiting, failed or ended."""
+
+    pid: int = 0
+    state: str = ""
+    started_ns: int = 0
+    updates: int = 0
+    failed_updates: int = 0
+    updated_ns: int = 0
+    """When the last update ended that went well."""
+    interval_s: float = 0.0
+    error: str = ""
+    flows: dict[str, FlowRecord] = field(default_factory=dict)
+
+
+class Recorder:
+    """Writes the record of the run that holds the project's lock."""
+
+    def __init__(self, project: Project, interval_s: float) -> None:
+        self._path = record_path(project)
+        self.record = RunRecord(os.getpid(), "starting", time.time_ns(), interval_s=interval_s)
+        self.save()
+
+    def flow(self, name: str, state: str, error: str = "") -> None:
+        """Note what a flow does."""
+        self.record.flows[name] = FlowRecord(state, time.time_ns(), error)
+        self.save()
+
+    def state(self, state: str, error: str = "") -> None:
+        """Note what the run does."""
+        self.record.state, self.record.error = state, error
+        self.save()
+
+    def updated(self, error: str = "") -> None:
+        """Note the end of an update."""
+        self.record.updates += 1
+        if error:
+            self.record.failed_updates += 1
+        else:
+            self.record.updated_ns = time.time_ns()
+        self.state("failed" if error else "waiting", error)
+
+    def save(self) -> None:
+        """Write it for others."""
+        with whole_file(self._path) as file:
+            file.write(json.dumps(asdict(self.record)).encode())
+
+
+def record_path(project: Project) -> Path:
+    """Where a project's record is."""
+    return project.state_folder / "run.json"
+
+
+def log_path(project: Project) -> Path:
+    """Where a detached run writes its events."""
+    return project.state_folder / "run.log"
+
+
+def read_record(project: Project) -> RunRecord | None:
+    """What the last run wrote; None where there was none."""
+    try:
+        said: dict[str, Any] = json.loads(record_path(project).read_text(encoding="utf-8"))
+        flows = {name: FlowRecord(**each) for name, each in said.pop("flows", {}).items()}
+        return RunRecord(**said, flows=flows)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_running(project: Project) -> bool:
+    """Whether somebody holds the project's lock."""
+    try:
+        with (project.state_folder / "lock").open("rb") as file:
+            return not _locked(file)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def only_run(project: Project) -> Iterator[None]:
+    """Hold the project's lock. Raises PipelineBusy where another run does."""
+    project.state_folder.mkdir(parents=True, exist_ok=True)
+    with (project.state_folder / "lock").open("ab") as file:
+        if not _locked(file):
+            record = read_record(project)
+            who = f" in process {record.pid}" if record else ""
+            raise PipelineBusy(
+                f"pipeline {project.name} runs{who} already", hint=f"natsctl pipeline stop {project.name}"
+            )
+        yield
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Take the lock of a file, until it is closed; False where somebody else has it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

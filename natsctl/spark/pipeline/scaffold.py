@@ -1,0 +1,85 @@
+"""The files of a new project: a stream into a table, what the table says into a stream."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from natsctl.spark.sql.text import quote
+
+_SPECIFICATION: Final = """\
+# Spark's own file: https://spark.apache.org/docs/latest/declarative-pipelines-programming-guide.html
+name: {name}
+storage: storage            # checkpoints: how far each flow has read
+libraries:
+  - glob:
+      include: transformations/**
+"""
+_OWN: Final = """\
+# What natsctl adds: streams as views and as sinks. Every option of docs/spark.md goes below a name.
+streams:
+  {stream}: {{}}               # FROM STREAM {quoted}; from the first message on, unless startingOffsets says otherwise
+sinks:
+  {sink}:                    # a stream: each update publishes what the view big_messages gets
+    from: big_messages
+interval: 30s               # how often `natsctl pipeline run` updates; with --once one time
+# context: lab              # the server, unless a flag or NATS_URL names it
+"""
+_SQL: Final = """\
+-- What the stream brings, once and for all: the table keeps it when the stream no longer does.
+CREATE STREAMING TABLE messages AS
+SELECT seq, subject, timestamp, CAST(value AS STRING) AS body, length(value) AS bytes
+FROM STREAM {quoted};
+
+-- What to publish: a row is a message.
+CREATE TEMPORARY VIEW big_messages AS
+SELECT
+  concat('{prefix}.', subject) AS subject,
+  to_json(struct(seq, bytes)) AS value,
+  concat('{stream}:', seq) AS msgId
+FROM STREAM messages
+WHERE bytes > 100;
+"""
+_PYTHON: Final = '''\
+"""Numbers by subject, made anew by each update that has something new."""
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+@dp.materialized_view
+def by_subject() -> DataFrame:
+    return (
+        spark.read.table("messages")  # noqa: F821  # Spark gives `spark` to these files
+        .groupBy("subject")
+        .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"), F.max("timestamp").alias("last"))
+    )
+'''
+_IGNORED: Final = "/storage/\n/tables/\n/.natsctl/\n__pycache__/\n"
+
+
+def write_project(folder: Path, stream: str) -> list[Path]:
+    """Write a project that reads a stream, and return its files. Raises FileExistsError, OSError.
+
+    What it publishes goes to `BIG_<STREAM>`, a stream that the user makes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sink = f"BIG_{stream}"
+    words = {"name": folder.name, "stream": stream, "quoted": quote(stream), "sink": sink, "prefix": sink}
+    texts = {
+        "spark-pipeline.yml": _SPECIFICATION.format(**words),
+        "natsctl.yml": _OWN.format(**words),
+        "transformations/messages.sql": _SQL.format(**words),
+        "transformations/by_subject.py": _PYTHON,
+        ".gitignore": _IGNORED,
+    }
+    there = [name for name in texts if (folder / name).exists()]
+    if there:
+        raise FileExistsError(f"{folder / there[0]} is there")
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(re.sub(r" +$", "", text, flags=re.MULTILINE), encoding="utf-8")
+    return [folder / name for name in texts]

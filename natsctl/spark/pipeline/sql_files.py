@@ -1,0 +1,82 @@
+"""Where in a file of SQL a statement stands, for faults that Spark tells by statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from natsctl.spark.sql.text import Token, tokens
+
+_KINDS = ("TABLE", "VIEW", "FLOW")
+_POSITION = re.compile(r"line (\d+),? pos \d+")
+_DRAWN = re.compile(r"== SQL[^\n]*==\n(.*?)\n-*\^\^\^", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement as Spark sees it: from right behind the one before; `line` is that place's in the file."""
+
+    text: str
+    line: int
+    name: str
+
+    @property
+    def first_line(self) -> int:
+        """The line of its first word."""
+        return self.line + self.text[: len(self.text) - len(self.text.lstrip())].count("\n")
+
+
+def statements(sql: str) -> list[Statement]:
+    """The statements of a file."""
+    found = []
+    words: list[Token] = []
+    begin = 0
+    for token in tokens(sql):
+        if not token.is_symbol(";"):
+            words.append(token)
+            continue
+        found.append(_statement(sql, begin, token.start, words))
+        begin, words = token.end, []
+    if words:
+        found.append(_statement(sql, begin, len(sql), words))
+    return found
+
+
+def line_of_failure(statement: Statement, text: str) -> int:
+    """The line in the file of what Spark says of a statement."""
+    position = _POSITION.search(text)
+    return statement.line + int(position[1]) - 1 if position else statement.first_line
+
+
+def line_of_syntax(sql: str, text: str) -> int:
+    """The line in the file where Spark does not understand it; 0 where it does not say that.
+
+    Spark draws the statement down to that line, with a mark below, and counts from the statement's begin.
+    """
+    drawn, position = _DRAWN.search(text), _POSITION.search(text)
+    if not drawn or not position:
+        return 0
+    begin = " ".join(drawn[1].split())
+    for statement in statements(sql):
+        if " ".join(statement.text.split()).startswith(begin):
+            return statement.line + int(position[1]) - 1
+    return 0
+
+
+def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
+    return Statement(sql[begin:end], sql.count("\n", 0, begin) + 1, next(_names(words), ""))
+
+
+def _names(words: list[Token]) -> Iterator[str]:
+    """What a statement creates: the last part of the name behind TABLE, VIEW or FLOW."""
+    for at, token in enumerate(words):
+        if not token.is_word(*_KINDS):
+            continue
+        rest = words[at + 1 :]
+        while rest and rest[0].is_word("IF", "NOT", "EXISTS"):
+            rest = rest[1:]
+        while len(rest) > 2 and rest[0].name and rest[1].is_symbol("."):
+            rest = rest[2:]
+        if rest and rest[0].name:
+            yield rest[0].name
