@@ -30,7 +30,7 @@ _NAMES = {
     "ApiError": API + "error",
 }
 """Types whose id does not follow from the tag or the name."""
-_ROOMS = ("cli", "client", "plan")
+_ROOMS = ("cli", "client", "plan", "spark")
 _EVERYWHERE = ("schema.shapes:Failed", "schema.shapes:DryRun", "schema.shapes:Names")
 """What every command may print."""
 

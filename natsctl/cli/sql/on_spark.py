@@ -57,8 +57,12 @@ class SparkQueries:
 
         if self._known is None or self._known[0] is not opened:
             tables = self._tables
-            queries = Queries(
-                opened, tables.catalogue, lambda stream: tables.options(options, stream), tables.subjects, did_you_mean
+
+            def locate(stream: str) -> dict[str, str]:
+                return tables.options(options, stream)
+
+            self._known = (
+                opened,
+                Queries(opened, tables.catalogue, locate, did_you_mean, on_server=tables.on_server),
             )
-            self._known = (opened, queries)
         return self._known[1]

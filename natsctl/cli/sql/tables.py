@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.spark.sql.catalogue import Catalogue
 
 
+class NoBackup(NatsctlError):
+    """None of the backups is one of a stream."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
 class Tables(Protocol):
-    """Where tables are: which there are, the options of the data source for one, and what a stream has by subject."""
+    """Where tables are: which there are, and the options of the data source for one."""
 
     on_server: bool
     """Whether a server has them."""
@@ -26,9 +33,6 @@ class Tables(Protocol):
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The options of the data source that read a stream, given those of the server."""
 
-    def subjects(self, stream: str) -> dict[str, int]:
-        """How many messages each subject of a stream has."""
-
 
 class ServerTables:
     """Streams of the server that the command's session is of."""
@@ -38,18 +42,11 @@ class ServerTables:
     def __init__(self, session: Session) -> None:
         from natsctl.spark.sql.catalogue import Catalogue
 
-        self._session = session
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The server's options, and the stream."""
         return {**base, "stream": stream}
-
-    def subjects(self, stream: str) -> dict[str, int]:
-        """What the server counts."""
-        from natsctl.spark.sql.counting import subject_counts
-
-        return self._session.run(lambda manager: subject_counts(manager, stream))
 
 
 class BackupTables:
@@ -63,17 +60,19 @@ class BackupTables:
         self._paths = backups_by_stream(path)
         self.catalogue = Catalogue(self._paths)
 
+    def check(self, stream: str) -> None:
+        """Raises NoBackup where there is none of that stream."""
+        from natsctl.cli.suggest import did_you_mean
+
+        if stream not in self._paths:
+            names = ", ".join(self._paths)
+            raise NoBackup(
+                f"there is no backup of Stream {stream}", hint=did_you_mean(stream, self._paths) or f"there is {names}"
+            )
+
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The path of the stream's backup alone: no server is asked."""
         return {"backup": str(self._paths[stream])}
-
-    def subjects(self, stream: str) -> dict[str, int]:
-        """What reading the whole backup counts."""
-        from natsctl.client.backup.inspect import inspect
-        from natsctl.client.backup.opened import open_backup
-
-        with open_backup(self._paths[stream]) as backup:
-            return {one.subject: one.messages for one in inspect(backup).subjects}
 
 
 def backups_by_stream(path: Path) -> dict[str, Path]:

@@ -95,5 +95,24 @@ VERBS = (
             "natsctl stream restore ORDERS.tgz --on-existing replace",
         ),
     ),
+    Verb(
+        "export",
+        "stream.export:export",
+        answer="spark.export.report:Exported",
+        examples=(
+            "natsctl stream export ORDERS orders.parquet",
+            "natsctl stream export ORDERS orders/ --partition-by date --incremental",
+            "natsctl stream export ORDERS new.jsonl --subject 'ORDERS.*.new' --since 1d",
+        ),
+    ),
+    Verb(
+        "import, load",
+        "stream.load:load",
+        answer="cli.stream.shapes:Imported",
+        examples=(
+            "natsctl stream import ORDERS orders.parquet --dry-run",
+            "natsctl stream import EVENTS rows.csv --subject EVENTS.old --row-as-json",
+        ),
+    ),
     Verb("template, tmpl", "stream.template", "Make, list, show and remove stream templates"),
 )

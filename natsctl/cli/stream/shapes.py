@@ -69,3 +69,12 @@ class Purged(Model):
     success: bool
     purged: int
     stream: str = ""
+
+
+class Imported(Model, kw_only=True):
+    """How many messages were read, by how many the stream has grown, and how many it had already."""
+
+    stream: str
+    messages: int
+    stored: int
+    known: int

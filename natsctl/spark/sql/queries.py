@@ -33,11 +33,12 @@ class Queries:
         spark: SparkSession,
         catalogue: Catalogue,
         locate: Locate,
-        subjects: Callable[[str], Mapping[str, int]],
         suggest: Callable[[str, list[str]], str],
+        *,
+        on_server: bool = True,
     ) -> None:
         self._spark, self._catalogue, self._suggest = spark, catalogue, suggest
-        self._views = Views(spark, locate, subjects)
+        self._views = Views(spark, locate, on_server=on_server)
 
     def run(self, text: str, limit: int | None = None) -> Result:
         """The rows of the last statement, `limit` at most. Raises UnknownTable, UsageError, what Spark raises."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from natsctl.spark.sql.catalogue import BUCKET_COLUMNS, BUCKET_STREAM, STREAM_COLUMNS, Table
+from natsctl.spark.sql.catalogue import BUCKET_COLUMNS, BUCKET_STREAM, STREAM_COLUMNS, SUBJECTS, Table
 from natsctl.spark.sql.columns import needed
 from natsctl.spark.sql.text import quote
 
@@ -21,6 +21,7 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
     "value": "binary",
 }
+_COUNTED = "subject string, messages bigint"
 _ALWAYS = "seq"
 """The column that is read where a query needs none: the cheapest that every message has."""
 
@@ -42,8 +43,8 @@ def read_stream(spark: SparkSession, options: Mapping[str, str], columns: list[s
 class Views:
     """Makes views in a session, and makes them anew only for a query that needs more columns."""
 
-    def __init__(self, spark: SparkSession, locate: Locate, subjects: Callable[[str], Mapping[str, int]]) -> None:
-        self._spark, self._locate, self._subjects = spark, locate, subjects
+    def __init__(self, spark: SparkSession, locate: Locate, *, on_server: bool) -> None:
+        self._spark, self._locate, self._on_server = spark, locate, on_server
         self._made: dict[str, frozenset[str]] = {}
 
     def make(self, tables: list[Table], query: str) -> None:
@@ -73,8 +74,12 @@ class Views:
         return frame.selectExpr(*(f"{_MADE[name]} as {name}" for name in columns or ["revision"]))
 
     def _subjects_of(self, table: Table) -> DataFrame:
-        rows = sorted(self._subjects(table.stream).items())
-        return self._spark.createDataFrame(rows, "subject string, messages bigint")
+        """A row for every subject; of a server the counts alone are asked for."""
+        if self._on_server:
+            options = self._locate(table.stream + SUBJECTS)
+            return self._spark.read.format(FORMAT).schema(_COUNTED).options(**options).load()
+        frame = read_stream(self._spark, self._locate(table.stream), ["subject"])
+        return frame.groupBy("subject").count().withColumnRenamed("count", "messages")
 
 
 def _header(key: str) -> str:

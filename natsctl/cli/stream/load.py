@@ -1,0 +1,123 @@
+"""`natsctl stream import`: files as messages of a stream, through Spark."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.flags import flagged
+from natsctl.cli.names import suggesting
+from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.values import count, safe
+from natsctl.cli.spark_flags import SparkFlags
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from natsctl.api.stream import StreamConfig
+    from natsctl.spark.loading.loading import Content
+
+
+@flagged()
+def load(
+    ctx: typer.Context,
+    spark: SparkFlags,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="parquet|json|csv|delta", help="[by the endings of files]", show_default=False
+        ),
+    ] = "",
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="SUBJECT", help="for all messages, not their own", show_default=False)
+    ] = "",
+    as_json: Annotated[
+        bool, typer.Option("--row-as-json", help="each row as JSON is the payload", show_default=False)
+    ] = False,
+    ids: Annotated[
+        str,
+        typer.Option(
+            "--ids", metavar="auto|seq|own", help="message ids: their own or STREAM:SEQ, the latter, their own only"
+        ),
+    ] = "auto",
+    writers: Annotated[
+        int, typer.Option("--writers", metavar="N", help="publish at once; order is kept within subjects then", min=1)
+    ] = 1,
+    json: Json = False,
+) -> None:
+    """Store what `stream export` wrote, or rows of other tables, in a stream.
+
+    Messages keep their subjects, headers, payloads and order. Each has a message id, its own or where it was before
+    (ORDERS:17), so that an import again stores nothing twice within the stream's duplicate window. Headers that servers
+    obey (Nats-Expected-…, Nats-Rollup, Nats-Batch-…) are left out. With --dry-run the rows are counted.
+    """
+    from natsctl.spark.loading.headers import IDS
+    from natsctl.spark.loading.source import source_of
+
+    if ids not in IDS:
+        raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
+    what = source_of(source, format, subject, as_json=as_json)
+    session = session_of(ctx)
+    with suggesting(session, stream):
+        before = session.run(lambda manager: manager.stream_info(stream)).value
+    _check_open(before.config)
+
+    def work(opened: SparkSession, options: dict[str, str]) -> Content:
+        from natsctl.client.preview import Previewed
+        from natsctl.spark.loading.loading import check_subjects, look, messages, store
+        from natsctl.spark.loading.source import read_rows
+
+        rows = read_rows(opened, what)
+        content = look(rows)
+        check_subjects(stream, before.config.subjects, content)
+        if session.dry_run:
+            raise Previewed(effect=_effect(content))
+        store(messages(rows, ids, writers), options, ids, _name(stream, source))
+        return content
+
+    from natsctl.cli.spark_work import run_on_spark
+
+    content = run_on_spark(session, spark, work, what=f"Importing into Stream {stream}")
+    after = session.run(lambda manager: manager.stream_info(stream)).value
+    stored = after.state.last_seq - before.state.last_seq
+    _show(stream, content, stored, json)
+
+
+def _check_open(config: StreamConfig) -> None:
+    """Raises UsageError for a stream that takes no messages."""
+    if config.mirror is not None or config.sealed:
+        why = "is a mirror" if config.mirror is not None else "is sealed"
+        raise UsageError(f"Stream {config.name} {why}: it takes no messages")
+
+
+def _name(stream: str, source: str) -> str:
+    """What an import is called in the ids of rows that have none: the same for the same files."""
+    return f"import-{hashlib.blake2b(f'{stream} {source}'.encode(), digest_size=8).hexdigest()}"
+
+
+def _effect(content: Content) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "messages": content.messages,
+        "bytes": content.bytes,
+        "subjects": content.number_of_subjects,
+    }
+    if content.first_seq is not None:
+        found |= {"first_seq": content.first_seq, "last_seq": content.last_seq}
+    return found
+
+
+def _show(stream: str, content: Content, stored: int, json: bool) -> None:
+    """Tell what was read and by how much the stream has grown, of which others may have a part."""
+    known = max(content.messages - stored, 0)
+    if json:
+        output.emit_json({"stream": stream, "messages": content.messages, "stored": stored, "known": known})
+        return
+    told = f", {count(known)} of which it had already" if known else ""
+    output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{told}")

@@ -1,0 +1,132 @@
+"""An export that goes on where it ended: each run adds what a stream has got since, exactly once.
+
+Spark's checkpoint lies in the folder beside the data, under a name that readers pass over, with a note of what is being
+exported. Spark's own readers take only files that a finished batch has named; those of a batch that was cut short are
+removed here at the end of the next run, so that any reader sees each message once.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from natsctl.api.errors import UsageError
+from natsctl.client.whole_file import whole_file
+from natsctl.spark.export.columns import written
+from natsctl.spark.export.delta import told
+from natsctl.spark.export.report import Exported
+from natsctl.spark.export.target import OWN, Target
+from natsctl.spark.sql.catalogue import STREAM_COLUMNS
+from natsctl.spark.sql.views import FORMAT, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT, NOTE = "checkpoint", "export.json"
+SINK_LOG = "_spark_metadata"
+BATCH_MESSAGES = 1_000_000
+"""Messages of one batch: what a run that is cut short has to read again at most."""
+_KEPT_PROGRESS = 100_000
+
+
+class Note(msgspec.Struct, kw_only=True):
+    """What is being exported; later runs must mean the same."""
+
+    stream: str
+    subject: str
+    format: str
+    partition_by: str
+
+
+def prepare(target: Target, note: Note) -> None:
+    """Begin an export that goes on, or make sure that the one in the folder is the same. Raises UsageError."""
+    own = target.local / OWN
+    path = own / NOTE
+    if target.force and target.local.is_dir():
+        shutil.rmtree(target.local)
+    if not path.is_file():
+        own.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(note)))
+        return
+    begun = msgspec.json.decode(path.read_bytes(), type=Note)
+    for name, is_now in msgspec.structs.asdict(note).items():
+        was = getattr(begun, name)
+        if was != is_now:
+            raise UsageError(
+                f"{target.path} is an export with {name.replace('_', ' ')} {was or 'none'}, not {is_now or 'none'}",
+                hint="name another folder, or give --force to begin anew",
+            )
+
+
+def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
+    """What was added: all that the stream holds by now and no run before has written."""
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(_KEPT_PROGRESS))
+    reader = spark.readStream.format(FORMAT).schema(schema_of(list(STREAM_COLUMNS))).options(**options)
+    frame = reader.load().selectExpr(*written(target.format, target.partition_by))
+    writer = frame.writeStream.format(target.format.name).options(**target.format.writing)
+    if target.partition_by:
+        writer = writer.partitionBy(target.partition_by)
+    folder = target.local.resolve()
+    checkpoint = (folder / OWN / CHECKPOINT).as_uri()
+    with told(target.format):
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(folder.as_uri())
+    query.awaitTermination()
+    if failure := query.exception():
+        raise failure
+    remove_strays(folder)
+    return _report(query, stream, target)
+
+
+def _report(query: StreamingQuery, stream: str, target: Target) -> Exported:
+    progress: list[Any] = list(query.recentProgress)
+    last = 0
+    for one in progress:
+        for source in one["sources"]:
+            last = max(last, _sequence(source["endOffset"], stream))
+    return Exported(
+        stream=stream,
+        path=target.path,
+        format=target.format.name,
+        messages=sum(int(one["numInputRows"] or 0) for one in progress),
+        bytes=0,
+        first_seq=0,
+        last_seq=last,
+        files=sum(1 for _ in target.local.rglob("part-*")),
+    )
+
+
+def _sequence(offset: Any, stream: str) -> int:
+    """The sequence that an offset of the source says of a stream."""
+    while isinstance(offset, str):
+        offset = json.loads(offset)
+    streams = offset.get("streams", {}) if isinstance(offset, dict) else {}
+    return int(streams.get(stream, {}).get("seq", 0))
+
+
+def remove_strays(folder: Path) -> int:
+    """Remove files that no finished batch has named; how many there were. No run may be under way."""
+    log = folder / SINK_LOG
+    if not log.is_dir():
+        return 0
+    named = {name for entry in log.iterdir() if not entry.name.startswith(".") for name in _files(entry)}
+    if not named:
+        return 0
+    strays = [path for path in folder.rglob("part-*") if path.name not in named]
+    for path in strays:
+        path.unlink()
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    return len(strays)
+
+
+def _files(entry: Path) -> list[str]:
+    """The names of the files of a batch, or of several that were put together."""
+    lines = entry.read_text(encoding="utf-8").splitlines()[1:]
+    return [json.loads(line)["path"].rsplit("/", 1)[-1] for line in lines if line]

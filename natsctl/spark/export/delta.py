@@ -1,0 +1,33 @@
+"""What Delta needs: a package of its own, which neither Spark nor natsctl brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from natsctl.api.errors import NatsctlError
+from natsctl.spark.export.formats import Format
+
+_HINT = (
+    "give it with --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.1.0\n"
+    "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n"
+    "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog, "
+    "of the version that is for this Spark"
+)
+
+
+class FormatMissing(NatsctlError):
+    """Spark does not know a format that comes as a package of its own."""
+
+
+@contextmanager
+def told(format: Format) -> Iterator[None]:
+    """Tell how Spark gets a format that it does not know. Raises FormatMissing."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as failure:
+        if failure.getCondition() != "DATA_SOURCE_NOT_FOUND" or not format.is_folder:
+            raise
+        raise FormatMissing("Spark has no Delta here", hint=_HINT) from failure

@@ -1,0 +1,71 @@
+"""The formats of files, and what of a path tells which one is meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from natsctl.api.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: its name, the endings of its files, and the options that Spark writes and reads it with."""
+
+    name: str
+    endings: tuple[str, ...]
+    writing: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, str] = field(default_factory=dict)
+    is_text: bool = False
+    """Whether files of it can be put behind each other."""
+    is_folder: bool = False
+    """Whether it has no files of its own, only folders."""
+
+
+_TIMES = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+_CSV = {"quote": '"', "escape": '"', "header": "true", "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false"}  # fmt: skip
+
+PARQUET: Final = Format("parquet", (".parquet", ".pq"))
+JSON: Final = Format(
+    "json",
+    (".jsonl", ".ndjson", ".json"),
+    writing={"timestampFormat": _TIMES},
+    reading={"mode": "FAILFAST"},
+    is_text=True,
+)
+CSV: Final = Format(
+    "csv",
+    (".csv",),
+    writing={**_CSV, "timestampFormat": _TIMES, "quoteAll": "true", "emptyValue": ""},
+    reading={**_CSV, "mode": "FAILFAST", "multiLine": "true"},
+    is_text=True,
+)
+DELTA: Final = Format("delta", (".delta",), is_folder=True)
+FORMATS: Final = {one.name: one for one in (PARQUET, JSON, CSV, DELTA)}
+GZIP: Final = ".gz"
+
+
+def format_of(path: str, asked: str = "") -> Format:
+    """The format that was asked for, else the one that the path's ending means, else Parquet. Raises UsageError."""
+    if asked:
+        if asked not in FORMATS:
+            raise UsageError(f"--format: expected one of {', '.join(FORMATS)}, not {asked!r}")
+        return FORMATS[asked]
+    return named_format(path) or PARQUET
+
+
+def named_format(path: str) -> Format | None:
+    """The format whose ending the path has."""
+    bare = path.lower().removesuffix(GZIP)
+    return next((one for one in FORMATS.values() if bare.endswith(one.endings)), None)
+
+
+def is_gzip(path: str) -> bool:
+    """Whether the path is one of a compressed file."""
+    return path.lower().endswith(GZIP)
+
+
+def is_url(path: str) -> bool:
+    """Whether the path is a place that Spark knows, such as s3a://bucket/folder, and no file of this machine."""
+    return "://" in path

@@ -1,0 +1,99 @@
+"""Stores the rows of files in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from natsctl.api.errors import UsageError
+from natsctl.api.subjects import is_literal, matches
+from natsctl.spark.loading.headers import HEADERS, OWN_ID, PLACE
+from natsctl.spark.loading.source import NUMBER
+from natsctl.spark.sql.views import FORMAT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_SUBJECTS = 100_000
+"""Subjects that are looked at before anything is sent."""
+_ID, _OWN = "msgId", "own"
+
+
+class Content(NamedTuple):
+    """What is to be imported: how many messages, with which of how many subjects, and how many have no sequence."""
+
+    messages: int
+    bytes: int
+    subjects: list[str]
+    number_of_subjects: int
+    first_seq: int | None
+    last_seq: int | None
+    without_place: int
+
+
+def look(rows: DataFrame) -> Content:
+    """What the rows hold, all of them read once."""
+    from pyspark.sql import functions as f
+
+    by_subject = rows.groupBy("subject").agg(
+        f.count(f.lit(1)).alias("messages"),
+        f.sum(f.octet_length("value")).alias("bytes"),
+        f.min("seq").alias("first"),
+        f.max("seq").alias("last"),
+        f.sum(f.expr(f"if({PLACE} is null, 1, 0)")).alias("without_place"),
+    )
+    total = by_subject.agg(
+        f.sum("messages"),
+        f.sum("bytes"),
+        f.slice(f.collect_list(f.coalesce("subject", f.lit(""))), 1, MOST_SUBJECTS),
+        f.count(f.lit(1)),
+        f.min("first"),
+        f.max("last"),
+        f.sum("without_place"),
+    ).collect()[0]
+    return Content(total[0] or 0, total[1] or 0, sorted(total[2]), total[3], total[4], total[5], total[6] or 0)
+
+
+def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
+    """Raises UsageError for a subject that the stream does not take, or that none can have."""
+    for subject in content.subjects:
+        if not is_literal(subject):
+            raise UsageError(f"{subject!r} is no subject to publish to", hint="--subject gives all messages another")
+        if not any(matches(pattern, subject) for pattern in taken):
+            raise UsageError(
+                f"Stream {stream} does not take messages on {subject}: it listens on {', '.join(taken) or 'nothing'}",
+                hint="--subject gives all messages another; natsctl str edit --subjects has it listen on more",
+            )
+
+
+def messages(rows: DataFrame, ids: str, writers: int) -> DataFrame:
+    """The rows as the data source writes them: in order, with ids as asked for (one of `IDS`).
+
+    One writer keeps the order of all messages, several that of each subject.
+    """
+    frame = rows.selectExpr("stream", "seq", "subject", f"{HEADERS} as headers", "value", NUMBER, f"{OWN_ID} as {_OWN}")
+    frame = frame.selectExpr("*", f"{_id_of(frame, ids)} as {_ID}")
+    frame = frame.repartition(writers, "subject") if writers > 1 else frame.repartition(1)
+    return frame.sortWithinPartitions("stream", "seq", NUMBER).select("subject", "headers", "value", _ID)
+
+
+def _id_of(frame: DataFrame, ids: str) -> str:
+    """The expression of a message's id."""
+    if ids == "own":
+        return _OWN
+    if ids == "seq":
+        return f"coalesce({PLACE}, {_OWN})"
+    repeated = frame.where(f"{_OWN} is not null").groupBy(_OWN).count().where("count > 1")
+    if repeated.isEmpty():
+        return f"coalesce({_OWN}, {PLACE})"
+    repeated.select(_OWN).createOrReplaceTempView("natsctl_repeated_ids")
+    return f"coalesce(if({_OWN} in (select {_OWN} from natsctl_repeated_ids), null, {_OWN}), {PLACE}, {_OWN})"
+
+
+def store(frame: DataFrame, options: Mapping[str, str], ids: str, name: str) -> None:
+    """Publish the messages, all acknowledged; rows without an id get one of their content and the import's `name`.
+
+    Raises what Spark raises.
+    """
+    repeatable = {"idempotence": "none"} if ids == "own" else {"writeId": name}
+    frame.write.format(FORMAT).options(**options, **repeatable).mode("append").save()

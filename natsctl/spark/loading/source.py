@@ -1,0 +1,98 @@
+"""Files as rows of messages: subject, headers, payload, and where a message was before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.spark.export.columns import headers_of, payload_of
+from natsctl.spark.export.delta import told
+from natsctl.spark.export.formats import DELTA, FORMATS, PARQUET, Format, format_of, is_url, named_format
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TYPE_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+NUMBER = "_natsctl_row"
+"""The column that keeps rows in their order where they have no sequence."""
+
+
+class NoFile(NatsctlError):
+    """There is nothing to import at a path."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is imported: a file or folder of a format; `subject` is for all messages, whatever a column says."""
+
+    path: str
+    format: Format
+    subject: str = ""
+    as_json: bool = False
+    """Whether the payload is the row itself as JSON."""
+
+
+def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
+    """What the command line says of what is imported. Raises UsageError, NoFile."""
+    if is_url(path):
+        return Source(path, format_of(path, format), subject, as_json)
+    place = Path(path)
+    if not place.exists():
+        raise NoFile(f"{path} does not exist")
+    return Source(path, format_of(path, format) if format else _found_format(place), subject, as_json)
+
+
+def _found_format(place: Path) -> Format:
+    """The format of a file by its name, of a folder by the files in it. Raises UsageError."""
+    if place.is_dir():
+        if (place / "_delta_log").is_dir():
+            return DELTA
+        names = (one.name for one in place.rglob("*") if one.is_file() and not one.name.startswith((".", "_")))
+        found = {known for name in names if (known := named_format(name)) is not None}
+        if len(found) > 1:
+            raise UsageError(f"{place} holds files of several formats", hint=f"--format {'|'.join(FORMATS)} chooses")
+        return found.pop() if found else PARQUET
+    known = named_format(place.name)
+    if known is None:
+        raise UsageError(f"{place} has no ending that tells its format", hint=f"give --format {'|'.join(FORMATS)}")
+    return known
+
+
+def read_rows(spark: SparkSession, source: Source) -> DataFrame:
+    """The rows as they will be messages: columns subject, headers, value, stream and seq, which may be null.
+
+    Raises UsageError for columns that are not what messages need.
+    """
+    spark.conf.set(_TYPE_INFERENCE, "false")
+    path = source.path if is_url(source.path) else Path(source.path).resolve().as_uri()
+    with told(source.format):
+        frame = spark.read.format(source.format.name).options(**source.format.reading).load(path)
+    kinds = {name.lower(): kind for name, kind in frame.dtypes}
+    if "subject" not in kinds and not source.subject:
+        raise UsageError(f"{source.path} has no column subject: {_columns(kinds)}", hint="give --subject SUBJECT")
+    if "value" not in kinds and not source.as_json:
+        raise UsageError(f"{source.path} has no column value: {_columns(kinds)}", hint="--row-as-json sends whole rows")
+    subject = _text(source.subject) if source.subject else "cast(subject as string)"
+    payload = "cast(to_json(struct(*)) as binary)" if source.as_json else payload_of(kinds)
+    return frame.selectExpr(
+        f"{'cast(stream as string)' if 'stream' in kinds else 'cast(null as string)'} as stream",
+        f"{'cast(seq as bigint)' if 'seq' in kinds else 'cast(null as bigint)'} as seq",
+        f"{subject} as subject",
+        f"{headers_of(kinds)} as headers",
+        f"{payload} as value",
+        f"monotonically_increasing_id() as {NUMBER}",
+    )
+
+
+def _columns(kinds: dict[str, str]) -> str:
+    return f"it has {', '.join(kinds) or 'none'}"
+
+
+def _text(value: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
