@@ -85,3 +85,9 @@ class PublishFailed(JetStreamSourceError):
     """A message was refused or not acknowledged in time."""
 
     code = "JETSTREAM_PUBLISH"
+
+
+class BackupFault(JetStreamSourceError):
+    """A backup cannot be read: it is not there, is none, or is damaged."""
+
+    code = "JETSTREAM_BACKUP"
