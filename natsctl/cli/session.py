@@ -150,8 +150,7 @@ class Session:
             await manager.connection.close()
         if self._manager is None:
             self._manager = await self._connect()
-            gc.freeze()
-            gc.enable()
+            _collect_again()
         return await work(self._manager)
 
     async def _connect(self) -> Manager:
@@ -255,6 +254,16 @@ class Session:
             embedded, self._embedded = self._embedded, None
             if embedded is not None:
                 embedded.stop()
+
+
+def _collect_again() -> None:
+    """Start collecting garbage where `main` stopped it, and leave what was imported until now out of it.
+
+    Elsewhere the garbage of commands that ran before in this process would never be collected.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def data_folder() -> Path:

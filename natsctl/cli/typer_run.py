@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
@@ -17,7 +17,7 @@ from natsctl.cli.output import tell
 from natsctl.cli.secret_input import given_on_stdin
 from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.suggest import did_you_mean
-from natsctl.cli.verbs import build, build_single, load, named, verbs_first, walk
+from natsctl.cli.verbs import begun, build, build_single, load, named, verbs_first, walk
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ _TERMINATED = 128 + signal.SIGTERM
 
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """The exit code of a noun's command; raises UsageError and whatever the command raises."""
-    typer_main = import_typer()
     if ":" not in noun.where and not noun.alone:
         words = verbs_first(load(noun.where), words)
-    group, app = _app(noun, words)
-    command = typer_main.get_group(app) if group else typer_main.get_command(app)
+    group, command = _made(noun, words)
     chain = _named(command, words)
     path = " ".join(["natsctl", noun.name, *(one.name.partition(",")[0] for one in chain[1:])])
     more, arguments = take_out(words, _flags_of(chain[-1]), OF_NOUNS.get(noun.name))
@@ -51,15 +49,25 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
             signal.signal(signal.SIGTERM, before)
 
 
-def _app(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
-    """Whether the noun is a group of verbs here, and its app."""
-    if ":" in noun.where:
-        return False, build_single(noun.where)
-    verbs = load(noun.where)
+_commands: Final[dict[tuple[Any, ...], Any]] = {}
+"""Commands that were made, by what they are made of: to make one takes as long as to run it."""
+
+
+def _made(noun: Noun, words: Sequence[str]) -> tuple[bool, Any]:
+    """Whether the noun is a group of verbs here, and its command, made once in a process."""
+    typer_main = import_typer()
+    verbs = () if ":" in noun.where else load(noun.where)
     first = next((word for word in words if word == "-" or not word.startswith("-")), "")
-    if noun.alone and not named(verbs, first):
-        return False, build_single(noun.alone)
-    return True, build(f"{noun.help}.", verbs, words)
+    alone = noun.where if ":" in noun.where else "" if named(verbs, first) else noun.alone
+    path = [*begun(verbs, words)]
+    runs = alone or (path[-1].where if path and not path[-1].is_group else "")
+    key = (noun.name, *(one.names for one in path), load(runs) if runs else None)
+    if key not in _commands:
+        if alone:
+            _commands[key] = typer_main.get_command(build_single(alone))
+        else:
+            _commands[key] = typer_main.get_group(build(f"{noun.help}.", verbs, words))
+    return not alone, _commands[key]
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

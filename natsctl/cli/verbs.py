@@ -93,6 +93,18 @@ def walk(verbs: Sequence[Verb]) -> Iterator[tuple[str, Verb]]:
             yield from ((f"{verb.name} {path}", below) for path, below in walk(load(verb.where)))
 
 
+def begun(verbs: Sequence[Verb], words: Sequence[str]) -> Iterator[Verb]:
+    """The verb that `words` begin with, and those below it that they go on with."""
+    for word in words:
+        found = named(verbs, word)
+        if found is None:
+            return
+        yield found
+        if not found.is_group:
+            return
+        verbs = load(found.where)
+
+
 def build(help: str, verbs: Sequence[Verb], words: Sequence[str]) -> Any:
     """A Typer app of the verb that `words` begin with, or of all of them where that is none of them."""
     import typer
