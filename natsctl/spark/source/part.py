@@ -1,20 +1,12 @@
-"""What one task reads, and what it makes sure of when it has."""
+"""What one task reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.columns import RowShape
-from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.loss import check_identity, check_read, stream_state
-from natsctl.spark.source.offsets import Position
-from natsctl.spark.source.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.ranges import ReadRange
 
 
 @dataclass(frozen=True)
@@ -25,22 +17,3 @@ class StreamPart(InputPartition):
     created: str
     expected: int | None
     fail: bool
-
-
-def read_part(
-    settings: ServerSettings, part: StreamPart, limits: FetchLimits, shape: RowShape
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; raises DataLoss after the last one where messages went since it was planned."""
-    rows = 0
-    for batch in read_range(settings, part.todo, limits, shape):
-        rows += batch.num_rows
-        yield batch
-    if part.expected is None or rows >= part.expected:
-        return
-    asking = Asking(settings)
-    try:
-        now = stream_state(asking(lambda api: api.stream_info(part.todo.stream)))
-    finally:
-        asking.close()
-    if check_identity(Position(part.todo.last, part.created), now, fail=part.fail):
-        check_read(part.todo.first, part.todo.last, part.expected - rows, now, fail=part.fail)

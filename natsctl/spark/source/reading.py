@@ -44,7 +44,7 @@ def reading_of(options: Options) -> Reading:
         until_ns=None if streaming else options["endingTimestamp"],
         late_is_latest=options["startingOffsetsByTimestampStrategy"] == "latest",
         fail=options["failOnDataLoss"],
-        parts=options["minPartitions"] or os.cpu_count() or 2,
+        parts=options["minPartitions"] or _cores(),
         transport=cast(Transport, options["transport"]),
         limits=FetchLimits(options["fetchMessages"], options["fetchBytes"], options["fetchTimeout"]),
     )
@@ -65,3 +65,8 @@ def _streams(options: Options) -> tuple[str, ...]:
     if not ways:
         raise OptionFault('which stream? Give option stream or streamPattern, or load("ORDERS")')
     return options["stream"] or ()
+
+
+def _cores() -> int:
+    """How many tasks this machine can run at once: right for `local[*]`, a guess for a cluster."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

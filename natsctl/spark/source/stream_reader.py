@@ -27,10 +27,11 @@ from natsctl.spark.source.errors import DataLoss, StreamNotFound
 from natsctl.spark.source.follower import Follower
 from natsctl.spark.source.loss import StreamState, check_begin, check_end, check_identity, stream_state, tell
 from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
-from natsctl.spark.source.part import StreamPart, read_part
+from natsctl.spark.source.part import StreamPart
 from natsctl.spark.source.planning import Stretch, chosen_streams, count, cut, parts, starting_at
 from natsctl.spark.source.reading import Reading
 from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.task import read_part
 
 
 @dataclass(frozen=True)
