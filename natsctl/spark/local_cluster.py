@@ -1,0 +1,206 @@
+"""A cluster of Spark on this machine: one master and some workers, each a process of its own.
+
+It is what a cluster is in everything but distance: executors are processes below the workers, they get code and data
+over sockets, and each of them can be killed by itself. All processes listen on the loopback, on free ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeVar
+
+from natsctl.spark.session.failures import SparkStartFailed
+from natsctl.spark.session.java import Java, choose_java
+from natsctl.spark.session.java_home import java_home
+from natsctl.spark.session.local_settings import QUICK, process_environment
+from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.spark_home import SparkHome, installed_spark, quick_home
+from natsctl.spark.session.virtual_machine import Launch
+
+START_WITHIN_S: Final = 120.0
+END_WITHIN_S: Final = 20.0
+_PACKAGE: Final = "org.apache.spark.deploy"
+_MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED: Final = "Successfully registered with master"
+_EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+_DAEMON_HEAP: Final = "-Xmx256m"
+
+Found = TypeVar("Found")
+
+
+class LocalCluster:
+    """A running cluster, as a context manager; all of its processes have ended when the block has."""
+
+    def __init__(self, workers: int = 2, cores: int = 1, memory_mib: int = 1024, java: str = "") -> None:
+        """Say how many workers, and what each of them gives to executors."""
+        self.url = ""
+        self.java: Java = choose_java(java)
+        self._wanted = workers
+        self._cores = cores
+        self._memory_mib = memory_mib
+        self._folder = Path()
+        self._daemons: list[_Daemon] = []
+
+    def __enter__(self) -> LocalCluster:
+        self._folder = Path(tempfile.mkdtemp(prefix="natsctl-cluster-"))
+        try:
+            master = self._start("master", ["--port", "0"])
+            self.url = master.told(_MASTER_URL.search)[1]
+            for number in range(self._wanted):
+                self._start_worker(number)
+            for worker in self.workers:
+                worker.told(lambda log: _REGISTERED in log)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def workers(self) -> list[_Daemon]:
+        """The workers, in the order of their start."""
+        return self._daemons[1:]
+
+    def executor_pids(self) -> list[int]:
+        """The executors that run, oldest first."""
+        return sorted(pid for worker in self.workers for pid in worker.children(_EXECUTOR))
+
+    def kill_executor(self, within_s: float = START_WITHIN_S) -> int:
+        """kill -9 the oldest executor, waiting for one; returns its process id. Its worker starts another one."""
+        until_s = time.monotonic() + within_s
+        while not (pids := self.executor_pids()):
+            if time.monotonic() > until_s:
+                raise SparkStartFailed(f"no executor runs within {within_s:g} s", self.log())
+            time.sleep(0.05)
+        os.kill(pids[0], signal.SIGKILL)
+        return pids[0]
+
+    def kill_worker(self, number: int = 0) -> None:
+        """kill -9 a worker and the executors below it, as when a machine is lost."""
+        worker = self.workers[number]
+        below = worker.children(_EXECUTOR)
+        worker.end(signal.SIGKILL)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def log(self) -> str:
+        """What master and workers have written, and the executors' stderr."""
+        parts = [daemon.log_path for daemon in self._daemons]
+        parts += sorted(self._folder.glob("worker-*/app-*/*/stderr"))
+        return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-8000:]}" for path in parts if path.exists())
+
+    def close(self) -> None:
+        """End workers, which end their executors, then the master; removes what they wrote."""
+        below = self.executor_pids() if self._daemons else []
+        for daemon in reversed(self._daemons):
+            daemon.end(signal.SIGTERM)
+        for pid in below:  # an executor whose worker has gone ends by itself, but not always soon
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if _EXECUTOR in _command_line(pid):
+                    os.kill(pid, signal.SIGKILL)
+        self._daemons.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start_worker(self, number: int) -> None:
+        folder = self._folder / f"worker-{number}"
+        resources = ["--cores", str(self._cores), "--memory", f"{self._memory_mib}M"]
+        self._start("worker", ["--port", "0", *resources, "--work-dir", str(folder), self.url], f"worker-{number}")
+
+    def _start(self, kind: str, words: list[str], name: str = "master") -> _Daemon:
+        spark = quick_home(installed_spark())
+        main = [f"{_PACKAGE}.{kind}.{kind.capitalize()}", "--host", "127.0.0.1", "--webui-port", "0", *words]
+        launch = Launch(self.java, spark, [_DAEMON_HEAP, *QUICK], {}, self._environment(spark))
+        daemon = _Daemon(launch.command(main), launch.environment, self._folder / f"{name}.log")
+        self._daemons.append(daemon)
+        return daemon
+
+    def _environment(self, spark: SparkHome) -> dict[str, str]:
+        """What executors inherit: a JAVA_HOME that all of Spark's words suit, and this Python first."""
+        options = SparkOptions(master=self.url or "spark://127.0.0.1:0")
+        found = process_environment(options, spark.folder, os.environ)
+        found["JAVA_HOME"] = str(java_home(self.java))
+        found["SPARK_SCALA_VERSION"] = spark.scala  # which Spark's scripts would look for in its folders
+        found["SPARK_LOCAL_IP"] = "127.0.0.1"
+        found["SPARK_LOCAL_DIRS"] = str(self._folder)
+        return found
+
+
+class _Daemon:
+    """A master or worker."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], log_path: Path) -> None:
+        self.log_path = log_path
+        with log_path.open("ab") as log:
+            # A group of its own: Ctrl-C is for whoever uses the cluster.
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=None if sys.platform == "win32" else 0,
+            )
+
+    def told(self, find: Callable[[str], Found | None]) -> Found:
+        """What is found in the log, once it is there."""
+        until_s = time.monotonic() + START_WITHIN_S
+        while not (found := find(self.log_path.read_text(errors="replace"))):
+            if self.process.poll() is not None or time.monotonic() > until_s:
+                raise SparkStartFailed(f"Spark's {self.log_path.stem} did not start", self.log_path.read_text()[-4000:])
+            time.sleep(0.05)
+        return found
+
+    def children(self, word: bytes) -> list[int]:
+        """Processes that this one started and that have a word in their command line."""
+        return [pid for pid in _children(self.process.pid) if word in _command_line(pid)]
+
+    def end(self, number: signal.Signals) -> None:
+        """Signal the process and wait for its end; one that does not end is killed."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            self.process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _children(parent: int) -> list[int]:
+    """The processes below another one, by /proc, else by ps."""
+    if not Path("/proc/self/stat").exists():
+        told = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        pairs = [line.split() for line in told.splitlines()]
+        return [int(pid) for pid, above in pairs if int(above) == parent]
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _command_line(pid: int) -> bytes:
+    """The words of a process; empty for one that has ended."""
+    path = Path(f"/proc/{pid}/cmdline")
+    if path.exists():
+        with contextlib.suppress(OSError):
+            return path.read_bytes()
+    if Path("/proc/self/stat").exists():
+        return b""
+    return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True).stdout
