@@ -145,17 +145,21 @@ class JetStreamApi:
         found = [seq for each in filters or (">",) if (seq := self._first_since(stream, time_ns, each))]
         return min(found) if found else self._state(stream)["last_seq"] + 1
 
-    def pending(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
+    def counted(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
         """How many messages there are from a sequence on, of those on `filters`.
 
-        Counted by a direct get, else by a consumer that is made and deleted; where a stream allows neither (a work
-        queue without direct gets), the number of sequences, which is at least as much.
+        Told by direct gets, else by a consumer that is made and deleted; raises ApiRefused, NotAuthorised where neither
+        is allowed.
         """
         counted = [self._pending_directly(stream, first, each) for each in filters or (">",)]
         if None not in counted:
             return sum(each for each in counted if each is not None)
+        return self._pending_of_consumer(stream, first, filters)
+
+    def pending(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
+        """The same, or where nothing may be counted the number of sequences, which is at least as much."""
         try:
-            return self._pending_of_consumer(stream, first, filters)
+            return self.counted(stream, first, filters)
         except (ApiRefused, NotAuthorised):
             state = self._state(stream)
             return int(min(max(state["last_seq"] - max(first, state["first_seq"]) + 1, 0), state["messages"]))

@@ -133,8 +133,8 @@ def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | 
     if stretch.state.whole and not filters:
         return stretch.width
     try:
-        pending = api.pending(stretch.state.name, stretch.first, filters)
-        held = pending and pending - api.pending(stretch.state.name, stretch.last + 1, filters)
+        pending = api.counted(stretch.state.name, stretch.first, filters)
+        held = pending and pending - api.counted(stretch.state.name, stretch.last + 1, filters)
     except (ApiRefused, NotAuthorised):
         return None
     return held if held > 0 or not pending else None
@@ -161,12 +161,12 @@ def cut(
 def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
     """The same by asking how many messages are pending behind ever better guesses."""
     name = stretch.state.name
-    pending = api.pending(name, stretch.first, filters)
+    pending = api.counted(name, stretch.first, filters)
     low, high = stretch.first, stretch.last
     best: tuple[int, int | None] = (stretch.first, None)
     while low <= high:
         middle = (low + high) // 2
-        held = pending - api.pending(name, middle + 1, filters)
+        held = pending - api.counted(name, middle + 1, filters)
         if held <= wanted:
             best, low = (middle, max(held, 0)), middle + 1
             if held >= wanted * CLOSE_ENOUGH:

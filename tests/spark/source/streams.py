@@ -1,0 +1,52 @@
+"""Streams for tests of the Spark source, made and filled over its own connection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from natsctl.spark.source.api import JetStreamApi
+
+REACHED_WITHIN_S = 30.0
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + REACHED_WITHIN_S
+    while not reached():
+        assert time.monotonic() < deadline, f"not reached within {REACHED_WITHIN_S:g} s"
+        time.sleep(0.005)
+
+
+def make(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: Any) -> None:
+    """A stream with so many messages, on name.0 to name.3 in turn."""
+    api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
+    add(api, name, number)
+
+
+def add(api: JetStreamApi, name: str, number: int, body: bytes = b"x") -> None:
+    """So many messages more, stored at another time than those before."""
+    if not number:
+        return
+    last = api.stream_info(name)["state"]["last_seq"] + number
+    frame = b"PUB %s.%d %d\r\n%s\r\n"
+    api.link.send(b"".join(frame % (name.encode(), at % 4, len(body), body) for at in range(number)))
+    until(lambda: bool(api.stream_info(name)["state"]["last_seq"] >= last))
+
+
+def remake(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: Any) -> None:
+    """Another stream of the same name."""
+    api.ask(f"STREAM.DELETE.{name}")
+    make(api, name, number, **config)
+
+
+def purge(api: JetStreamApi, below: int, name: str = "ORDERS") -> None:
+    """Drop the messages before a sequence."""
+    api.ask(f"STREAM.PURGE.{name}", {"seq": below})
+
+
+def delete(api: JetStreamApi, *sequences: int, name: str = "ORDERS") -> None:
+    """Delete single messages."""
+    for seq in sequences:
+        api.ask(f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": True})
