@@ -4,7 +4,8 @@ For test suites, which start natsctl hundreds of times: starting Python and impo
 command. `installed()` lets `subprocess.Popen` (and what is made of it) fork `[sys.executable, "-m", "natsctl", …]`. The
 process has arguments, environment, folder and streams of its own and is a child of who asked, as any other. Nothing of
 who asked is in it. What only a start of Python's own would show is left to those who start it so: a command line with
-anything before `-m natsctl`, an environment with other variables for Python, and a pseudo-terminal.
+anything before `-m natsctl`, and an environment with other variables for Python. `at_terminal()` begins a command at a
+pseudo-terminal.
 
 Theory of operation. The nursery is a fresh Python, without threads, on one end of a socket pair. A request is a line of
 JSON and three descriptors. It forks a process that forks another and ends, so that the latter loses its parent; who
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import inspect
@@ -27,6 +29,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,14 +74,19 @@ class Nursery:
         folder: Any,
         streams: tuple[int, int, int],
         session: bool = False,
+        terminal: bool = False,
     ) -> int:
-        """Begin a command, in a session of its own if that is said; return its process id."""
+        """Begin a command, in a session of its own and at the terminal that its stdin is if that is said.
+
+        Returns its process id.
+        """
         given = os.environ if environment is None else environment
         request = {
             "words": [os.fsdecode(word) for word in command[3:]],
             "environment": {os.fsdecode(name): os.fsdecode(text) for name, text in given.items()},
             "folder": os.path.abspath(os.fsdecode(folder or os.curdir)),  # noqa: PTH100  # where none is, too
             "session": session,
+            "terminal": terminal,
         }
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
@@ -158,6 +166,27 @@ def installed() -> Iterator[None]:
         _nursery = None
 
 
+def at_terminal(
+    command: Sequence[Any], environment: Mapping[Any, Any] | None, folder: Any, size: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Begin a command at a terminal of its own, of so many rows and columns; return its id and that terminal.
+
+    The terminal is the end that a person sits at. None is of a command that is to begin as it does elsewhere.
+    """
+    if subprocess.Popen is not _ForkedPopen or not nursery().takes(command, environment):
+        return None
+    ours, theirs = os.openpty()
+    try:
+        termios.tcsetwinsize(theirs, size)
+        number = nursery().begin(command, environment, folder, (theirs, theirs, theirs), session=True, terminal=True)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return number, ours
+
+
 @contextmanager
 def left_alone() -> Iterator[None]:
     """Let all subprocesses begin as they do elsewhere for a while."""
@@ -219,6 +248,8 @@ def become(request: dict[str, Any]) -> None:
         os.setsid()
     for at, stream in enumerate(request["streams"]):
         os.dup2(stream, at)
+    if request["terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.closerange(3, max(request["streams"]) + 1)
     os.chdir(request["folder"])
     os.environ.clear()

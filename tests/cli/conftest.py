@@ -19,6 +19,7 @@ from natsctl.testing.cluster import Cluster
 from natsctl.testing.done import Done
 from natsctl.testing.paired import Reference
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests import terminals
 
 WITHIN_S = 20
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
@@ -201,8 +202,7 @@ def spawn() -> Callable[..., Any]:
 
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
     """A child at a pseudo-terminal."""
-    pexpect = pytest.importorskip("pexpect")
-    return pexpect.spawn(sys.executable, ["-m", "natsctl", *words], env=environment, encoding="utf-8", **options)
+    return terminals.spawn([sys.executable, "-m", "natsctl", *words], env=environment, **options)
 
 
 class Person:
@@ -211,14 +211,9 @@ class Person:
     def __init__(self, url: str, command: str, words: list[str]) -> None:
         environment = {**os.environ, "NATS_URL": url, "TERM": "xterm-256color", "NO_COLOR": "1"}
         environment.pop("COLUMNS", None)
-        pexpect = pytest.importorskip("pexpect")
-        if command:
-            self.child = pexpect.spawn(
-                command, words, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 100)
-            )
-        else:
-            self.child = spawned(words, environment, timeout=WITHIN_S, dimensions=(40, 100))
-        self._end = pexpect.EOF
+        line = [command, *words] if command else [sys.executable, "-m", "natsctl", *words]
+        self.child = terminals.spawn(line, env=environment, timeout=WITHIN_S, dimensions=(40, 100))
+        self._end = terminals.ended()
         self.seen = ""
 
     def sees(self, text: str) -> None:

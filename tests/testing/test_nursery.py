@@ -13,6 +13,7 @@ import pytest
 
 from natsctl.testing import nursery
 from natsctl.testing.process import ServerProcess
+from tests import terminals
 
 NATSCTL = [sys.executable, "-m", "natsctl"]
 WITHIN_S = 30
@@ -106,3 +107,35 @@ def test_a_full_disk_is_a_failure_of_both(server: ServerProcess) -> None:
     forked, started = both(run)
     assert forked == started
     assert forked[0] == 1
+
+
+def test_a_command_at_a_terminal_sees_its_size_and_a_signal_from_its_keys(server: ServerProcess) -> None:
+    def run() -> tuple[bytes, int]:
+        words = [*NATSCTL, "sub", "a", "-s", server.url]
+        child = terminals.spawn(words, env={**os.environ, "TERM": "xterm"}, dimensions=(7, 61), timeout=WITHIN_S)
+        child.expect("Subscribing")
+        assert os.tcgetpgrp(child.child_fd) == child.pid
+        child.sendintr()
+        child.expect(terminals.ended())
+        child.close()
+        return child.before, child.exitstatus
+
+    def page() -> str:
+        child = terminals.spawn([*NATSCTL, "str", "--help"], env={**os.environ, "TERM": "xterm"}, dimensions=(7, 61))
+        child.expect(terminals.ended(), timeout=WITHIN_S)
+        child.close()
+        return str(child.before)
+
+    for show in (run, page):
+        forked = show()
+        with nursery.left_alone():
+            assert show() == forked
+    assert max(map(len, page().splitlines())) in range(50, 62)
+
+
+def test_nothing_is_started_where_a_command_is_forked_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ptyprocess = pytest.importorskip("ptyprocess")
+    monkeypatch.setattr(ptyprocess.PtyProcess, "spawn", None)
+    terminals.spawn([*NATSCTL, "--version"], env=dict(os.environ)).close()
+    with pytest.raises(TypeError), nursery.left_alone():
+        terminals.spawn([*NATSCTL, "--version"], env=dict(os.environ))
