@@ -70,7 +70,7 @@ class JetStreamApi:
             )
         answer: dict[str, Any] = json.loads(reply.body)
         if error := answer.get("error"):
-            _refuse(name, error)
+            refuse(name, error)
         return answer
 
     def stream_info(self, stream: str, *, subjects_filter: str = "") -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _from_headers(reply: Reply) -> StoredMessage:
     return StoredMessage(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
 
 
-def _refuse(name: str, error: dict[str, Any]) -> NoReturn:
+def refuse(name: str, error: dict[str, Any]) -> NoReturn:
     """Raise what an error of the API means."""
     code, text = int(error.get("err_code") or 0), str(error.get("description") or "")
     if code == NO_STREAM:

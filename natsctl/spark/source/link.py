@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import ssl
 import time
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Link:
         self._inbox = ""
         self._asked = 0
         self._sids = 1
+        self._left: set[bytes] = set()
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Link:
@@ -98,7 +100,7 @@ class Link:
             raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
 
     def read(self, timeout_s: float) -> bytes:
-        """Bytes as they come, which may end within a frame; raises NoAnswer after the timeout."""
+        """Bytes as they come, which may end within a frame; raises NoAnswer after the timeout, 0 being at once."""
         if self._rest:
             data, self._rest = self._rest, b""
             return data
@@ -106,7 +108,7 @@ class Link:
         try:
             wire.settimeout(timeout_s)
             data = wire.recv(READ_BYTES)
-        except TimeoutError as failure:
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as failure:
             raise NoAnswer(f"the server sent nothing for {timeout_s:g} s") from failure
         except OSError as failure:
             raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
@@ -158,6 +160,17 @@ class Link:
         self._sids += 1
         return self._sids
 
+    def subscribe(self, subject: str) -> int:
+        """The number of a new subscription."""
+        sid = self.new_sid()
+        self.send(f"SUB {subject} {sid}\r\n".encode())
+        return sid
+
+    def unsubscribe(self, sid: int) -> None:
+        """End a subscription; what is still on its way is dropped by requests."""
+        self._left.add(b"%d" % sid)
+        self.send(f"UNSUB {sid}\r\n".encode())
+
     def request(
         self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
     ) -> Reply:
@@ -188,7 +201,7 @@ class Link:
                         self.heed(read.what)
                     elif read.what.subject == subject:
                         return read.what
-                    else:
+                    elif read.what.sid not in self._left:
                         others.append(data[begin:at])
                 data, at = data[at:], 0
                 data += self.read(max(deadline - time.monotonic(), 0.001))

@@ -1,0 +1,50 @@
+"""Which messages a read of several filters takes, where a server takes only one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from natsctl.spark.source.columns import Rows
+
+EVERYTHING = ">"
+
+
+class Subjects:
+    """Filters of a read: `pattern` is what a server is asked for, `of` takes what is wanted of that."""
+
+    def __init__(self, filters: Sequence[str]) -> None:
+        self.pattern = filters[0] if len(filters) == 1 else EVERYTHING
+        self._several = len(filters) > 1
+        self._wanted = re.compile(b"|".join(map(_expression, filters or (EVERYTHING,))), re.DOTALL)
+
+    def has(self, subject: bytes) -> bool:
+        """Whether a subject fits one of the filters."""
+        return self._wanted.fullmatch(subject) is not None
+
+    def of(self, rows: Rows) -> Rows:
+        """The rows that are wanted of those that fit `pattern`, perhaps none."""
+        if not self._several:
+            return rows
+        keep = [at for at, subject in enumerate(rows.subjects) if self.has(subject)]
+        return rows if len(keep) == len(rows.seqs) else _taken(rows, keep)
+
+
+def _expression(pattern: str) -> bytes:
+    """A subject pattern as a regular expression of whole subjects."""
+    words = {"*": rb"[^.]+", ">": rb".+"}
+    return rb"\.".join(words.get(word) or re.escape(word.encode()) for word in pattern.split("."))
+
+
+def _taken(rows: Rows, keep: list[int]) -> Rows:
+    """Some of the rows."""
+    places = pa.array(keep, pa.int64())
+    return Rows(
+        rows.seqs.take(places),
+        rows.times_ns.take(places) if rows.times_ns is not None else None,
+        [rows.subjects[at] for at in keep],
+        [rows.headers[at] for at in keep] if rows.headers else (),
+        [rows.values[at] for at in keep] if len(rows.values) else (),
+    )

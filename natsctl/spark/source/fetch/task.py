@@ -1,0 +1,110 @@
+"""What one reading task has in hand: its connection, its range, and how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.columns import Rows, RowShape
+from natsctl.spark.source.errors import ApiRefused, NoAnswer, NotAuthorised, ServerUnreachable
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.ranges import FetchLimits, ReadRange
+from natsctl.spark.source.settings import ServerSettings
+
+WINDOW_BYTES: Final = 1 << 20
+"""So much is taken apart at once, if it is there."""
+ENOUGH_BYTES: Final = 128 << 10
+"""Less than that is worth a short wait for more."""
+SHORT_WAIT_S: Final = 0.002
+
+
+class Interrupted(ServerUnreachable):
+    """What is being read stopped short; it goes on by another request behind the last message."""
+
+
+class Task:
+    """A range that is being read; `at` is the sequence from which on nothing was handed out yet."""
+
+    def __init__(
+        self, link: Link, settings: ServerSettings, todo: ReadRange, limits: FetchLimits, shape: RowShape
+    ) -> None:
+        self.link = link
+        self.settings = settings
+        self.todo = todo
+        self.limits = limits
+        self.shape = shape
+        self.api = JetStreamApi(link, settings)
+        self.at = max(todo.first, 1)
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self.todo.stream
+
+    @property
+    def left(self) -> int:
+        """How many sequences are left."""
+        return max(self.todo.last - self.at + 1, 0)
+
+    def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """The rows as a batch, without those outside of what is left; `at` goes behind them. Raises Interrupted.
+
+        What is asked for twice because a connection was lost is handed out once.
+        """
+        if len(rows.seqs) > 1 and not rising(rows.seqs):
+            raise Interrupted(f"messages of {self.stream} came out of their order behind {self.at}")
+        rows = between(rows, self.at, self.todo.last)
+        if len(rows.seqs):
+            self.at = rows.seqs[-1].as_py() + 1
+            yield self.shape.batch(self.stream, rows)
+
+    def more_to_come(self) -> bool:
+        """Whether the stream's leader has a message in what is left, for a server may lag behind it."""
+        for pattern in self.todo.filters or (">",):
+            try:
+                found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
+            except (NotAuthorised, ApiRefused, NoAnswer):
+                return False
+            if found is not None and found.seq <= self.todo.last:
+                return True
+        return False
+
+    def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
+        """What there was and a window of what comes next; raises NoAnswer, ConnectionLost."""
+        parts = [data, self.link.read(self.limits.timeout_s)]
+        size = sum(map(len, parts))
+        while size < enough:
+            try:
+                more = self.link.read(0 if size >= ENOUGH_BYTES else SHORT_WAIT_S)
+            except NoAnswer:
+                break
+            parts.append(more)
+            size += len(more)
+        return b"".join(parts)
+
+    def pause(self) -> None:
+        """Wait before something is tried again."""
+        time.sleep(self.settings.retry_interval_s)
+
+
+def rising(seqs: pa.Int64Array) -> bool:
+    """Whether every sequence is above the one before."""
+    return bool(pc.all(pc.greater(seqs[1:], seqs[:-1])).as_py())
+
+
+def between(rows: Rows, first: int, last: int) -> Rows:
+    """The rows from one sequence to another; sequences rise."""
+    seqs = rows.seqs
+    if seqs[0].as_py() >= first and seqs[-1].as_py() <= last:
+        return rows
+    wanted = pc.and_(pc.greater_equal(seqs, first), pc.less_equal(seqs, last))
+    count = pc.sum(wanted).as_py() or 0
+    begin = max(pc.index(wanted, True).as_py(), 0)
+    cut = slice(begin, begin + count)
+    times = rows.times_ns[cut] if rows.times_ns is not None else None
+    return Rows(seqs[cut], times, rows.subjects[cut], rows.headers[cut], rows.values[cut])
