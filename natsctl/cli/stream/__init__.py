@@ -30,8 +30,11 @@ VERBS = (
     Verb(
         "report",
         "stream.report:report",
-        answer="cli.stream.shapes:StreamReport|cli.stream.shapes:StreamReport*",
-        examples=("natsctl stream report --sort messages --watch 5s",),
+        answer="cli.stream.shapes:StreamReport|cli.stream.shapes:StreamReport*|spark.report.model:DeepReport",
+        examples=(
+            "natsctl stream report --sort messages --watch 5s",
+            "natsctl stream report ORDERS --deep --html orders.html",
+        ),
     ),
     Verb(
         "find, query",

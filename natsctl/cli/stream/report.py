@@ -11,8 +11,10 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import All, Json, Rounds, Watch, session_of
+from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
+from natsctl.cli.spark_flags import SparkFlags
+from natsctl.cli.stream.deep import DeepFlags, deep_report
 from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_found, tell_absent
 from natsctl.cli.waiting import watch_seconds
 
@@ -54,6 +56,9 @@ class Order(NamedTuple):
 def report(
     ctx: typer.Context,
     by: Order,
+    deep: DeepFlags,
+    spark: SparkFlags,
+    stream: StreamName = None,
     subject: Subject = "",
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
@@ -72,7 +77,18 @@ def report(
     all_streams: All = False,
     json: Json = False,
 ) -> None:
-    """Report on all streams, by size: their sums, mirrors and sources, and who leads them."""
+    """Report on all streams, by size: their sums, mirrors and sources, and who leads them.
+
+    With --deep, on one stream, of which every message is read: its subjects, the sizes of payloads, how many were
+    stored when, what is there twice and what is missing.
+    """
+    deep.check(stream, others=bool(subject or cluster or leaders or dot or watch or columns or all_streams))
+    if deep.deep:
+        from natsctl.cli.names import pick_stream
+
+        session = session_of(ctx)
+        deep_report(session, spark, pick_stream(session, stream), deep, json=json)
+        return
     from natsctl.cli.render.columns import chosen
     from natsctl.cli.render.stream_table import REPORT
 
