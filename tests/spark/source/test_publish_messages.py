@@ -1,0 +1,222 @@
+"""Rows become protocol lines: subjects, payloads, headers, ids."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.errors import OptionFault, PublishFailed
+from natsctl.spark.source.option_table import BATCH_WRITE
+from natsctl.spark.source.options import Options
+from natsctl.spark.source.publish.ids import MessageIds, RowIds
+from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.roles import Roles, write_roles
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def roles(ddl: str, **options: str) -> Roles:
+    schema = parsed_schema(ddl)
+    assert isinstance(schema, StructType)
+    return write_roles(schema, Options(options, BATCH_WRITE))
+
+
+def frames(
+    ddl: str,
+    columns: list[Any],
+    ids: MessageIds | None = None,
+    stream: str = "",
+    max_bytes: int = 0,
+    **options: str,
+) -> list[bytes]:
+    """What is sent for rows given as columns."""
+    schema = parsed_schema(ddl)
+    assert isinstance(schema, StructType)
+    batch = pa.RecordBatch.from_arrays([c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema.names)
+    maker = MessageMaker(roles(ddl, **options), RowIds("q:1:0", ids) if ids else None, stream, max_bytes)
+    return [frame for made in maker.messages(batch) for frame in made.frames("_I", 5).to_pylist()]
+
+
+def headers_of(frame: bytes) -> list[bytes]:
+    """The header lines of an HPUB, whose sizes have to be right."""
+    line, _, content = frame.partition(b"\r\n")
+    _, _, _, header_bytes, whole_bytes = line.split()
+    assert len(content) == int(whole_bytes) + 2
+    block = content[: int(header_bytes)]
+    assert block.startswith(b"NATS/1.0\r\n")
+    assert block.endswith(b"\r\n\r\n")
+    return block[10:-4].split(b"\r\n")
+
+
+def test_a_row_without_headers_or_id_is_a_plain_publish() -> None:
+    assert frames("subject string, value string", [["a.b", "c"], ["x", None]]) == [
+        b"PUB a.b _I.5 1\r\nx\r\n",
+        b"PUB c _I.6 0\r\n\r\n",
+    ]
+
+
+def test_headers_keep_their_order_and_repeats_and_rows_without_are_plain() -> None:
+    column = pa.array([[{"key": "A", "value": b"1"}, {"key": "A", "value": b"2"}], None, []], HEADERS)
+    sent = frames(
+        "subject string, value binary, headers array<struct<key:string,value:binary>>",
+        [["s"] * 3, [b"v"] * 3, column],
+    )
+    assert headers_of(sent[0]) == [b"A: 1", b"A: 2"]
+    assert sent[1:] == [b"PUB s _I.6 1\r\nv\r\n", b"PUB s _I.7 1\r\nv\r\n"]
+
+
+def test_headers_may_be_a_map() -> None:
+    column = pa.array([[("A", "1"), ("B", None)]], pa.map_(pa.string(), pa.string()))
+    sent = frames("subject string, value binary, headers map<string,string>", [["s"], [b"v"], column])
+    assert headers_of(sent[0]) == [b"A: 1", b"B: "]
+
+
+def test_a_frame_as_it_is_read_is_written_with_its_own_id_and_without_what_was_expected_of_its_stream() -> None:
+    column = pa.array(
+        [
+            [
+                {"key": "nats-msg-id", "value": b"own"},
+                {"key": "X", "value": b"y"},
+                {"key": "Nats-Expected-Stream", "value": b"OTHER"},
+            ],
+            None,
+        ],
+        HEADERS,
+    )
+    ddl = (
+        "stream string, seq bigint, subject string, timestamp timestamp, "
+        "headers array<struct<key:string,value:binary>>, value binary"
+    )
+    times = pa.array([1, 2], pa.timestamp("us", "UTC"))
+    sent = frames(ddl, [["S"] * 2, [1, 2], ["s"] * 2, times, column, [b"v"] * 2], ids="row", stream="T")
+    assert headers_of(sent[0]) == [b"Nats-Expected-Stream: T", b"X: y", b"Nats-Msg-Id: own"]
+    assert headers_of(sent[1]) == [b"Nats-Expected-Stream: T", b"Nats-Msg-Id: q:1:0:1"]
+
+
+def test_a_column_of_ids_counts_first_and_may_have_numbers() -> None:
+    sent = frames(
+        "subject string, value string, id bigint", [["s", "s"], ["v", "v"], [7, None]], "row", msgIdColumn="id"
+    )
+    assert [headers_of(each) for each in sent] == [[b"Nats-Msg-Id: 7"], [b"Nats-Msg-Id: q:1:0:1"]]
+
+
+def test_expected_sequences_become_headers_where_they_are_given() -> None:
+    sent = frames(
+        "subject string, value string, expectedLastSubjectSeq bigint, expectedLastSeq bigint",
+        [["s", "s"], ["v", "v"], [0, None], [None, None]],
+    )
+    assert headers_of(sent[0]) == [b"Nats-Expected-Last-Subject-Sequence: 0"]
+    assert sent[1].startswith(b"PUB ")
+
+
+def ids_of(values: list[str], cut: int, order: list[int]) -> dict[int, bytes]:
+    """The id of each row, when rows come in some order and in batches of `cut`."""
+    made = RowIds("p", "content")
+    found: dict[int, bytes] = {}
+    for start in range(0, len(order), cut):
+        rows = order[start : start + cut]
+        contents = pa.array([values[row].encode() for row in rows], pa.binary())
+        found |= dict(zip(rows, made.of(len(rows), lambda contents=contents: contents).to_pylist(), strict=True))
+    return found
+
+
+def test_ids_of_content_do_not_depend_on_the_order_in_which_a_task_has_its_rows() -> None:
+    values = ["a", "b", "c", "a", "d", "a"]
+    first, again = ids_of(values, 2, [0, 1, 2, 3, 4, 5]), ids_of(values, 4, [5, 2, 4, 3, 1, 0])
+    assert len(set(first.values())) == 6
+    assert {first[row] for row in (0, 3, 5)} == {again[row] for row in (0, 3, 5)}
+    assert all(first[row] == again[row] for row in (1, 2, 4))
+
+
+def test_ids_of_content_tell_rows_apart_that_differ_in_subject_or_headers_only() -> None:
+    column = pa.array([[{"key": "A", "value": b"1"}], None, None], HEADERS)
+    ddl = "subject string, value binary, headers array<struct<key:string,value:binary>>"
+    sent = frames(ddl, [["s", "s", "t"], [b"v"] * 3, column], ids="content")
+    ids = [headers_of(each)[-1] for each in sent]
+    assert len(set(ids)) == 3
+    assert all(each.startswith(b"Nats-Msg-Id: q:1:0:") for each in ids)
+    assert all(b"." not in each for each in ids)
+
+
+def test_columns_without_a_meaning_become_one_json_object() -> None:
+    columns = [
+        ["r"],
+        [1],
+        [Decimal("1.50")],
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+        [None],
+        [float("nan")],
+    ]
+    sent = frames(
+        "region string, total bigint, price decimal(4,2), parts map<string,int>, gone string, odd double",
+        columns,
+        subject="report",
+        valueFormat="json",
+    )
+    payload = sent[0].split(b"\r\n")[1]
+    assert json.loads(payload) == {"region": "r", "total": 1, "price": 1.5, "parts": {"k": 1}, "odd": "NaN"}
+
+
+def test_a_struct_is_json_and_an_option_gives_the_subject() -> None:
+    value = pa.array([{"a": 1, "b": None, "c": [b"\x00"]}])
+    sent = frames("subject string, value struct<a:bigint,b:string,c:array<binary>>", [["x"], value], subject="fixed")
+    assert sent == [b'PUB fixed _I.5 20\r\n{"a":1,"c":["AA=="]}\r\n']
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("a b", "is no subject"),
+        ("a\r\nPUB x 0", "is no subject"),
+        ("", "is no subject"),
+        ("a..b", "is no subject"),
+        ("a.*", "is no subject"),
+        (">", "is no subject"),
+        ("$JS.API.STREAM.DELETE.ORDERS", "belongs to the server"),
+        (None, "no subject"),
+    ],
+)
+def test_what_is_no_subject_to_publish_to_is_refused_before_anything_is_sent(subject: str | None, told: str) -> None:
+    with pytest.raises(PublishFailed, match=told):
+        frames("subject string, value string", [pa.array(["fine", subject], pa.string()), ["x", "y"]])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"), [("a:b", b"", "name"), ("", b"", "name"), ("A", b"x\r\nB: y", "line end")]
+)
+def test_a_header_cannot_smuggle_in_another_line(key: str, value: bytes, told: str) -> None:
+    column = pa.array([[{"key": key, "value": value}]], HEADERS)
+    with pytest.raises(PublishFailed, match=told):
+        frames("subject string, value binary, headers array<struct<key:string,value:binary>>", [["s"], [b"v"], column])
+
+
+def test_a_message_that_is_too_large_is_told_with_its_subject() -> None:
+    with pytest.raises(PublishFailed, match=r"big: a message of \d+ bytes; the server takes 64 at most"):
+        frames("subject string, value binary", [["small", "big"], [b"x", b"x" * 100]], max_bytes=64)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "told"),
+    [
+        ("value string", {}, "no column `subject`"),
+        ("subject string", {}, "no column `value`"),
+        ("subject string, value bigint", {}, "cast it"),
+        ("subject string, value string, extra int", {}, "extra"),
+        ("subject string, value string", {"msgIdColumn": "id"}, "no column id"),
+        ("subject int, value string", {}, "column subject is int, and must be string"),
+        ("subject string, value string, headers array<string>", {}, "array<struct<key:string,value:binary>>"),
+    ],
+)
+def test_a_frame_that_cannot_be_written_is_refused_with_what_to_do(
+    ddl: str, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(OptionFault, match=told):
+        roles(ddl, **options)
