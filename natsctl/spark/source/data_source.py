@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.admission import admission_of
+from natsctl.spark.source.archive.reader import backup_reader
 from natsctl.spark.source.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
 from natsctl.spark.source.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.columns import default_schema, row_shape
@@ -38,13 +39,15 @@ class JetStreamDataSource(DataSource):
         """The columns of a read that names none."""
         # Whether it will be read as a batch or as a stream is not known yet; a batch takes every option of reading.
         options = Options(self.options, BATCH_READ)
-        if is_subject_table(reading_of(options)):
+        if not options["backup"] and is_subject_table(reading_of(options)):
             return StructType([*SUBJECT_FIELDS])
         return default_schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads a batch."""
         options = Options(self.options, BATCH_READ)
+        if options["backup"]:
+            return backup_reader(options, row_shape(schema, options))
         reading = reading_of(options)
         settings = server_settings(options)
         if is_subject_table(reading):

@@ -44,7 +44,7 @@ def reading_of(options: Options) -> Reading:
         until_ns=None if streaming else options["endingTimestamp"],
         late_is_latest=options["startingOffsetsByTimestampStrategy"] == "latest",
         fail=options["failOnDataLoss"],
-        parts=options["minPartitions"] or _cores(),
+        parts=options["minPartitions"] or cores(),
         transport=cast(Transport, options["transport"]),
         limits=FetchLimits(options["fetchMessages"], options["fetchBytes"], options["fetchTimeout"]),
     )
@@ -67,6 +67,6 @@ def _streams(options: Options) -> tuple[str, ...]:
     return options["stream"] or ()
 
 
-def _cores() -> int:
+def cores() -> int:
     """How many tasks this machine can run at once: right for `local[*]`, a guess for a cluster."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

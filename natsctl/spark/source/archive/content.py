@@ -1,0 +1,175 @@
+"""The decoded bytes of an archive, read forwards.
+
+An archive is a row of frames of S2 or Snappy, and each tells how long it is and how long what it decodes to is. So
+what is passed over is not decoded, and reading can begin at any frame (a `Mark`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import platform
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, NamedTuple, cast
+
+import pyarrow as pa
+
+from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy, decoded_size
+from natsctl.spark.source.errors import BackupFault
+
+_COMPRESSED: Final = 0x00
+_PLAIN: Final = 0x01
+_EMPTY: Final = (0xFF, 0xFE, 0x99)
+"""The stream's own, padding, an index: frames without content."""
+_CONTENT_AT: Final = 8
+_HEAD_BYTES: Final = 16
+"""Type, length, check, and the decoded length as a varint."""
+_RAW_BYTES: Final = 1 << 20
+"""What is read at once of an archive that is not compressed."""
+
+
+class Mark(NamedTuple):
+    """Where a frame begins: in the data, and in what the data decodes to."""
+
+    data_at: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """An archive in a file: `size` bytes at `offset`, of the file or of what gzip makes of it; framed unless raw."""
+
+    path: str
+    offset: int
+    size: int
+    zipped: bool = False
+    raw: bool = False
+
+    def open(self) -> IO[bytes]:
+        """The file; raises BackupFault where it is not on this machine."""
+        try:
+            return cast(IO[bytes], gzip.open(self.path, "rb") if self.zipped else Path(self.path).open("rb"))
+        except OSError as failure:
+            raise BackupFault(
+                f"cannot read {self.path} on {platform.node()}: {failure.strerror}; tasks read a backup themselves, so "
+                "on a cluster it has to lie where every machine finds it under the same path"
+            ) from failure
+
+
+class Content:
+    """Reads what a data file decodes to, from a mark on; `mark` is where the frame that was reached begins."""
+
+    def __init__(self, data: DataFile, mark: Mark = Mark()) -> None:  # immutable
+        self.data = data
+        self.mark = mark
+        self._file = data.open()
+        self._codec = pa.Codec("snappy")
+        self._kind = _PLAIN
+        self._end = mark.at
+        self._next = mark.data_at
+        self._head = b""
+        self._body: bytes | None = b""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def reach(self, at: int) -> bool:
+        """Go on to the frame that has the byte `at`, or return False where there is none any more."""
+        while at >= self._end:
+            if self._next >= self.data.size:
+                return False
+            self._step()
+        return True
+
+    def total(self) -> int:
+        """How long all of it is; goes to the end."""
+        while self._next < self.data.size:
+            self._step()
+        return self._end
+
+    def read(self, at: int, size: int) -> bytes:
+        """The `size` bytes from `at` on, which is not before what was reached; fewer at the end of the data."""
+        parts: list[bytes] = []
+        while size > 0 and self.reach(at):
+            body = self._decoded()
+            piece = body[at - self.mark.at : at - self.mark.at + size]
+            parts.append(piece)
+            at += len(piece)
+            size -= len(piece)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_some(self, at: int, least: int) -> bytes:
+        """At least so many bytes from `at` on, up to the end of a frame; fewer at the end of the data."""
+        parts: list[bytes] = []
+        while least > 0 and self.reach(at):
+            parts.append(self._decoded()[at - self.mark.at :])
+            at = self._end
+            least -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def fault(self, what: str) -> BackupFault:
+        """The failure to raise for what is wrong with the frame that was reached."""
+        return BackupFault(f"{self.data.path} is damaged: {what} (byte {self.mark.data_at:,} of its data)")
+
+    def _step(self) -> None:
+        """Go on by one frame and read its head."""
+        self.mark = Mark(self._next, self._end)
+        if self.data.raw:
+            size = min(_RAW_BYTES, self.data.size - self._next)
+            self._kind, self._next, self._end, self._body = _PLAIN, self._next + size, self._end + size, None
+            return
+        self._head = head = self._bytes(self._next, _HEAD_BYTES)
+        self._kind, size = head[0] if head else -1, int.from_bytes(head[1:4], "little")
+        if not self._next and self._kind != _EMPTY[0]:
+            raise self.fault("it does not begin as an archive does")
+        self._next += 4 + size
+        if len(head) < 4 or self._next > self.data.size:
+            raise self.fault("it ends inside a frame")
+        self._end += self._content_bytes(head, size)
+        self._body = None
+
+    def _content_bytes(self, head: bytes, size: int) -> int:
+        """How long the content of a frame is."""
+        if self._kind in _EMPTY:
+            return 0
+        if self._kind not in (_COMPRESSED, _PLAIN) or size < 4:
+            raise self.fault(f"a frame is of the unknown type 0x{self._kind:02x}")
+        try:
+            return size - 4 if self._kind == _PLAIN else decoded_size(head[_CONTENT_AT : 4 + size])[0]
+        except BlockFault as fault:
+            raise self.fault(str(fault)) from fault
+
+    def _decoded(self) -> bytes:
+        """The content of the frame that was reached."""
+        if self._body is None:
+            begun = self._head[_CONTENT_AT : self._next - self.mark.data_at]
+            at = self.mark.data_at + len(self._head)
+            block = begun + self._bytes(at, self._next - at)
+            self._body = block if self._kind == _PLAIN else self._decompressed(block)
+            if len(self._body) != self._end - self.mark.at:
+                raise self.fault("a frame is cut")
+        return self._body
+
+    def _decompressed(self, block: bytes) -> bytes:
+        """A block's content; only what is not plain Snappy has to be rewritten."""
+        size = self._end - self.mark.at
+        try:
+            return bytes(self._codec.decompress(block, size, asbytes=True))
+        except OSError:
+            pass
+        try:
+            return bytes(self._codec.decompress(b"".join(as_snappy(block)), size, asbytes=True))
+        except (OSError, BlockFault) as fault:
+            raise self.fault(f"a frame does not decode: {fault}") from fault
+
+    def _bytes(self, at: int, size: int) -> bytes:
+        """Bytes of the data as they lie in the file; raises BackupFault where the disk, or gzip, refuses."""
+        if size <= 0:
+            return b""
+        try:
+            self._file.seek(self.data.offset + at)
+            return self._file.read(min(size, self.data.size - at))
+        except (OSError, EOFError, zlib.error) as failure:
+            raise self.fault(str(failure)) from failure
