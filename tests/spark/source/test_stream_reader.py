@@ -1,0 +1,447 @@
+"""A streaming query's calls, made as Spark makes them, on both servers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.data_source import JetStreamDataSource
+from natsctl.spark.source.errors import (
+    DataLoss,
+    OptionFault,
+    SequenceWentBack,
+    StreamNotFound,
+    StreamRecreated,
+)
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.part import StreamPart
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.stream_reader import JetStreamStreamReader
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.streams import add, delete, make, purge, remake
+
+pytestmark = pytest.mark.both
+
+Offset = dict[str, Any]
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
+    settings = ServerSettings(urls=(server.url,))
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+class Query:
+    """What Spark does with a reader: batches one after another, offsets as JSON in between."""
+
+    def __init__(self, api: JetStreamApi, **options: str) -> None:
+        url = api.link.settings.urls[0]
+        given = {"servers": url, "startingOffsets": "earliest", "numRetries": "0", **options}
+        given.setdefault("stream", "ORDERS")
+        source = JetStreamDataSource({name: value for name, value in given.items() if value})
+        reader = source.streamReader(source.schema())  # type: ignore[arg-type]  # never a DDL text
+        assert isinstance(reader, JetStreamStreamReader)
+        self.reader = reader
+
+    def begin(self) -> Offset:
+        return stored(self.reader.initialOffset())
+
+    def next(self, start: Offset) -> Offset:
+        return stored(self.reader.latestOffset(start, self.reader.getDefaultReadLimit()))
+
+    def rows(self, start: Offset, end: Offset) -> list[tuple[str, int]]:
+        found = []
+        for part in self.reader.partitions(start, end):
+            for batch in self.reader.read(part):
+                found += list(zip(batch["stream"].to_pylist(), batch["seq"].to_pylist(), strict=True))
+        return found
+
+    def run(self, start: Offset, batches: int = 100) -> tuple[list[tuple[str, int]], Offset]:
+        """All rows until there is nothing new, and where the query stands then."""
+        found = []
+        for _ in range(batches):
+            end = self.next(start)
+            if end == start:
+                return found, end
+            found += self.rows(start, end)
+            self.reader.commit(end)
+            start = end
+        raise AssertionError(f"not at an end after {batches} batches")
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every reader's connection ended."""
+    readers: list[JetStreamStreamReader] = []
+    init = JetStreamStreamReader.__init__
+
+    def remembered(self: JetStreamStreamReader, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        readers.append(self)
+
+    monkeypatch.setattr(JetStreamStreamReader, "__init__", remembered)
+    yield
+    for reader in readers:
+        reader.stop()
+
+
+def stored(offset: Offset) -> Offset:
+    """An offset as it comes back from a checkpoint."""
+    return dict(json.loads(json.dumps(offset)))
+
+
+def seqs(offset: Offset) -> dict[str, int]:
+    return {name: each["seq"] for name, each in offset["streams"].items()}
+
+
+def orders(first: int, last: int) -> list[tuple[str, int]]:
+    return [("ORDERS", seq) for seq in range(first, last + 1)]
+
+
+def test_a_query_reads_everything_once_and_then_waits(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api)
+    rows, end = query.run(query.begin())
+    assert sorted(rows) == orders(1, 100)
+    assert query.next(end) == end
+    assert query.reader.partitions(end, end) == []
+    add(api, "ORDERS", 5)
+    assert query.run(end)[0] == orders(101, 105)
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"startingOffsets": ""}, 101),
+        ({"startingOffsets": "earliest"}, 11),
+        ({"startingOffsets": '{"ORDERS": 20}'}, 20),
+        ({"startingOffsets": '{"ORDERS": -1}'}, 101),
+        ({"startingTimestamp": "1"}, 11),
+        ({"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"}, 101),
+    ],
+)
+def test_a_new_query_begins_where_it_was_told(api: JetStreamApi, options: dict[str, str], first: int) -> None:
+    make(api)
+    purge(api, 11)
+    assert seqs(Query(api, **options).begin()) == {"ORDERS": first - 1}
+
+
+def test_an_empty_stream_is_at_0_and_its_first_message_is_read(api: JetStreamApi) -> None:
+    make(api, number=0)
+    query = Query(api)
+    begin = query.begin()
+    assert seqs(begin) == {"ORDERS": 0}
+    assert query.next(begin) == begin
+    add(api, "ORDERS", 1)
+    assert query.run(begin)[0] == orders(1, 1)
+
+
+def test_no_batch_is_larger_than_the_limit_and_all_is_read(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    assert query.reader.getDefaultReadLimit() == ReadMaxRows(30)
+    end = query.next(query.begin())
+    assert seqs(end) == {"ORDERS": 30}
+    assert seqs(query.reader.latestOffset(end, ReadAllAvailable())) == {"ORDERS": 100}
+    assert sorted(query.run(query.begin())[0]) == orders(1, 100)
+
+
+def test_a_limit_counts_messages_where_the_stream_has_gaps_or_is_filtered(api: JetStreamApi) -> None:
+    make(api)
+    delete(api, *range(2, 50))
+    gaps = Query(api, maxOffsetsPerTrigger="10")
+    assert len(gaps.rows(gaps.begin(), gaps.next(gaps.begin()))) == 10
+    filtered = Query(api, maxOffsetsPerTrigger="10", subject="ORDERS.1")
+    rows = filtered.rows(filtered.begin(), filtered.next(filtered.begin()))
+    assert len(rows) == 10
+    assert all(seq % 4 == 2 for _, seq in rows)
+
+
+def test_a_limit_is_shared_by_what_waits_and_starves_nobody(api: JetStreamApi) -> None:
+    make(api, number=90)
+    make(api, "BILLS", number=9)
+    make(api, "QUIET", number=1)
+    query = Query(api, stream="ORDERS,BILLS,QUIET", maxOffsetsPerTrigger="20")
+    assert seqs(query.next(query.begin())) == {"ORDERS": 18, "BILLS": 1, "QUIET": 1}
+
+
+def test_a_limit_in_bytes_goes_by_the_average_message(api: JetStreamApi) -> None:
+    make(api)
+    average = api.stream_info("ORDERS")["state"]["bytes"] / 100
+    query = Query(api, maxBytesPerTrigger=str(int(average * 25)))
+    assert isinstance(query.reader.getDefaultReadLimit(), ReadMaxBytes)
+    assert 24 <= seqs(query.next(query.begin()))["ORDERS"] <= 25
+
+
+def test_a_batch_waits_for_the_least_until_the_delay_is_over(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(api, number=5)
+    query = Query(api, minOffsetsPerTrigger="10", maxTriggerDelay="1m")
+    assert query.reader.getDefaultReadLimit() == ReadMinRows(10)
+    begin = query.begin()
+    assert query.next(begin) == begin
+    add(api, "ORDERS", 5)
+    end = query.next(begin)
+    assert seqs(end) == {"ORDERS": 10}
+    add(api, "ORDERS", 1)
+    assert query.next(end) == end
+    query.reader._last_batch_s -= 60
+    assert seqs(query.next(end)) == {"ORDERS": 11}
+
+
+def test_available_now_ends_with_what_was_there_and_does_not_wait_for_the_least(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30", minOffsetsPerTrigger="1000")
+    query.reader.prepareForTriggerAvailableNow()
+    add(api, "ORDERS", 50)
+    rows, end = query.run(query.begin())
+    assert sorted(rows) == orders(1, 100)
+    assert seqs(end) == {"ORDERS": 100}
+
+
+def test_available_now_ends_where_a_stream_is_made_again_meanwhile(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="60", failOnDataLoss="false")
+    query.reader.prepareForTriggerAvailableNow()
+    first = query.next(query.begin())
+    remake(api, number=500)
+    rows, end = query.run(first)
+    assert rows == []
+    assert sorted(Query(api, failOnDataLoss="false").run(end)[0]) == orders(1, 500)
+
+
+def test_a_batch_is_the_same_when_it_is_run_again(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.next(query.begin())
+    end = query.next(start)
+    rows = query.rows(start, end)
+    add(api, "ORDERS", 50)
+    assert Query(api).rows(start, end) == rows == orders(31, 60)
+
+
+def test_streams_made_later_are_read_from_their_beginning_and_again_when_the_batch_is_run_again(
+    api: JetStreamApi,
+) -> None:
+    make(api, number=10)
+    query = Query(api, stream="", streamPattern="ORDERS*", startingOffsets="")
+    start = query.begin()
+    make(api, "ORDERS_EU", number=10)
+    purge(api, 4, name="ORDERS_EU")
+    end = query.next(start)
+    expected = [("ORDERS_EU", seq) for seq in range(4, 11)]
+    assert query.rows(start, end) == expected
+    assert Query(api, stream="", streamPattern="ORDERS*").rows(start, end) == expected
+    purge(api, 6, name="ORDERS_EU")
+    with pytest.raises(DataLoss, match=r"ORDERS_EU: sequences 4\.\.5"):
+        query.rows(start, end)
+    add(api, "ORDERS_EU", 1)
+    assert query.run(end)[0] == [("ORDERS_EU", 11)]
+
+
+def test_a_stream_of_a_pattern_that_vanishes_is_a_loss(api: JetStreamApi, caplog: pytest.LogCaptureFixture) -> None:
+    make(api, number=10)
+    make(api, "ORDERS_EU", number=10)
+    options = {"stream": "", "streamPattern": "ORDERS*"}
+    start = Query(api, **options).begin()
+    end = Query(api, **options).next(start)
+    api.ask("STREAM.DELETE.ORDERS_EU")
+    for call in (lambda: Query(api, **options).next(end), lambda: Query(api, **options).rows(start, end)):
+        with pytest.raises(DataLoss, match="ORDERS_EU was deleted; it was read up to 10"):
+            call()
+    allowed = Query(api, **options, failOnDataLoss="false")
+    assert allowed.rows(start, end) == orders(1, 10)
+    assert seqs(allowed.next(end)) == {"ORDERS": 10}
+    assert "ORDERS_EU was deleted" in caplog.text
+
+
+def test_a_stream_by_name_that_vanishes_is_always_an_error(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, failOnDataLoss="false")
+    start = query.begin()
+    end = query.next(start)
+    api.ask("STREAM.DELETE.ORDERS")
+    for call in (lambda: query.next(end), lambda: query.rows(start, end), query.begin):
+        with pytest.raises(StreamNotFound, match="ORDERS"):
+            call()
+
+
+def test_purged_messages_are_a_loss_in_the_next_batch_and_in_one_that_is_run_again(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.next(query.begin())
+    end = query.next(start)
+    purge(api, 51)
+    told = r"ORDERS: sequences 31\.\.50 were purged or deleted"
+    with pytest.raises(DataLoss, match=told):
+        query.next(start)
+    with pytest.raises(DataLoss, match=told):
+        query.rows(start, end)
+    allowed = Query(api, failOnDataLoss="false")
+    assert allowed.rows(start, end) == orders(51, 60)
+    assert allowed.run(end)[0] == orders(61, 100)
+
+
+def test_a_batch_that_is_gone_as_a_whole_is_told_or_empty(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.begin()
+    end = query.next(start)
+    purge(api, 81)
+    with pytest.raises(DataLoss, match=r"sequences 1\.\.30"):
+        query.rows(start, end)
+    assert Query(api, failOnDataLoss="false").rows(start, end) == []
+
+
+def test_expired_messages_are_told_with_the_limit_that_took_them(api: JetStreamApi) -> None:
+    make(api, number=60, max_msgs=60)
+    query = Query(api, maxOffsetsPerTrigger="20")
+    start = query.next(query.begin())
+    add(api, "ORDERS", 40)
+    with pytest.raises(DataLoss, match=r"sequences 21\.\.40 expired by max_msgs 60"):
+        query.next(start)
+
+
+def test_a_purge_behind_the_query_loses_nothing(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.next(query.begin())
+    purge(api, 20)
+    assert sorted(query.run(start)[0]) == orders(31, 100)
+
+
+def test_messages_deleted_in_the_middle_are_no_loss(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api)
+    delete(api, 10, 11, 50)
+    assert len(query.run(query.begin())[0]) == 97
+
+
+def test_messages_that_newer_ones_of_their_subject_replaced_are_no_loss(
+    api: JetStreamApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(api, number=40, max_msgs_per_subject=5)
+    query = Query(api, maxOffsetsPerTrigger="5")
+    start = query.next(query.begin())
+    add(api, "ORDERS", 40)
+    with caplog.at_level(logging.WARNING):
+        assert query.run(start)[0] == orders(61, 80)
+    assert "as a limit by subject wants it" in caplog.text
+
+
+def test_a_stream_made_again_is_an_error_and_begins_anew_where_that_is_allowed(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.next(query.begin())
+    end = query.next(start)
+    remake(api, number=20)
+    for call in (lambda: query.next(start), lambda: query.rows(start, end)):
+        with pytest.raises(StreamRecreated, match="ORDERS was deleted and made again"):
+            call()
+    allowed = Query(api, failOnDataLoss="false")
+    assert allowed.rows(start, end) == []
+    assert allowed.run(end)[0] == orders(1, 20)
+
+
+def test_a_stream_that_went_back_is_an_error_and_waited_for_where_that_is_allowed(api: JetStreamApi) -> None:
+    make(api, number=10)
+    query = Query(api)
+    end = query.next(query.begin())
+    end["streams"]["ORDERS"]["seq"] = 12  # as an older backup of the stream leaves it
+    with pytest.raises(SequenceWentBack, match="ends at 10, but was read up to 12"):
+        query.next(end)
+    allowed = Query(api, failOnDataLoss="false")
+    assert allowed.next(end) == end
+    add(api, "ORDERS", 4)
+    assert allowed.run(end)[0] == orders(13, 14)
+
+
+def test_messages_that_go_between_planning_and_reading_are_a_loss(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api)
+    start = query.begin()
+    planned = query.reader.partitions(start, query.next(start))
+    purge(api, 41)
+    with pytest.raises(DataLoss, match=r"40 messages of sequences 1\.\.100 went while they were being read"):
+        read(query, planned)
+    assert len(read(Query(api, failOnDataLoss="false"), allowed(planned))) == 60
+
+
+def read(query: Query, planned: list[InputPartition]) -> list[int]:
+    return [seq for part in planned for batch in query.reader.read(part) for seq in batch["seq"].to_pylist()]
+
+
+def allowed(planned: list[InputPartition]) -> list[InputPartition]:
+    """The same parts with losses allowed."""
+    parts = [part for part in planned if isinstance(part, StreamPart)]
+    return [StreamPart(part.todo, part.created, part.expected, fail=False) for part in parts]
+
+
+def test_lag_is_reported_in_sequences_messages_and_bytes(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="5", subject="ORDERS.1")
+    query.next(query.begin())
+    report = query.reader.reportLatestOffset()
+    assert report is not None
+    said = report["streams"]["ORDERS"]
+    assert said["seq"] == 100
+    behind = said["behind"]
+    assert behind["messages"] == 20
+    assert behind["sequences"] >= 80
+    assert behind["bytes"] == round(20 * api.stream_info("ORDERS")["state"]["bytes"] / 100)
+
+
+def test_reading_leaves_no_trace(api: JetStreamApi) -> None:
+    make(api)
+    delete(api, 50)
+    query = Query(api, maxOffsetsPerTrigger="30", subject="ORDERS.1,ORDERS.2")
+    query.run(query.begin())
+    assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
+
+
+def test_a_durable_follows_the_query_and_shows_its_lag(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="10", subject="ORDERS.1", commitConsumer="spark")
+    start = query.begin()
+    for batches in (1, 2):
+        start = query.next(start)
+        query.reader.commit(start)
+        info = api.ask("CONSUMER.INFO.ORDERS.spark")
+        assert info["num_pending"] == 25 - 10 * batches
+        assert info["ack_floor"]["stream_seq"] == info["delivered"]["stream_seq"] == seqs(start)["ORDERS"]
+        assert info["num_ack_pending"] == 0
+
+
+def test_a_consumer_of_others_is_left_alone(api: JetStreamApi) -> None:
+    make(api)
+    api.create_consumer("ORDERS", "spark", {"durable_name": "spark", "ack_policy": "explicit"})
+    query = Query(api, commitConsumer="spark")
+    with pytest.raises(OptionFault, match="not of this source"):
+        query.next(query.begin())
+    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 100
+
+
+def test_no_durable_is_made_where_it_would_change_what_a_stream_keeps(api: JetStreamApi) -> None:
+    make(api, retention="interest", number=0)
+    query = Query(api, commitConsumer="spark")
+    with pytest.raises(OptionFault, match="retention 'interest'"):
+        query.next(query.begin())
+
+
+def test_offsets_of_another_source_are_told(api: JetStreamApi) -> None:
+    make(api, number=1)
+    with pytest.raises(OptionFault, match="checkpoint"):
+        Query(api).next({"ORDERS": {"0": 23}})
