@@ -6,10 +6,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
-
 import pyarrow as pa
+import pytest
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.ddl import parsed_schema
