@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from natsctl.spark.session.local_settings import (
     session_settings,
 )
 from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.quick_python import ask_numpy_of_numpy_only, compiled_imports, python_environment
 from natsctl.spark.session.spark_home import installed_spark, pyspark_folder, quick_home
 from natsctl.spark.session.virtual_machine import Launch, VirtualMachine, running_machine
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 _OF_REMOTE = ("pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
 """What PySpark imports for sessions on a server."""
-_QUICK_UNLESS = "spark.driver.defaultJavaOptions"
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @contextlib.contextmanager
@@ -83,9 +85,10 @@ def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = Non
     settings = application_settings(options)
     flags = [memory_option(settings), *settings.get("spark.driver.extraJavaOptions", "").split()]
     before = class_path(options, environment)
+    for_python = python_environment(environment) if options.is_local else dict(environment)
     if options.is_local:
         flags += [*QUICK, *class_data_options(java, home, before)]
-    return Launch(java, home, flags, settings, process_environment(options, home.folder, environment), before)
+    return Launch(java, home, flags, settings, process_environment(options, home.folder, for_python), before)
 
 
 def class_path(options: SparkOptions, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -139,19 +142,30 @@ def _environment(machine: VirtualMachine, options: SparkOptions) -> Iterator[Non
                 os.environ[name] = value
 
 
+def _quieten() -> None:
+    """Keep PySpark from logging each failure on stderr beside raising it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
 @contextlib.contextmanager
 def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session in the Java that the environment names; PySpark forgets that Java afterwards."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    with compiled_imports(os.environ):
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
 
     on_interrupt = signal.getsignal(signal.SIGINT)
+    ask_numpy_of_numpy_only()
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = None
     try:
         session = builder.getOrCreate()
+        _quieten()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's would talk to Spark within the handler
         yield session
