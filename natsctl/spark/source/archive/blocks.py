@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
+from struct import Struct, calcsize
 from tarfile import BLOCKSIZE, TarError, TarInfo
 from typing import Final
 
@@ -18,7 +18,9 @@ import pyarrow as pa
 from natsctl.spark.source.archive.content import Content, Mark
 from natsctl.spark.source.columns import Rows, RowShape
 
-_HEAD: Final = Struct("<IQqH")
+_HEAD: Final = "<IQqH"
+"""A text and no Struct, which cannot be pickled with the functions that use it."""
+_HEAD_BYTES: Final = calcsize(_HEAD)
 _HEADER_BYTES: Final = 4
 _HASH_BYTES: Final = 8
 _HAS_HEADER: Final = 1 << 31
@@ -26,7 +28,7 @@ _SEQ: Final = (1 << 62) - 1
 _FLAGS_AT: Final = 11
 """Byte of a record with the two bits that say that there is no message."""
 _FLAGS: Final = 0xC0
-_GONE_LENGTH: Final = (_HEAD.size + _HASH_BYTES).to_bytes(4, "little")
+_GONE_LENGTH: Final = (_HEAD_BYTES + _HASH_BYTES).to_bytes(4, "little")
 """How a record begins that tells of a sequence without a message."""
 _FIRST_BYTES: Final = 4096
 _FOLDER: Final = "msgs/"
@@ -76,12 +78,12 @@ def _tar_info(content: Content, head: bytes) -> TarInfo:
 
 def _first_seq(data: bytes) -> int:
     """The first sequence of a block that is not told to be gone, 0 where the beginning has none."""
-    at = 0
-    while at + _HEAD.size <= len(data):
-        flagged, seq, _, _ = _HEAD.unpack_from(data, at)
+    at, unpack = 0, Struct(_HEAD).unpack_from
+    while at + _HEAD_BYTES <= len(data):
+        flagged, seq, _, _ = unpack(data, at)
         if 0 < seq <= _SEQ:
             return int(seq)
-        at += max(flagged & ~_HAS_HEADER, _HEAD.size)
+        at += max(flagged & ~_HAS_HEADER, _HEAD_BYTES)
     return 0
 
 
@@ -103,8 +105,8 @@ def gone_in(content: Content, block: Block) -> list[int]:
         at = data.find(_GONE_LENGTH, at + 1)
     if at < 0:
         return []
-    gone, at, unpack = [], 0, _HEAD.unpack_from
-    while at + _HEAD.size <= len(data):
+    gone, at, unpack = [], 0, Struct(_HEAD).unpack_from
+    while at + _HEAD_BYTES <= len(data):
         flagged, seq, _, _ = unpack(data, at)
         if seq > _SEQ:
             gone.append(seq & _SEQ)
@@ -114,7 +116,7 @@ def gone_in(content: Content, block: Block) -> list[int]:
 
 def _checked(content: Content, block: Block, length: int, at: int) -> int:
     """The length of a record, which lies in its block and has room for what every record has."""
-    if length < _HEAD.size + _HASH_BYTES or at + length > block.size:
+    if length < _HEAD_BYTES + _HASH_BYTES or at + length > block.size:
         raise content.fault(f"a record at byte {at:,} of {block.name} has a length of {length:,}")
     return length
 
@@ -128,7 +130,7 @@ def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
     headers: list[bytes] = []
     values: list[bytes] = []
     wants_value, wants_headers = shape.wants_value, shape.wants_headers
-    at, size, unpack, head_bytes = 0, len(data), _HEAD.unpack_from, _HEAD.size
+    at, size, unpack, head_bytes = 0, len(data), Struct(_HEAD).unpack_from, _HEAD_BYTES
     while at + head_bytes <= size:
         flagged, seq, ts_ns, named = unpack(data, at)
         end = at + (flagged & 0x7FFFFFFF)

@@ -23,7 +23,7 @@ MAX_RECORD_BYTES: Final = 72 << 20
 _STATE: Final = b"state.json"
 _PIECE_BYTES: Final = 1 << 20
 _MOST_HEAD_BYTES: Final = 5 * 10
-_TIME: Final = Struct("<Bq")
+_TIME: Final = "<Bq"
 """Name length and the first eight bytes of the time, where the name is short and the time needs nine."""
 _TIME_END: Final = 10
 _GOES_ON: Final = -0x7F7F7F7F7F7F7F80
@@ -201,7 +201,7 @@ class _Parsed:
         are spelled until `rows` makes numbers of all of them at once. A sequence usually follows the one before, whose
         upper bits are compared as bytes.
         """
-        size, unpack = len(data), _TIME.unpack_from
+        size, unpack = len(data), Struct(_TIME).unpack_from
         seqs, times, tops, subjects = self.seqs, self._times, self._tops, self._subjects
         headers, values = self._headers, self._values
         wants_headers, wants_value = self._wants_headers, self._wants_value
