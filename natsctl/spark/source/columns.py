@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from natsctl.spark.source.arrays import binary_array, int_array, repeated, text_array
 from natsctl.spark.source.ddl import parsed_schema
 from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
 from natsctl.spark.source.header_column import header_column
@@ -103,7 +104,8 @@ class RowShape:
             for name, field in zip(self.names, self.arrow_schema, strict=True)
         ]
         if not columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows.seqs), pa.struct([])))
+            nothing = pa.Array.from_buffers(pa.struct([]), len(rows.seqs), [None])
+            return pa.RecordBatch.from_struct_array(nothing)
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def _column(self, name: str, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
@@ -112,16 +114,16 @@ class RowShape:
         if name == "value":
             return self._values(kind, stream, rows)
         if name == "subject":
-            return text_column(rows.subjects)
+            return text_array(rows.subjects)
         if name == "timestamp":
-            return pc.divide(rows.times_ns, 1000).view(kind)
+            return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
         if name == "stream":
-            return pa.repeat(pa.scalar(stream, kind), len(rows.seqs))
+            return repeated(stream, len(rows.seqs))
         return header_column(rows.headers, kind) if self.include_headers else pa.nulls(len(rows.seqs), kind)
 
     def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
         if self.value_format == "text":
-            return text_column(rows.values)
+            return text_array(rows.values)
         if self.value_format == "json":
             payloads = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
             try:
@@ -130,16 +132,7 @@ class RowShape:
                 at = f"{stream} {rows.seqs[misfit.row].as_py()}"
                 told = f"message {at} does not fit valueSchema: {misfit}; valueMode PERMISSIVE gives null"
                 raise ValueDoesNotFit(told) from misfit
-        return rows.values if isinstance(rows.values, pa.Array) else pa.array(rows.values, pa.binary())
-
-
-def text_column(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
-    """Bytes as text; what is no UTF-8 has U+FFFD in its place."""
-    raw = data if isinstance(data, pa.Array) else pa.array(data, pa.binary())
-    try:
-        return raw.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([each.decode(errors="replace") for each in raw.to_pylist()], pa.string())
+        return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
 
 
 def default_schema(options: ValueOptions) -> StructType:

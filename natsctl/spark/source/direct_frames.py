@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.api import header_of, time_ns_of
+from natsctl.spark.source.arrays import int_array, number_array, text_array
 from natsctl.spark.source.columns import Rows
-from natsctl.spark.source.frames import SMALL_BYTES, numbers
+from natsctl.spark.source.frames import SMALL_BYTES
 from natsctl.spark.source.protocol import Message, read_next, status_of
 
 SHAPE: Final = (
@@ -64,12 +65,12 @@ class DirectAnswers:
             bodies[-1] = bodies[-1][: int(sizes[-1]) - int(heads[-1])]
         if not bodies or any(_is_message(each, self._sid) for each in others):
             return None
-        lengths = pa.array(list(map(len, bodies)), pa.int64())
-        if not pc.subtract(numbers(sizes), numbers(heads)).equals(lengths):
+        lengths = int_array(list(map(len, bodies)))
+        if not pc.subtract(number_array(sizes), number_array(heads)).equals(lengths):
             return None
-        stamps = pa.array(times, pa.binary()).cast(pa.string()).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
+        stamps = text_array(times).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
         blocks = [b"NATS/1.0\r\n%b\r\n" % block if block else b"" for block in own]
-        return DirectWindow(Rows(numbers(seqs), stamps, subjects, blocks, bodies), others, rest)
+        return DirectWindow(Rows(number_array(seqs), stamps, subjects, blocks, bodies), others, rest)
 
     def exactly(self, data: bytes) -> DirectWindow:
         """The frames, one by one."""
@@ -102,8 +103,8 @@ def _rows(messages: list[Message]) -> Rows:
     """Messages as columns; where a header is there twice, the server's own is the last."""
     stamps = [time_ns_of(header_of(each.headers, b"Nats-Time-Stamp").decode()) for each in messages]
     return Rows(
-        pa.array([int(header_of(each.headers, b"Nats-Sequence")) for each in messages], pa.int64()),
-        pa.array(stamps, pa.int64()),
+        int_array([int(header_of(each.headers, b"Nats-Sequence")) for each in messages]),
+        int_array(stamps),
         [header_of(each.headers, b"Nats-Subject") for each in messages],
         [_own(each.headers) for each in messages],
         [each.body for each in messages],

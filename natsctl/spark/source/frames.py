@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-
+from natsctl.spark.source.arrays import int_array, number_array
 from natsctl.spark.source.columns import Rows
 from natsctl.spark.source.errors import ServerUnreachable
 from natsctl.spark.source.protocol import Message, read_next
@@ -109,8 +108,8 @@ class Deliveries:
             return Window(None, None, None, others, data[at:])
         messages, places = zip(*found, strict=True)
         rows = Rows(
-            pa.array([place.seq for place in places], pa.int64()),
-            pa.array([place.time_ns for place in places], pa.int64()),
+            int_array([place.seq for place in places]),
+            int_array([place.time_ns for place in places]),
             [message.subject for message in messages],
             [message.headers for message in messages] if self._headers else (),
             [message.body for message in messages] if self._values else (),
@@ -154,10 +153,10 @@ class Deliveries:
             bodies[-1] = bodies[-1][: int(sizes[-1])]
         if not bodies or any(self._is_delivery(each) for each in others):
             return None
-        if not numbers(sizes).equals(pa.array(list(map(len, bodies)), pa.int64())):
+        if not number_array(sizes).equals(int_array(list(map(len, bodies)))):
             return None
-        seqs = numbers(columns[1])
-        rows = Rows(seqs, numbers(columns[2]), columns[0], *self._contents(heads, bodies))
+        seqs = number_array(columns[1])
+        rows = Rows(seqs, number_array(columns[2]), columns[0], *self._contents(heads, bodies))
         return Window(rows, first, last._replace(seq=seqs[-1].as_py()), others, rest)
 
     def _contents(self, heads: Sequence[bytes | None], bodies: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
@@ -181,11 +180,6 @@ class Deliveries:
 
     def _is_delivery(self, what: Message | bytes) -> bool:
         return isinstance(what, Message) and what.sid == self._sid and not what.subject.startswith(self._inbox)
-
-
-def numbers(texts: list[bytes]) -> pa.Int64Array:
-    """Decimal numbers as a column; by way of binary, because Arrow makes text of bytes at three times the cost."""
-    return pa.array(texts, pa.binary()).cast(pa.string()).cast(pa.int64())
 
 
 def _last_line(data: bytes, before: int) -> int:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from natsctl.spark.source.arrays import binary_array, int_array, text_array
 
 
 def header_column(blocks: Sequence[bytes], kind: pa.ListType) -> pa.ListArray:
@@ -21,22 +25,13 @@ def header_column(blocks: Sequence[bytes], kind: pa.ListType) -> pa.ListArray:
 def _lists(lines: list[bytes], counts: list[int], kind: pa.ListType) -> pa.ListArray:
     """The lines cut at their first colon and dealt out."""
     pairs = [line.partition(b":") for line in lines]
-    keys = pa.array([pair[0] for pair in pairs], pa.binary())
-    values = pa.array([pair[2].lstrip(b" \t") for pair in pairs], pa.binary())
+    keys = text_array([pair[0] for pair in pairs])
+    values = binary_array([pair[2].lstrip(b" \t") for pair in pairs])
     fields = [kind.value_type.field(at) for at in range(2)]
-    items = pa.StructArray.from_arrays([_as_text(keys), values], fields=fields)
-    offsets: list[int | None] = []
-    end = 0
-    for count in counts:
-        offsets.append(end if count else None)
-        end += count
-    offsets.append(end)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=kind)
-
-
-def _as_text(data: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as text; what is no UTF-8 has a mark in its place, as Spark shows it."""
-    try:
-        return data.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([each.decode(errors="replace") for each in data.to_pylist()], pa.string())
+    items = pa.StructArray.from_arrays([keys, values], fields=fields)
+    ends = int_array([0, *accumulate(counts)]).cast(pa.int32())
+    lists = pa.ListArray.from_arrays(ends, items, type=kind)
+    if all(counts):
+        return lists
+    sizes = int_array(counts)
+    return pc.if_else(pc.greater(sizes, int_array([0])[0]), lists, pa.nulls(len(counts), kind))

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from natsctl.spark.source.api import NO_MESSAGE, refuse, time_ns_of
+from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.columns import Rows
 from natsctl.spark.source.errors import NoAnswer, ServerUnreachable
 from natsctl.spark.source.fetch.subjects import Subjects
@@ -92,8 +93,8 @@ class SingleReader:
 def _rows(messages: list[dict[str, Any]]) -> Rows:
     """Messages of the API as columns."""
     return Rows(
-        pa.array([each["seq"] for each in messages], pa.int64()),
-        pa.array([time_ns_of(each["time"]) for each in messages], pa.int64()),
+        int_array([each["seq"] for each in messages]),
+        int_array([time_ns_of(each["time"]) for each in messages]),
         [each["subject"].encode() for each in messages],
         [base64.b64decode(each.get("hdrs") or "") for each in messages],
         [base64.b64decode(each.get("data") or "") for each in messages],

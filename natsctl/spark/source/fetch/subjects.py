@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import pyarrow as pa
-
+from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.columns import Rows
 
 EVERYTHING = ">"
@@ -40,7 +39,7 @@ def _expression(pattern: str) -> bytes:
 
 def _taken(rows: Rows, keep: list[int]) -> Rows:
     """Some of the rows."""
-    places = pa.array(keep, pa.int64())
+    places = int_array(keep)
     return Rows(
         rows.seqs.take(places),
         rows.times_ns.take(places) if rows.times_ns is not None else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -102,9 +103,10 @@ def between(rows: Rows, first: int, last: int) -> Rows:
     seqs = rows.seqs
     if seqs[0].as_py() >= first and seqs[-1].as_py() <= last:
         return rows
-    wanted = pc.and_(pc.greater_equal(seqs, first), pc.less_equal(seqs, last))
-    count = pc.sum(wanted).as_py() or 0
-    begin = max(pc.index(wanted, True).as_py(), 0)
-    cut = slice(begin, begin + count)
+    cut = slice(bisect_left(seqs, first, key=_value), bisect_right(seqs, last, key=_value))
     times = rows.times_ns[cut] if rows.times_ns is not None else None
     return Rows(seqs[cut], times, rows.subjects[cut], rows.headers[cut], rows.values[cut])
+
+
+def _value(scalar: pa.Int64Scalar) -> int:
+    return int(scalar.as_py())
