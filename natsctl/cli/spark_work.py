@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from natsctl.api.errors import NatsctlError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from natsctl.cli.spark_flags import SparkFlags
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target
+    from natsctl.spark.session import SparkOptions
 
 T = TypeVar("T")
 
@@ -39,12 +41,15 @@ def run_on_spark(
     what: str = "Spark",
     bar: bool = True,
     needs_server: bool = True,
+    opening: Callable[[SparkOptions], AbstractContextManager[SparkSession]] | None = None,
+    stop: Callable[[], None] = lambda: None,
 ) -> T:
     """The result of `work(spark session, options of the data source for this command's server)`.
 
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
     `needs_server` no server is connected to, and the options are empty. Ctrl-C and SIGTERM cancel its jobs and stop its
-    streaming queries. Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
+    streaming queries, after `stop()` has told the work so. `opening` opens another session than `open_session` does.
+    Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
     from natsctl.spark.session.jobs import job_status
@@ -55,8 +60,8 @@ def run_on_spark(
     quiet = session.json
     with progress(what, None, "tasks", bar=bar, quiet=quiet or not bar) as tracker:
         try:
-            with open_session(options) as opened, job_status(opened) as status:
-                running = _Running(opened, lambda: work(opened, server))
+            with (opening or open_session)(options) as opened, job_status(opened) as status:
+                running = _Running(opened, lambda: work(opened, server), stop)
                 while not running.over(LOOK_S):
                     if bar and not quiet and (tasks := status()).total:
                         tracker.at(tasks.done, tasks.total)
@@ -85,8 +90,8 @@ def server_options(session: Session) -> dict[str, str]:
 class _Running(Generic[T]):
     """Work in its thread; a signal that ends waiting for it ends it first."""
 
-    def __init__(self, spark: SparkSession, work: Callable[[], T]) -> None:
-        self._spark, self._work = spark, work
+    def __init__(self, spark: SparkSession, work: Callable[[], T], stop: Callable[[], None]) -> None:
+        self._spark, self._work, self._stop = spark, work, stop
         self._results: list[T] = []
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="natsctl-spark", daemon=True)
@@ -121,6 +126,7 @@ class _Running(Generic[T]):
     def _cancel(self) -> None:
         from natsctl.spark.session.jobs import cancel_jobs
 
+        self._stop()
         cancel_jobs(self._spark)
         self._thread.join(CANCEL_WAIT_S)
 
