@@ -36,7 +36,7 @@ KINDS: Final = ("executor", "driver", "server")
 BATCHES: Final = 8
 POLL_S: Final = 0.02
 KILL_AGAIN_AFTER_S: Final = 0.2
-ATTEMPTS: Final = 6
+ATTEMPTS: Final = 4
 """How often a driver may be started: once, after its kill, and after failures that a person would restart it for."""
 _LOCAL = re.compile(r"local\[(\w+|\*)\]")
 _WORKER: Final = b"pyspark.daemon"

@@ -144,6 +144,9 @@ WRITING: Final = (
     Option("writeId", "", (BATCH_WRITE,), key_text,
            "A name for this write: the whole job, run again under it, stores nothing twice.",
            otherwise="a new one each time"),
+    Option("orderBy", "", WRITE, names,
+           "Columns by which each task sorts its rows before it sends them. With `repartition(n, \"subject\")` before, "
+           "`orderBy` `seq` keeps the order of each subject, in streaming queries too, where Spark cannot sort."),
     Option("window", "4000", WRITE, whole(1), "How many messages may wait for their acknowledgement."),
     Option("ackTimeout", "10s", WRITE, duration_s, "Without an acknowledgement that long, messages are sent again."),
 )  # fmt: skip

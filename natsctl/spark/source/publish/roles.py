@@ -42,6 +42,8 @@ class Roles:
     msg_id: str
     expected: tuple[tuple[str, str], ...]
     """Column and header."""
+    order: tuple[str, ...]
+    """Columns by which a task sorts its rows."""
 
 
 class _Columns:
@@ -84,6 +86,7 @@ def write_roles(schema: StructType, options: Options) -> Roles:
         _check_headers(headers, columns.kinds["headers"][1])
     msg_id = _msg_id(columns, options["msgIdColumn"] or "", whole)
     expected = tuple((columns.take(name, IntegralType), header) for name, header in EXPECTED.items())
+    order = _order(columns, options["orderBy"] or (), whole)
     if not whole:
         for name in READ_ONLY:
             columns.take(name)
@@ -100,6 +103,7 @@ def write_roles(schema: StructType, options: Options) -> Roles:
         headers=headers,
         msg_id=msg_id,
         expected=tuple(pair for pair in expected if pair[0]),
+        order=order,
     )
 
 
@@ -108,6 +112,15 @@ def _msg_id(columns: _Columns, named: str, whole: bool) -> str:
     found = columns.take(named or MSG_ID, StringType, IntegralType, keep=bool(named) and whole)
     if named and not found:
         raise OptionFault(f"option msgIdColumn: the frame has no column {named}; it has {', '.join(columns.names)}")
+    return found
+
+
+def _order(columns: _Columns, named: tuple[str, ...], whole: bool) -> tuple[str, ...]:
+    """The columns to sort by; they need no other meaning, and keep one that they have."""
+    found = tuple(columns.take(name, keep=whole or name.lower() == "value") for name in named)
+    for name, column in zip(named, found, strict=True):
+        if not column:
+            raise OptionFault(f"option orderBy: the frame has no column {name}; it has {', '.join(columns.names)}")
     return found
 
 

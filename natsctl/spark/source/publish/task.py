@@ -16,6 +16,8 @@ from natsctl.spark.source.publish.ledger import Ledger, Stored
 from natsctl.spark.source.publish.messages import MessageMaker
 from natsctl.spark.source.publish.publisher import Publisher
 
+SORTED_ROWS = 10_000
+"""Rows of a batch behind a sort, as many as Spark puts into one."""
 RESTART_NEEDS_S = 120
 """What a driver may take to end, be started again and come to its last batch; nats-server's own default window."""
 
@@ -26,7 +28,7 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
     `key` is the same for all attempts of this write or micro-batch, and of no other. Raises JetStreamSourceError.
     """
     begun = time.monotonic()
-    rows = _with_rows(batches)
+    rows = iter(_sorted(_with_rows(batches), job.roles.order))
     first = next(rows, None)
     if first is None:
         return Written(ledger_key=key if job.idempotence == "ledger" else "")
@@ -92,6 +94,18 @@ def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int
 
 def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return (batch for batch in batches if batch.num_rows)
+
+
+def _sorted(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterable[pa.RecordBatch]:
+    """Batches as they are, or all rows of the task in memory and in order; nulls come last."""
+    if not columns:
+        return batches
+    kept = list(batches)
+    if not kept:
+        return []
+    table = pa.Table.from_batches(kept).sort_by([(column, "ascending") for column in columns])
+    ordered: list[pa.RecordBatch] = table.to_batches(max_chunksize=SORTED_ROWS)
+    return ordered
 
 
 def _chained(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
