@@ -1,7 +1,6 @@
-"""Installed as the module `pyspark_jetstream`, whose name makes Spark register the data source with no call.
+"""The data source as Spark is given it: by value, with its whole package and the rewriting of S2 that backups need.
 
-Spark looks for modules named `pyspark_*` with a `DefaultSource` when a format is first used. The class leaves here by
-value, with the whole package around it and the rewriting of S2 that backups need: executors need nothing of natsctl.
+Executors need nothing of natsctl. Spark finds it through the module `pyspark_jetstream`.
 """
 
 from pyspark.cloudpickle import register_pickle_by_value
