@@ -7,6 +7,7 @@ its seeds proves nothing about that promise.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -18,11 +19,18 @@ def do_nothing(*arguments: Any, **named: Any) -> None:
 
 
 def noticed_at(
-    plant: Callable[[], Patch], simulate: Callable[[int], object], seeds: int, noticed: tuple[type[Exception], ...]
+    plant: Callable[[], Patch],
+    simulate: Callable[[int], object],
+    seeds: int,
+    noticed: tuple[type[Exception], ...],
+    first: int = 0,
 ) -> int | None:
-    """Return the first of `seeds` at which a simulation with the plant raises one of `noticed`; None: at none."""
+    """Return one of `seeds` at which a simulation with the plant raises one of `noticed`; None: at none.
+
+    They are tried from `first` on, and those before it then.
+    """
     with plant():
-        for seed in range(seeds):
+        for seed in itertools.chain(range(first, seeds), range(first)):
             try:
                 simulate(seed)
             except noticed:
