@@ -178,6 +178,7 @@ NOUNS = (
             "natsctl sql @report.sql --csv",
         ),
     ),
+    Noun("pipeline", (), "Keep tables and streams up to date with Spark's declarative pipelines", "pipeline"),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.offsets import Position, parse_offsets
@@ -40,7 +41,10 @@ def pipeline_progress(checkpoints: Path) -> list[Progress]:
         if offsets.parent.name.isdigit():
             flow = offsets.parent.parent
             found[flow] = max(found.get(flow, 0), int(offsets.parent.name))
-    progress = [read_progress(flow / str(number), flow.name, flow.parent.name) for flow, number in found.items()]
+    progress = [
+        read_progress(flow / str(number), unquote(flow.name), unquote(flow.parent.name))
+        for flow, number in found.items()
+    ]
     return sorted((each for each in progress if each), key=lambda each: each.flow)
 
 

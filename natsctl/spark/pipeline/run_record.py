@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from natsctl.client.whole_file import whole_file
 from natsctl.spark.pipeline.faults import PipelineBusy
@@ -22,6 +22,10 @@ try:
     import fcntl
 except ImportError:  # Windows, where two runs of one pipeline are not kept apart
     fcntl = None  # type: ignore[assignment]
+
+ATTEMPTS: Final = 5
+RETRY_S: Final = 0.1
+"""Who only looks whether a run is there has the lock for a moment too."""
 
 
 @dataclass
@@ -60,6 +64,13 @@ class Recorder:
     def flow(self, name: str, state: str, error: str = "") -> None:
         """Note what a flow does."""
         self.record.flows[name] = FlowRecord(state, time.time_ns(), error)
+        self.save()
+
+    def completed(self) -> None:
+        """Note that all flows are through: Spark says nothing of those into sinks but that they start."""
+        for flow in self.record.flows.values():
+            if flow.state in ("STARTING", "RUNNING"):
+                flow.state, flow.at_ns = "COMPLETED", time.time_ns()
         self.save()
 
     def state(self, state: str, error: str = "") -> None:
@@ -116,7 +127,12 @@ def only_run(project: Project) -> Iterator[None]:
     """Hold the project's lock. Raises PipelineBusy where another run does."""
     project.state_folder.mkdir(parents=True, exist_ok=True)
     with (project.state_folder / "lock").open("ab") as file:
-        if not _locked(file):
+        left = ATTEMPTS
+        while not _locked(file):
+            left -= 1
+            if left:
+                time.sleep(RETRY_S)
+                continue
             record = read_record(project)
             who = f" in process {record.pid}" if record else ""
             raise PipelineBusy(

@@ -19,9 +19,9 @@ libraries:
 _OWN: Final = """\
 # What natsctl adds: streams as views and as sinks. Every option of docs/spark.md goes below a name.
 streams:
-  {stream}: {{}}               # FROM STREAM {quoted}; from the first message on, unless startingOffsets says otherwise
+  {stream}: {{}}                # FROM STREAM {quoted}, from the first message on, unless startingOffsets says otherwise
 sinks:
-  {sink}:                    # a stream: each update publishes what the view big_messages gets
+  {sink}:                # a stream: each update publishes what the view big_messages gets
     from: big_messages
 interval: 30s               # how often `natsctl pipeline run` updates; with --once one time
 # context: lab              # the server, unless a flag or NATS_URL names it

@@ -1,0 +1,46 @@
+"""`natsctl pipeline init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json
+from natsctl.cli.pipeline.chosen import note_pipeline
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="folder to make; its last part names the pipeline")],
+    stream: Annotated[
+        str, typer.Option("--stream", metavar="STREAM", help="the stream that the example reads")
+    ] = "ORDERS",
+    json: Json = False,
+) -> None:
+    """Make the folder of a pipeline, with an example from a stream into a table and into another stream."""
+    from msgspec import to_builtins
+
+    from natsctl.api.subjects import is_asset_name
+    from natsctl.cli.pipeline.shapes import Initialised
+    from natsctl.spark.pipeline.scaffold import write_project
+
+    if not is_asset_name(stream):
+        raise UsageError(f"--stream {stream}: no stream can have that name")
+    folder = Path(name)
+    try:
+        files = write_project(folder, stream)
+    except FileExistsError as failure:
+        raise UsageError(str(failure), hint="name a folder that is not there yet") from failure
+    note_pipeline(folder.absolute().name, folder)
+    if json:
+        shown = [str(path.relative_to(folder)) for path in files]
+        output.emit_json(to_builtins(Initialised(folder.absolute().name, str(folder.absolute()), shown)))
+        return
+    for path in files:
+        output.emit(str(path))
+    output.note(f"next: natsctl stream add BIG_{stream} --subjects 'BIG_{stream}.>' --defaults")
+    output.note(f"      natsctl pipeline validate {name}")
+    output.note(f"      natsctl pipeline run {name} --once")

@@ -1,0 +1,111 @@
+"""What `natsctl pipeline` prints with -j."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Initialised(msgspec.Struct):
+    """A new project, and the files written."""
+
+    pipeline: str
+    folder: str
+    files: list[str]
+
+
+class CheckedFault(msgspec.Struct):
+    """What is wrong in a file; line 0 is the file as a whole."""
+
+    file: str
+    line: int
+    text: str
+    hint: str
+
+
+class Checked(msgspec.Struct):
+    """What Spark and the server say of a project before anything runs."""
+
+    pipeline: str
+    folder: str
+    valid: bool
+    faults: list[CheckedFault]
+
+
+class Happened(msgspec.Struct):
+    """One event of a run; `flow` is empty for an update as a whole, `state` for what Spark says otherwise."""
+
+    time: str
+    flow: str
+    state: str
+    message: str
+    error: str
+
+
+class Started(msgspec.Struct):
+    """A detached run: its process, and where its events go."""
+
+    pipeline: str
+    folder: str
+    pid: int
+    log: str
+
+
+class StreamStatus(msgspec.Struct):
+    """How far a flow has read a stream; `bytes` is of average messages, `trouble` empty where all is well."""
+
+    stream: str
+    seq: int
+    last_seq: int
+    sequences: int
+    messages: int
+    bytes: int
+    trouble: str
+
+
+class FlowStatus(msgspec.Struct):
+    """One flow: its state in the last run, its last finished batch, and the streams that it reads.
+
+    `state` is empty where no run told of it; `batch` is -1 before the first, `in_flight` where another was begun.
+    """
+
+    flow: str
+    target: str
+    state: str
+    updated: str
+    batch: int
+    in_flight: bool
+    streams: list[StreamStatus]
+    error: str
+
+
+class Status(msgspec.Struct):
+    """A pipeline, or the query of a checkpoint; `state` is running, failed, stopped or new, `pid` 0 unless it runs."""
+
+    pipeline: str
+    folder: str
+    state: str
+    pid: int
+    interval_s: float
+    updates: int
+    failed_updates: int
+    updated: str
+    error: str
+    flows: list[FlowStatus]
+
+
+class Known(msgspec.Struct):
+    """A pipeline that was made or run here."""
+
+    pipeline: str
+    folder: str
+    state: str
+    pid: int
+    updated: str
+
+
+class Stopped(msgspec.Struct):
+    """A detached run that was ended; `stopped` is false where none ran."""
+
+    pipeline: str
+    pid: int
+    stopped: bool

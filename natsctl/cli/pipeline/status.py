@@ -1,0 +1,152 @@
+"""`natsctl pipeline status`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.options import Json, Rounds, Watch, session_of
+from natsctl.cli.pipeline.chosen import Pipeline, chosen_project, take_context
+from natsctl.cli.waiting import watch_seconds
+
+if TYPE_CHECKING:
+    from natsctl.cli.pipeline.shapes import FlowStatus, Status
+    from natsctl.cli.session import Session
+    from natsctl.spark.pipeline.checkpoints import Progress
+    from natsctl.spark.pipeline.project import Project
+    from natsctl.spark.pipeline.run_record import FlowRecord
+
+
+def status(
+    ctx: typer.Context,
+    pipeline: Pipeline = "",
+    checkpoint: Annotated[
+        str,
+        typer.Option("--checkpoint", metavar="DIR", help="the checkpoint of any streaming query", show_default=False),
+    ] = "",
+    watch: Watch = None,
+    rounds: Rounds = 0,
+    json: Json = False,
+) -> None:
+    """Show what each flow of a pipeline does and how far it is behind its streams; Spark is not needed.
+
+    Sequences, messages and bytes behind are what the server has beyond the last finished batch: messages of all
+    subjects, and bytes of average messages.
+    """
+    from msgspec import to_builtins
+
+    from natsctl.cli.live import watch as keep_watching
+    from natsctl.cli.render.pipeline import render_status
+    from natsctl.cli.screen import show_table
+
+    if checkpoint and pipeline:
+        raise UsageError("--checkpoint is a query of its own: leave the pipeline away")
+    session = session_of(ctx)
+    every_s = watch_seconds(watch, rounds)
+
+    def look() -> Status:
+        return _of_checkpoint(session, checkpoint) if checkpoint else _of_project(session, chosen_project(pipeline))
+
+    if json:
+        output.emit_json(to_builtins(look()))
+    elif every_s:
+        keep_watching(lambda: render_status(look()), every_s, rounds=rounds)
+    else:
+        show_table(render_status(look()))
+
+
+def _of_project(session: Session, project: Project) -> Status:
+    from natsctl.cli.pipeline.shapes import Status
+    from natsctl.spark.pipeline.checkpoints import pipeline_progress
+    from natsctl.spark.pipeline.status import run_state
+
+    take_context(session, project)
+    state, pid, record = run_state(project)
+    if project.checkpoints is None:
+        raise UsageError(f"the checkpoints are in {project.storage}, which is not on this machine")
+    progress = pipeline_progress(project.checkpoints)
+    told = record.flows if record else {}
+    flows = _flows(session, progress, told)
+    there = {each.flow for each in progress}
+    flows += [_flow_without_checkpoint(name, each) for name, each in told.items() if name not in there]
+    return Status(
+        pipeline=project.name,
+        folder=str(project.folder),
+        state=state,
+        pid=pid,
+        interval_s=record.interval_s if record else 0.0,
+        updates=record.updates if record else 0,
+        failed_updates=record.failed_updates if record else 0,
+        updated=moment(record.updated_ns if record else 0),
+        error=record.error if record else "",
+        flows=flows,
+    )
+
+
+def _of_checkpoint(session: Session, checkpoint: str) -> Status:
+    from natsctl.cli.pipeline.shapes import Status
+    from natsctl.spark.pipeline.checkpoints import read_progress
+    from natsctl.spark.pipeline.faults import NoPipeline
+    from natsctl.spark.pipeline.project import local_path
+
+    folder = local_path(checkpoint)
+    if folder is None:
+        raise UsageError(f"--checkpoint {checkpoint}: only folders of this machine can be read")
+    progress = read_progress(folder)
+    if progress is None:
+        raise NoPipeline(
+            f"{folder} is no checkpoint of a streaming query", hint="it has the folders offsets and commits"
+        )
+    flows = _flows(session, [progress], {})
+    state = "new" if progress.batch < 0 else "stopped"
+    return Status(Path(folder).name, str(folder.absolute()), state, 0, 0.0, 0, 0, moment(progress.done_ns), "", flows)
+
+
+def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecord]) -> list[FlowStatus]:
+    """Every flow that has a checkpoint, with what the server says of its streams."""
+    from natsctl.cli.pipeline.shapes import FlowStatus, StreamStatus
+    from natsctl.cli.spark_work import server_options
+    from natsctl.spark.pipeline.lag import lags
+    from natsctl.spark.pipeline.run_record import FlowRecord
+    from natsctl.spark.session.translation import translated
+    from natsctl.spark.source.errors import JetStreamSourceError
+
+    behind = {}
+    if any(each.streams for each in progress):
+        try:
+            behind = lags(server_options(session), progress)
+        except JetStreamSourceError as failure:
+            raise translated(failure) from failure
+    found = []
+    for each in progress:
+        run = told.get(each.flow, FlowRecord())
+        streams = [
+            StreamStatus(one.stream, one.seq, one.last_seq, one.sequences, one.messages, one.bytes, one.trouble)
+            for one in behind.get(str(each.folder), ())
+        ]
+        in_flight = each.begun > each.batch
+        found.append(
+            FlowStatus(
+                each.flow, each.target, run.state, moment(each.done_ns), each.batch, in_flight, streams, run.error
+            )
+        )
+    return found
+
+
+def _flow_without_checkpoint(name: str, told: FlowRecord) -> FlowStatus:
+    """A flow that reads no stream on from anywhere, such as that of a materialized view."""
+    from natsctl.cli.pipeline.shapes import FlowStatus
+
+    return FlowStatus(name, name, told.state, moment(told.at_ns), -1, False, [], told.error)
+
+
+def moment(ns: int) -> str:
+    """A time as -j prints it; "" for none."""
+    if not ns:
+        return ""
+    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

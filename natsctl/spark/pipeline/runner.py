@@ -1,0 +1,96 @@
+"""A pipeline's run: updates in one session, once or again and again, written down for who asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from natsctl.spark.pipeline.events import Event
+from natsctl.spark.pipeline.faults import PipelineFaults
+from natsctl.spark.pipeline.project import Project
+from natsctl.spark.pipeline.run_record import Recorder
+from natsctl.spark.pipeline.tables import remember_tables, restore_tables
+from natsctl.spark.pipeline.update import Updates
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run does; `interval_s` 0 is one update, each other begins that long after the one before began."""
+
+    interval_s: float = 0.0
+    full_refresh: Sequence[str] = ()
+    full_refresh_all: bool = False
+
+
+class Run:
+    """One run; `tell` hears every event, also those of the run itself."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        project: Project,
+        server: Mapping[str, str],
+        recorder: Recorder,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._spark, self._project, self._recorder, self._tell = spark, project, recorder, tell
+        self._updates = Updates(spark, project, server, self._hear)
+
+    def go(self, plan: RunPlan, pause: Callable[[float], bool] | None = None) -> None:
+        """Update until the plan is done, or `pause(seconds)` says that it is enough.
+
+        Between updates a failed one is told and tried again; the first, and faults in files, end the run. Raises what
+        ends it.
+        """
+        restore_tables(self._spark, self._project)
+        if plan.full_refresh or plan.full_refresh_all:
+            self._update(plan.full_refresh, plan.full_refresh_all)
+        first = True
+        while True:
+            began_s = time.monotonic()
+            try:
+                if not (first and plan.full_refresh_all):
+                    self._update()
+            except PipelineFaults:
+                raise
+            except Exception as failure:  # of Spark, or of the project's own code in a task
+                if not plan.interval_s or first:
+                    raise
+                self._say("FAILED", _told(failure))
+            first = False
+            left_s = plan.interval_s - (time.monotonic() - began_s)
+            if not plan.interval_s or (pause is not None and pause(max(left_s, 0.0))):
+                return
+
+    def _update(self, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
+        self._recorder.state("updating")
+        try:
+            self._updates.run(full_refresh=full_refresh, full_refresh_all=full_refresh_all)
+        except Exception as failure:  # whatever it is, who asks for the status is to see it
+            self._recorder.updated(_told(failure))
+            raise
+        finally:
+            remember_tables(self._spark, self._project)
+        self._recorder.updated()
+
+    def _hear(self, event: Event) -> None:
+        if event.flow and event.state:
+            self._recorder.flow(event.flow, event.state, event.error)
+        elif event.state == "COMPLETED":
+            self._recorder.completed()
+        self._tell(event)
+
+    def _say(self, state: str, error: str) -> None:
+        self._tell(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))
+
+
+def _told(failure: BaseException) -> str:
+    from natsctl.spark.session.translation import translated
+
+    return translated(failure).text

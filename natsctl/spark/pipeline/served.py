@@ -1,0 +1,88 @@
+"""Sessions that pipelines are declared through: of Spark Connect, whose server alone knows declarative pipelines.
+
+Unless a server is named, that runs here within the command's own Java, on a port of the loopback, with a token that
+nobody else is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from natsctl.spark.pipeline.project import Project
+from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing
+from natsctl.spark.session.jobs import is_remote
+from natsctl.spark.session.opened import open_session
+from natsctl.spark.session.options import LOCAL, SparkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+"""What makes functions such as `col` those of Connect."""
+_TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_PACKAGES: Final = ("pyspark", "pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
+_SETTINGS: Final = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    "spark.sql.connect.serverStacktrace.enabled": "false",
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    # Spark shows the options of a sink in plans and failures; logins are among them.
+    "spark.sql.redaction.options.regex": "(?i)url|servers|user|password|token|content",
+}
+
+
+def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextManager[SparkSession]]:
+    """What opens a session for a project, in place of `open_session`."""
+
+    @contextlib.contextmanager
+    def opened(options: SparkOptions) -> Iterator[SparkSession]:
+        for package in _PACKAGES:
+            if find_spec(package.partition(".")[0]) is None:
+                raise ExtraMissing("a pipeline", package.partition(".")[0], INSTALL_PIPELINES)
+        if options.remote or (not options.master and os.environ.get("SPARK_REMOTE")):
+            with open_session(options) as remote:
+                yield remote
+            return
+        os.environ.setdefault(_TOKEN, secrets.token_urlsafe(24))
+        tables = {"spark.sql.warehouse.dir": project.tables.as_uri()}
+        conf = {**_SETTINGS, **tables, **project.configuration, **project.own.conf, **options.settings}
+        own = replace(options, master=options.master or LOCAL, conf=tuple(conf.items()))
+        with open_session(own) as session:
+            if is_remote(session):
+                yield session
+                return
+            with _served(session) as client:
+                yield client
+
+    return opened
+
+
+@contextlib.contextmanager
+def _served(session: SparkSession) -> Iterator[SparkSession]:
+    """A client of the Connect server in the Spark of that session."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    packages = cast(Any, session.sparkContext)._jvm.org.apache.spark.sql.connect.service
+    # An object of Scala, in Java's spelling.
+    port = getattr(getattr(packages, "SparkConnectService$"), "MODULE$").localPort()
+    before = os.environ.get(_MODE)
+    os.environ[_MODE] = "1"
+    # By this name alone a token goes without TLS; PySpark takes it from the environment.
+    remote = RemoteSession.builder.remote(f"sc://localhost:{port}").create()
+    try:
+        yield cast("SparkSession", remote)
+    finally:
+        remote.client.close()
+        if before is None:
+            os.environ.pop(_MODE)
+        else:
+            os.environ[_MODE] = before

@@ -1,0 +1,78 @@
+"""Tables of earlier sessions: Spark's own catalog on one machine forgets them, their files stay.
+
+A catalog in memory refuses to make a table where files are. So what a table was made by is kept beside the project, and
+a new session makes the tables again that way with their files moved aside for the moment. A metastore would do, at
+twelve more seconds of CPU for each start, and with one process at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from natsctl.client.whole_file import whole_file
+from natsctl.spark.pipeline.project import Project, local_path
+from natsctl.spark.sql.text import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ASIDE: Final = ".aside-"
+_WAREHOUSE: Final = "spark.sql.warehouse.dir"
+_CATALOG: Final = "spark.sql.catalogImplementation"
+
+
+def remember_tables(spark: SparkSession, project: Project) -> None:
+    """Keep what makes each table that the catalog has, where the catalog will forget it."""
+    if not _forgets(spark, project):
+        return
+    found = {}
+    for row in spark.sql("SHOW TABLES").collect():
+        if not row["isTemporary"]:
+            found[row["tableName"]] = spark.sql(f"SHOW CREATE TABLE {quote(row['tableName'])}").collect()[0][0]
+    project.state_folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(_kept(project)) as file:
+        file.write(json.dumps(found, indent=1).encode())
+
+
+def restore_tables(spark: SparkSession, project: Project) -> list[str]:
+    """Make the tables again that an earlier session made and whose files are here; their names. Raises OSError."""
+    if not _forgets(spark, project) or not _kept(project).is_file():
+        return []
+    warehouse = local_path(spark.conf.get(_WAREHOUSE) or "") or project.tables
+    there = {row["tableName"] for row in spark.sql("SHOW TABLES").collect()}
+    restored = []
+    for name, statement in json.loads(_kept(project).read_text(encoding="utf-8")).items():
+        folder = warehouse / name
+        aside = warehouse / f"{_ASIDE}{name}"
+        if aside.is_dir():
+            _back(aside, folder)  # of a session that was killed between two renames
+        if name in there or not folder.is_dir():
+            continue
+        folder.rename(aside)
+        try:
+            spark.sql(statement)
+        finally:
+            _back(aside, folder)
+        if "PARTITIONED BY" in statement:
+            spark.sql(f"MSCK REPAIR TABLE {quote(name)}")
+        restored.append(name)
+    return restored
+
+
+def _back(aside: Path, folder: Path) -> None:
+    if folder.is_dir():
+        folder.rmdir()  # empty, as Spark has just made it
+    aside.rename(folder)
+
+
+def _kept(project: Project) -> Path:
+    return project.state_folder / "tables.json"
+
+
+def _forgets(spark: SparkSession, project: Project) -> bool:
+    """Whether tables are in a catalog that ends with this session, and their files on this machine."""
+    in_memory = spark.conf.get(_CATALOG, "in-memory") == "in-memory"
+    default = project.catalog in (None, "spark_catalog") and project.database in (None, "default")
+    return in_memory and default and local_path(spark.conf.get(_WAREHOUSE) or "") is not None

@@ -1,0 +1,68 @@
+"""One update of a pipeline: the graph made anew from the files, checked, and run until everything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.pipelines.spark_connect_pipeline import start_run
+
+from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event
+from natsctl.spark.pipeline.faults import Fault, PipelineFaults
+from natsctl.spark.pipeline.graph import Graph
+from natsctl.spark.pipeline.named_streams import check_streams
+from natsctl.spark.pipeline.project import Project, find_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Tell = Callable[[Event], None]
+
+
+class Updates:
+    """Updates of one project in one session."""
+
+    def __init__(self, spark: SparkSession, project: Project, server: Mapping[str, str], tell: Tell) -> None:
+        self._spark, self._project, self._server, self._tell = spark, project, server, tell
+
+    def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
+        """One update, or with `dry` its check alone; what the files say now counts.
+
+        Raises PipelineFaults, and what Spark raises where a flow fails.
+        """
+        project = self._project = find_project(self._project.specification)
+        graph = Graph(self._spark, project, self._server)
+        graph.declare(check_streams(project, self._server), project.own.sinks)
+        if graph.faults:
+            raise PipelineFaults(graph.faults)
+        faults: list[Fault] = []
+        results = start_run(
+            self._spark,
+            graph.id,
+            full_refresh=list(full_refresh),
+            full_refresh_all=full_refresh_all,
+            refresh=[],
+            dry=dry,
+            storage=project.storage,
+        )
+        try:
+            for result in results:
+                if "pipeline_event_result" not in result:
+                    continue
+                said = result["pipeline_event_result"].event
+                event = parse_event(said.message, _moment(said.timestamp))
+                if event.state == UNRESOLVED:
+                    faults.append(graph.fault_of(event))
+                else:
+                    self._tell(event)
+        except PySparkException as failure:
+            if faults:
+                raise PipelineFaults(faults) from failure
+            raise
+
+
+def _moment(timestamp: object) -> datetime:
+    found: datetime = timestamp.ToDatetime()  # type: ignore[attr-defined]  # of protobuf
+    return found
