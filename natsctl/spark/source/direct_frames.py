@@ -54,19 +54,21 @@ class DirectAnswers:
         if len(pieces) <= STRIDE or pieces[0]:
             return None
         heads, sizes, own, subjects, seqs, times, bodies = (pieces[at::STRIDE] for at in range(1, STRIDE + 1))
-        end = len(data) - len(bodies[-1]) + int(sizes[-1]) - int(heads[-1]) + 2
-        if end > len(data):
-            rest = data[data.rindex(b"\r\nHMSG ", 0, len(data) - len(bodies[-1])) + 2 :] if len(seqs) > 1 else data
-            others = list[Message | bytes]()
+        begin = len(data) - len(bodies[-1])
+        size = int(sizes[-1]) - int(heads[-1])
+        if begin + size + 2 > len(data):  # the last frame is not whole
+            end = data.rfind(b"\r\nHMSG ", 0, begin) + 2
             for column in (heads, sizes, own, subjects, seqs, times, bodies):
                 del column[-1]
         else:
-            others, rest = _between(data, end)
-            bodies[-1] = bodies[-1][: int(sizes[-1]) - int(heads[-1])]
-        if not bodies or any(_is_message(each, self._sid) for each in others):
+            end = begin + size + 2
+            bodies[-1] = bodies[-1][:size]
+        if not bodies or not pc.subtract(number_array(sizes), number_array(heads)).equals(
+            int_array(list(map(len, bodies)))
+        ):
             return None
-        lengths = int_array(list(map(len, bodies)))
-        if not pc.subtract(number_array(sizes), number_array(heads)).equals(lengths):
+        others, rest = ([], data[end:]) if end < begin else _between(data, end)
+        if any(_is_message(each, self._sid) for each in others):
             return None
         stamps = text_array(times).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
         blocks = [b"NATS/1.0\r\n%b\r\n" % block if block else b"" for block in own]

@@ -144,16 +144,16 @@ class Deliveries:
         first, last = place_of(_reply(data, 0)), place_of(_reply(data, begin))
         end = len(data) - len(bodies[-1]) + int(sizes[-1]) + 2
         if end > len(data):  # the last frame is not whole; the one before it was delivered just before
-            others, rest = list[Message | bytes](), data[begin:]
+            end = begin
             last = last._replace(delivery=last.delivery - 1, pending=last.pending + 1)
             for column in columns:
                 del column[-1]
         else:
-            others, rest = self._between(data, end)
             bodies[-1] = bodies[-1][: int(sizes[-1])]
-        if not bodies or any(self._is_delivery(each) for each in others):
+        if not bodies or not number_array(sizes).equals(int_array(list(map(len, bodies)))):
             return None
-        if not number_array(sizes).equals(int_array(list(map(len, bodies)))):
+        others, rest = ([], data[begin:]) if end == begin else self._between(data, end)
+        if any(self._is_delivery(each) for each in others):
             return None
         seqs = number_array(columns[1])
         rows = Rows(seqs, number_array(columns[2]), columns[0], *self._contents(heads, bodies))

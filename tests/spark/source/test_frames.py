@@ -1,0 +1,219 @@
+"""Windows of frames: read at once, they hold what they hold when read one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.direct_frames import DirectAnswers, DirectWindow
+from natsctl.spark.source.errors import ServerUnreachable
+from natsctl.spark.source.frames import Deliveries, Window, place_of
+
+INBOX = b"_INBOX.abc"
+ACK = b"$JS.ACK.ORDERS.reader.1"
+TIME_NS = 1_760_000_000_123_456_789
+LOOK_ALIKE = b"\r\nMSG a 7 %b.1.1.%d.0 0\r\n" % (ACK, TIME_NS)
+HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
+STATUS = b"NATS/1.0 404 No Messages\r\n\r\n"
+
+
+def delivery(at: int, body: bytes, headers: bytes = b"", subject: bytes = b"ORDERS.new", ack: bytes = ACK) -> bytes:
+    reply = b"%b.%d.%d.%d.%d" % (ack, at * 3, at, TIME_NS + at, 100 - at)
+    if headers:
+        sizes = b"%d %d" % (len(headers), len(headers) + len(body))
+        return b"HMSG %b 7 %b %b\r\n%b%b\r\n" % (subject, reply, sizes, headers, body)
+    return b"MSG %b 7 %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
+
+
+def status(pull: int = 0) -> bytes:
+    return b"HMSG %b.%d 7 %d %d\r\n%b\r\n" % (INBOX, pull, len(STATUS), len(STATUS), STATUS)
+
+
+def deliveries() -> Deliveries:
+    return Deliveries(INBOX, b"7")
+
+
+def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
+    """The rows as tuples."""
+    if rows is None:
+        return []
+    times = rows.times_ns.to_pylist()
+    return list(zip(rows.seqs.to_pylist(), times, rows.subjects, rows.headers, rows.values, strict=True))
+
+
+def told(window: Window | DirectWindow) -> tuple[Any, ...]:
+    """All that a window tells."""
+    places = (window.first, window.last) if isinstance(window, Window) else ()
+    return listed(window.rows), *places, list(window.others), window.rest
+
+
+Sent = tuple[bytes, bytes, bytes]
+
+payloads = st.one_of(
+    st.binary(max_size=40),
+    st.sampled_from([b"", b"\r\n", b"\r\nMSG ", b"PING\r\n", LOOK_ALIKE, LOOK_ALIKE + b"\r\n", status()]),
+    st.builds(b"".join, st.lists(st.sampled_from([b"\r\n", b"MSG ", LOOK_ALIKE, b"x", status(), b" 5"]), max_size=6)),
+)
+messages = st.lists(
+    st.tuples(payloads, st.sampled_from([b"", b"", HEADERS, b"NATS/1.0\r\n\r\n"]), st.sampled_from([b"a", b"a.b.c"])),
+    max_size=12,
+)
+between = st.sampled_from([b"", b"", b"", b"PING\r\n", b"+OK\r\n", status()])
+
+
+@given(messages, st.data())
+def test_a_window_at_once_is_the_window_one_by_one(
+    found: list[tuple[bytes, bytes, bytes]], data: st.DataObject
+) -> None:
+    frames = [delivery(at, *each) + data.draw(between) for at, each in enumerate(found, 1)]
+    window = data.draw(between) + b"".join(frames)
+    window = window[: data.draw(st.integers(len(window) // 2, len(window)))]
+    quick = deliveries().quickly(window)
+    assert quick is None or told(quick) == told_alike(deliveries().exactly(window), quick)
+
+
+def told_alike(exact: Window, quick: Window) -> tuple[Any, ...]:
+    """What the exact reading tells; how many are pending is not known behind a frame that is not whole."""
+    if quick.rest and exact.last and quick.last:
+        exact = Window(exact.rows, exact.first, quick.last, exact.others, exact.rest)
+    return told(exact)
+
+
+@given(messages, st.data())
+def test_windows_end_anywhere(found: list[Sent], data: st.DataObject) -> None:
+    whole = b"".join(delivery(at, *each) for at, each in enumerate(found, 1))
+    cut = data.draw(st.integers(0, len(whole)))
+    reader = deliveries()
+    first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
+    second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
+    assert listed(first.rows) + listed(second.rows) == listed(deliveries().exactly(whole).rows)
+    assert second.rest == b""
+
+
+def test_every_byte_may_end_a_read() -> None:
+    bodies = [b"one", b"", b"two\r\nMSG ", LOOK_ALIKE, b"three"]
+    whole = b"".join(delivery(at, body, HEADERS if at == 4 else b"") for at, body in enumerate(bodies, 1)) + status()
+    expected = told(deliveries().exactly(whole))
+    for cut in range(len(whole)):
+        reader = deliveries()
+        first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
+        second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
+        rows = listed(first.rows) + listed(second.rows)
+        assert (rows, [*first.others, *second.others]) == (expected[0], expected[3]), cut
+
+
+@pytest.mark.parametrize("headers", [b"", HEADERS])
+def test_ordinary_windows_are_read_at_once(headers: bytes) -> None:
+    window = b"".join(delivery(at, b"%d" % at, headers) for at in range(1, 100))
+    quick = deliveries().quickly(window + status() + b"PING\r\nMSG half")
+    assert quick is not None
+    assert listed(quick.rows)[0] == (3, TIME_NS + 1, b"ORDERS.new", headers, b"1")
+    assert len(quick.others) == 2
+    assert quick.rest == b"MSG half"
+    assert quick.first == place_of(b"%b.3.1.%d.99" % (ACK, TIME_NS + 1))
+    assert quick.last == place_of(b"%b.297.99.%d.1" % (ACK, TIME_NS + 99))
+
+
+def test_headers_and_payloads_alternate_at_once() -> None:
+    window = b"".join(delivery(at, b"%d" % at, HEADERS if at % 2 else b"") for at in range(1, 20))
+    quick = deliveries().quickly(window)
+    assert quick is not None
+    assert [row[3:] for row in listed(quick.rows)[:2]] == [(HEADERS, b"1"), (b"", b"2")]
+
+
+@pytest.mark.parametrize("ack", [b"$JS.ACK.hub.ACCOUNT.ORDERS.reader.1", b"$JS.ACK._.ACCOUNT.ORDERS.reader.1"])
+def test_a_domain_may_stand_in_the_reply(ack: bytes) -> None:
+    window = b"".join(delivery(at, b"x", ack=ack) for at in range(1, 10))
+    quick = deliveries().quickly(window)
+    assert quick is not None
+    assert told(quick) == told(deliveries().exactly(window))
+
+
+def test_a_word_may_follow_the_places_in_the_reply() -> None:
+    line = b"MSG a 7 $JS.ACK.hub.ACCOUNT.ORDERS.reader.1.%d.%d.%d.%d.Xyz 1\r\nx\r\n"
+    window = b"".join(line % (at, at, TIME_NS, 100 - at) for at in range(1, 10))
+    quick = deliveries().quickly(window)
+    assert quick is not None
+    assert [row[0] for row in listed(quick.rows)] == list(range(1, 10))
+    assert told(quick) == told(deliveries().exactly(window))
+
+
+def test_deliveries_of_another_subscription_are_no_rows() -> None:
+    strange = delivery(1, b"x").replace(b" 7 ", b" 8 ")
+    window = deliveries().window(strange + delivery(1, b"y"))
+    assert [row[4] for row in listed(window.rows)] == [b"y"]
+    assert len(window.others) == 1
+
+
+def test_what_is_no_place_is_told() -> None:
+    with pytest.raises(ServerUnreachable, match="as the place to acknowledge"):
+        place_of(b"_INBOX.x")
+
+
+# Direct gets
+
+END = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 5\r\nNats-Last-Sequence: 9\r\n\r\n"
+
+
+def answer(seq: int, body: bytes, own: bytes = b"", stamp: bytes = b"2026-11-21T03:38:08.2938434Z") -> bytes:
+    place = b"Nats-Stream: S\r\nNats-Subject: a.b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n" % (seq, stamp)
+    block = b"NATS/1.0\r\n" + own + place + b"Nats-Num-Pending: 5\r\nNats-Last-Sequence: %d\r\n\r\n" % (seq - 1)
+    return b"HMSG %b 7 %d %d\r\n%b%b\r\n" % (INBOX, len(block), len(block) + len(body), block, body)
+
+
+def end() -> bytes:
+    return b"HMSG %b 7 %d %d\r\n%b\r\n" % (INBOX, len(END), len(END), END)
+
+
+SPOOF = b"Nats-Stream: S\r\nNats-Subject: evil\r\nNats-Sequence: 99\r\n"
+owns = st.sampled_from([b"", b"A: b\r\n", b"Nats-Stream: other\r\n", SPOOF])
+bodies = st.one_of(
+    st.binary(max_size=30), st.sampled_from([b"", b"\r\n\r\n", answer(5, b"x"), b"\r\n" + answer(5, b"x")])
+)
+
+
+@given(st.lists(st.tuples(bodies, owns), max_size=8), st.data())
+def test_direct_answers_at_once_are_those_one_by_one(found: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+    frames = [
+        answer(at, *each) + data.draw(st.sampled_from([b"", b"", b"PING\r\n"])) for at, each in enumerate(found, 1)
+    ]
+    whole = b"".join(frames) + end()
+    cut = data.draw(st.integers(0, len(whole)))
+    reader = DirectAnswers(INBOX, b"7")
+    first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
+    second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
+    exact = reader.exactly(whole)
+    assert listed(first.rows) + listed(second.rows) == listed(exact.rows)
+    assert [*first.others, *second.others] == exact.others
+
+
+def test_ordinary_direct_answers_are_read_at_once() -> None:
+    whole = b"".join(answer(at, b"%d" % at, b"A: b\r\n" if at % 2 else b"") for at in range(1, 9)) + end()
+    quick = DirectAnswers(INBOX, b"7").quickly(whole)
+    assert quick is not None
+    at_ns = 1795232288293843400
+    assert listed(quick.rows)[:2] == [(1, at_ns, b"a.b", HEADERS, b"1"), (2, at_ns, b"a.b", b"", b"2")]
+    assert len(quick.others) == 1
+
+
+def test_a_message_that_claims_another_place_stays_where_it_is() -> None:
+    window = DirectAnswers(INBOX, b"7").exactly(answer(3, b"x", SPOOF))
+    assert listed(window.rows)[0][0] == 3
+    assert listed(window.rows)[0][2] == b"a.b"
+
+
+@pytest.mark.parametrize(
+    "stamp", [b"2026-11-21T03:38:08Z", b"2026-11-21T03:38:08.1Z", b"2026-11-21T03:38:08.123456789Z"]
+)
+def test_times_of_any_precision_are_read(stamp: bytes) -> None:
+    whole = answer(1, b"x", stamp=stamp) + answer(2, b"y", stamp=stamp)
+    reader = DirectAnswers(INBOX, b"7")
+    quick = reader.quickly(whole)
+    assert quick is not None
+    assert listed(quick.rows) == listed(reader.exactly(whole).rows)
