@@ -45,8 +45,8 @@ class ServerTables:
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """The server's options, and the stream."""
-        return {**base, "stream": stream}
+        """The server's options, and the stream; messages that expire while they are read are no failure."""
+        return {**base, "stream": stream, "failOnDataLoss": "false"}
 
 
 class BackupTables:

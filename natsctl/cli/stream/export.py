@@ -31,10 +31,11 @@ Since = Annotated[
     typer.Option("--since", metavar="TIME", help="only what was stored since then, or so long ago", show_default=False),
 ]
 StartSeq = Annotated[
-    int, typer.Option("--start-seq", metavar="SEQ", help="the first sequence", min=1, show_default=False)
+    int | None, typer.Option("--start-seq", metavar="SEQ", help="the first sequence", min=1, show_default=False)
 ]
 EndSeq = Annotated[
-    int, typer.Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1, show_default=False)
+    int | None,
+    typer.Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1, show_default=False),
 ]
 FromBackup = Annotated[
     Path | None,
@@ -47,14 +48,14 @@ class Part(NamedTuple):
 
     subject: Subjects = ""
     since: Since = ""
-    start_seq: StartSeq = 0
-    end_seq: EndSeq = 0
+    start_seq: StartSeq = None
+    end_seq: EndSeq = None
 
     def options(self, stream: str) -> dict[str, str]:
         """The options of the data source that mean them. Raises UsageError."""
         if self.since and self.start_seq:
             raise UsageError("--since and --start-seq exclude each other")
-        if self.end_seq and self.start_seq > self.end_seq:
+        if self.start_seq and self.end_seq and self.start_seq > self.end_seq:
             raise UsageError(f"--start-seq {self.start_seq} is behind --end-seq {self.end_seq}")
         found = {"subject": self.subject, "startingTimestamp": _moment(self.since)}
         for name, seq in (("startingOffsets", self.start_seq), ("endingOffsets", self.end_seq)):

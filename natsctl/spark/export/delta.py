@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from natsctl.api.errors import NatsctlError
 from natsctl.spark.export.formats import Format
 
+_NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 _HINT = (
     "give it with --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.1.0\n"
     "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n"
@@ -23,11 +24,12 @@ class FormatMissing(NatsctlError):
 @contextmanager
 def told(format: Format) -> Iterator[None]:
     """Tell how Spark gets a format that it does not know. Raises FormatMissing."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as failure:
-        if failure.getCondition() != "DATA_SOURCE_NOT_FOUND" or not format.is_folder:
+    except (PySparkException, Py4JJavaError) as failure:
+        if _NOT_FOUND not in str(failure) or not format.is_folder:
             raise
         raise FormatMissing("Spark has no Delta here", hint=_HINT) from failure

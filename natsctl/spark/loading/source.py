@@ -53,10 +53,10 @@ def _found_format(place: Path) -> Format:
         if (place / "_delta_log").is_dir():
             return DELTA
         names = (one.name for one in place.rglob("*") if one.is_file() and not one.name.startswith((".", "_")))
-        found = {known for name in names if (known := named_format(name)) is not None}
+        found = {known.name for name in names if (known := named_format(name)) is not None}
         if len(found) > 1:
             raise UsageError(f"{place} holds files of several formats", hint=f"--format {'|'.join(FORMATS)} chooses")
-        return found.pop() if found else PARQUET
+        return FORMATS[found.pop()] if found else PARQUET
     known = named_format(place.name)
     if known is None:
         raise UsageError(f"{place} has no ending that tells its format", hint=f"give --format {'|'.join(FORMATS)}")

@@ -16,7 +16,9 @@ from natsctl.spark.sql.views import Locate, Views
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NO_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
+NO_TABLE, NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
+EVERYTHING = "select *"
+"""A query for which all columns are needed."""
 
 
 class UnknownTable(NatsctlError):
@@ -42,33 +44,38 @@ class Queries:
 
     def run(self, text: str, limit: int | None = None) -> Result:
         """The rows of the last statement, `limit` at most. Raises UnknownTable, UsageError, what Spark raises."""
-        *before, last = split_statements(text)
-        for statement in before:
-            self._frame(statement)
-        frame = self._frame(last)
+        frame = self._last(text)
         found = of_arrow((frame if limit is None else frame.limit(limit + 1)).toArrow())
         return found.cut(limit)
 
     def explain(self, text: str) -> str:
         """How Spark would answer the last statement."""
+        rows = self._last(text, "explain formatted ").collect()
+        return "\n".join(str(row[0]) for row in rows).strip()
+
+    def _last(self, text: str, asked: str = "") -> DataFrame:
+        """The answer to the last statement with `asked` before it, after those before it."""
         *before, last = split_statements(text)
         for statement in before:
             self._frame(statement)
-        rows = self._frame(f"explain formatted {last}").collect()
-        return "\n".join(str(row[0]) for row in rows).strip()
+        return self._frame(last, asked)
 
-    def _frame(self, statement: str) -> DataFrame:
+    def _frame(self, statement: str, asked: str = "") -> DataFrame:
         from pyspark.errors import AnalysisException
 
         tables = tables_of(statement, self._catalogue)
-        self._views.make(tables, statement)
         known = {table.name for table in tables}
+        query = asked + quoted(statement, known.__contains__)
+        self._views.make(tables, statement)
         try:
-            return self._spark.sql(quoted(statement, known.__contains__))
+            return self._spark.sql(query)
         except AnalysisException as failure:
-            if failure.getCondition() != NO_TABLE:
+            if failure.getCondition() == NO_TABLE:
+                raise self._unknown(failure.getMessageParameters() or {}) from failure
+            if not str(failure.getCondition()).startswith(NO_COLUMN):
                 raise
-            raise self._unknown(failure.getMessageParameters() or {}) from failure
+        self._views.make(tables, EVERYTHING)  # of which Spark then says what may have been meant
+        return self._spark.sql(query)
 
     def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTable:
         name = str(parameters.get("relationName", "")).replace("`", "")

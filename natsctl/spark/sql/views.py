@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "jetstream"
+PUSHDOWN = "filterPushdown"
+"""What lets the server do its part of WHERE; sessions of natsctl allow it."""
 TYPES = {
     "stream": "string",
     "seq": "bigint",
@@ -37,7 +39,7 @@ def schema_of(columns: list[str]) -> str:
 def read_stream(spark: SparkSession, options: Mapping[str, str], columns: list[str]) -> DataFrame:
     """The messages that the options tell of, with those columns."""
     schema = schema_of(columns or [_ALWAYS])
-    return spark.read.format(FORMAT).schema(schema).options(**options).load()
+    return spark.read.format(FORMAT).schema(schema).options(**{PUSHDOWN: "true", **options}).load()
 
 
 class Views:
