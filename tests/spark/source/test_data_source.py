@@ -1,0 +1,257 @@
+"""The source as Spark asks it for readers, and where the server is."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nkeys
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from natsctl.cli.generate.files import ROOT
+from natsctl.cli.generate.spark_options import page
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.batch_reader import JetStreamPushdownReader
+from natsctl.spark.source.data_source import JetStreamDataSource
+from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.errors import DataLoss, OptionFault
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.option_table import BATCH_READ
+from natsctl.spark.source.options import Options
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.streams import add, delete, make, purge
+
+SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
+JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJ4In0.c2ln"
+CREDENTIALS = f"-----BEGIN NATS USER JWT-----\n{JWT}\n------END NATS USER JWT------\n\n{SEED}\n"
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
+    settings = ServerSettings(urls=(server.url,))
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+def source(api: JetStreamApi, **options: str) -> JetStreamDataSource:
+    return JetStreamDataSource({"servers": api.link.settings.urls[0], **options})
+
+
+def rows(reader: DataSourceReader) -> list[dict[str, object]]:
+    parts = list(reader.partitions()) or [InputPartition(None)]
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def table(api: JetStreamApi, **options: str) -> list[dict[str, object]]:
+    made = source(api, **options)
+    schema = made.schema()
+    assert isinstance(schema, StructType)
+    return rows(made.reader(schema))
+
+
+@pytest.mark.both
+def test_a_stream_is_a_table(api: JetStreamApi) -> None:
+    make(api, number=4)
+    found = table(api, path="ORDERS")
+    assert [list(row) for row in found[:1]] == [["stream", "seq", "subject", "timestamp", "headers", "value"]]
+    assert [(row["seq"], row["subject"], row["value"]) for row in found] == [
+        (seq, f"ORDERS.{seq - 1}", b"x") for seq in range(1, 5)
+    ]
+
+
+@pytest.mark.both
+def test_an_empty_stream_has_no_rows(api: JetStreamApi) -> None:
+    make(api, number=0)
+    assert table(api, stream="ORDERS") == []
+
+
+@pytest.mark.both
+def test_a_schema_of_the_users_prunes_and_orders_columns(api: JetStreamApi) -> None:
+    make(api, number=2)
+    schema = StructType([StructField("subject", StringType()), StructField("seq", LongType())])
+    assert rows(source(api, stream="ORDERS").reader(schema)) == [
+        {"subject": "ORDERS.0", "seq": 1},
+        {"subject": "ORDERS.1", "seq": 2},
+    ]
+
+
+@pytest.mark.both
+def test_values_are_text_or_json(api: JetStreamApi) -> None:
+    make(api, number=0)
+    add(api, "ORDERS", 1, json.dumps({"id": 7, "total": 1.5}).encode())
+    text = table(api, stream="ORDERS", valueFormat="text")
+    assert text[0]["value"] == '{"id": 7, "total": 1.5}'
+    parsed = table(api, stream="ORDERS", valueFormat="json", valueSchema="id bigint, note string")
+    assert parsed[0]["value"] == {"id": 7, "note": None}
+
+
+@pytest.mark.both
+def test_the_server_filters_subjects(api: JetStreamApi) -> None:
+    make(api, number=8)
+    found = table(api, stream="ORDERS", subject="ORDERS.1,ORDERS.3")
+    assert [row["seq"] for row in found] == [2, 4, 6, 8]
+
+
+@pytest.mark.both
+def test_what_is_pushed_down_is_all_that_is_read(api: JetStreamApi) -> None:
+    make(api, number=20)
+    schema = StructType([StructField("seq", LongType())])
+    reader = source(api, stream="ORDERS", filterPushdown="true").reader(schema)
+    assert isinstance(reader, JetStreamPushdownReader)
+    filters = [EqualTo(("subject",), "ORDERS.1")]
+    assert list(reader.pushFilters([*filters, EqualTo(("seq",), 6)])) == filters
+    assert rows(reader) == [{"seq": 6}]
+
+
+def test_a_reader_without_pushdown_does_not_look_as_if_it_had_it(api: JetStreamApi) -> None:
+    reader = source(api, stream="ORDERS").reader(StructType([StructField("seq", LongType())]))
+    assert type(reader).pushFilters is DataSourceReader.pushFilters
+
+
+@pytest.mark.both
+def test_messages_that_go_between_planning_and_reading_are_a_loss(api: JetStreamApi) -> None:
+    make(api, number=20)
+    delete(api, 10)
+    reader = source(api, stream="ORDERS").reader(StructType([StructField("seq", LongType())]))
+    parts = reader.partitions()
+    purge(api, 6)
+    with pytest.raises(DataLoss, match=r"5 messages of sequences 1\.\.20 went while they were being read"):
+        list(reader.read(parts[0]))
+
+
+@pytest.mark.both
+def test_subjects_are_a_table_too(api: JetStreamApi) -> None:
+    make(api, number=10)
+    make(api, "BILLS", number=1)
+    assert table(api, path="ORDERS$subjects,BILLS$subjects", subject="ORDERS.0,ORDERS.3,BILLS.*") == [
+        {"stream": "ORDERS", "subject": "ORDERS.0", "messages": 3},
+        {"stream": "ORDERS", "subject": "ORDERS.3", "messages": 2},
+        {"stream": "BILLS", "subject": "BILLS.0", "messages": 1},
+    ]
+    with pytest.raises(OptionFault, match="cannot be read as one"):
+        table(api, stream="ORDERS$subjects,BILLS")
+    with pytest.raises(OptionFault, match="read it as a batch"):
+        made = source(api, stream="ORDERS$subjects")
+        made.streamReader(StructType())
+
+
+def test_options_are_checked_when_the_table_is_named() -> None:
+    with pytest.raises(OptionFault, match="did you mean startingOffsets"):
+        JetStreamDataSource({"stream": "ORDERS", "startOffsets": "earliest"}).schema()
+    with pytest.raises(OptionFault, match="endingOffsets is for a batch read"):
+        JetStreamDataSource({"stream": "ORDERS", "endingOffsets": "latest"}).streamReader(StructType())
+
+
+# -- where the server is
+
+
+def settings(environment: dict[str, str] | None = None, **options: str) -> ServerSettings:
+    return server_settings(Options({"stream": "ORDERS", **options}, BATCH_READ), environment or {"HOME": "/nowhere"})
+
+
+def context(folder: Path, name: str, **said: object) -> dict[str, str]:
+    """The environment of a person who has this context, selected."""
+    contexts = folder / "nats" / "context"
+    contexts.mkdir(parents=True)
+    (contexts / f"{name}.json").write_text(json.dumps(said))
+    (folder / "nats" / "context.txt").write_text(name)
+    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)}
+
+
+def test_a_context_is_found_out_on_the_driver_with_its_files(tmp_path: Path) -> None:
+    (tmp_path / "user.creds").write_text(CREDENTIALS)
+    (tmp_path / "ca.pem").write_text("PEM")
+    here = context(
+        tmp_path,
+        "production",
+        url="nats://a:1,b",
+        creds=str(tmp_path / "user.creds"),
+        ca=str(tmp_path / "ca.pem"),
+        jetstream_domain="hub",
+        inbox_prefix="_I",
+    )
+    found = settings(here, context="production")
+    assert found == settings(here)
+    assert found.urls == ("nats://a:1", "nats://b:4222")
+    assert (found.jwt, found.seed, found.tls_ca) == (JWT, SEED, "PEM")
+    assert (found.api_prefix, found.inbox_prefix) == ("$JS.hub.API", "_I")
+
+
+def test_options_win_over_a_context_and_a_login_is_never_mixed(tmp_path: Path) -> None:
+    here = context(tmp_path, "production", url="nats://a:1", user="ann", password="secret", jetstream_domain="hub")
+    found = settings(here, context="production", servers="nats://b:2", token="t", domain="spoke")
+    assert (found.urls, found.token, found.user, found.password) == (("nats://b:2",), "t", "", "")
+    assert found.api_prefix == "$JS.spoke.API"
+
+
+def test_servers_without_a_context_take_no_login_from_elsewhere(tmp_path: Path) -> None:
+    here = context(tmp_path, "production", url="nats://a:1", user="ann", password="secret")
+    found = settings({**here, "NATS_TOKEN": "t"}, servers="b:2")
+    assert found == ServerSettings(urls=("nats://b:2",))
+
+
+def test_the_environment_names_the_server_where_options_do_not() -> None:
+    assert settings({"HOME": "/nowhere", "NATS_URL": "nats://e:1", "NATS_TOKEN": "t"}).urls == ("nats://e:1",)
+    assert settings().urls == ("nats://127.0.0.1:4222",)
+
+
+def test_a_context_that_is_not_there_is_told(tmp_path: Path) -> None:
+    here = context(tmp_path, "production", url="nats://a:1")
+    with pytest.raises(OptionFault, match=r"option context: .*productoin.*known are production"):
+        settings(here, context="productoin")
+
+
+def test_without_natsctl_a_context_is_told_with_what_does_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "natsctl.spark.contexts", None)
+    with pytest.raises(OptionFault, match=r"'production' cannot be looked up, since natsctl is not installed.*servers"):
+        settings(context="production")
+    assert settings({"NATS_URL": "nats://e:1", "NATS_USER": "u", "NATS_PASSWORD": "p"}).user == "u"
+
+
+def test_secrets_are_options_files_or_their_contents(tmp_path: Path) -> None:
+    path = tmp_path / "user.creds"
+    path.write_text(CREDENTIALS)
+    for login in ({"credentials": str(path)}, {"credentialsContent": CREDENTIALS}):
+        found = settings(servers="a:1", **login)
+        assert (found.jwt, found.seed) == (JWT, SEED)
+    assert settings(servers="a:1", nkeyContent=SEED).seed == SEED
+    nkeys.from_seed(bytearray(SEED.encode()))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"credentials": "/nowhere/user.creds"}, "option credentials: No such file"),
+        ({"credentialsContent": "nothing"}, "no user JWT"),
+        ({"nkeyContent": "nothing"}, "no NKey seed"),
+    ],
+)
+def test_a_secret_that_is_none_is_told_without_it(options: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionFault, match=told):
+        settings(servers="a:1", **options)
+
+
+def test_secrets_are_in_no_text_of_what_is_made_of_them(tmp_path: Path) -> None:
+    secret = "hunter2"
+    given = {"servers": f"nats://ann:{secret}@a:1", "stream": "ORDERS", "tlsKeyContent": secret}
+    reader = JetStreamDataSource(given).reader(StructType([StructField("seq", LongType())]))
+    assert secret not in repr(reader)
+    assert secret not in repr(settings(**given))
+    assert secret.encode() in pickle.dumps(settings(**given))
+
+
+def test_the_page_has_the_table_of_options_as_the_code_has_it() -> None:
+    path = ROOT / "docs" / "spark.md"
+    assert path.read_text() == page(path), "python -m natsctl.cli.generate writes it"
+    assert re.search(r"\| `startingOffsets` \|", path.read_text())
