@@ -1,9 +1,9 @@
 """Requests to natsctl's engine in memory and to a reference server over TCP, whose answers must be the same.
 
 For hundreds of requests that each have one answer; whole conversations are for `natsctl.testing.differential`. A case
-is a list of requests that build on each other. Every case starts on an engine of its own and on the reference's streams
-deleted, but for KEEP: the reference removes the folder of an account with its last stream, late, and may take that of a
-new one with it. For the same reason a new stream may find what is left of its namesake, so what differs is asked again.
+is a list of requests that build on each other. Every case starts with the streams of both deleted, but for KEEP: the
+reference removes the folder of an account with its last stream, late, and may take that of a new one with it. For the
+same reason a new stream may find what is left of its namesake, so what differs is asked again, on an engine of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import select
 import socket
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.testing.machine import Machine
@@ -40,6 +40,23 @@ ANSWER_S: Final = 5.0
 _KEEP: Final = b'{"name":"KEEP"}'
 
 
+class Side(Protocol):
+    """One of the two that are asked."""
+
+    def ask(self, verb: str, body: bytes = b"") -> bytes:
+        """Return the answer to one API request, empty when none came."""
+
+
+def clear(side: Side) -> None:
+    """Delete every stream but KEEP."""
+    names = json.loads(side.ask("STREAM.NAMES"))["streams"] or ()
+    if "KEEP" not in names:
+        side.ask("STREAM.CREATE.KEEP", _KEEP)
+    for name in names:
+        if name != "KEEP":
+            side.ask(f"STREAM.DELETE.{name}")
+
+
 class Reference:
     """One connection to a real server."""
 
@@ -62,13 +79,6 @@ class Reference:
                     return answer
         return b""
 
-    def clear(self) -> None:
-        """Delete every stream but KEEP."""
-        self.ask("STREAM.CREATE.KEEP", _KEEP)
-        for name in json.loads(self.ask("STREAM.NAMES"))["streams"]:
-            if name != "KEEP":
-                self.ask(f"STREAM.DELETE.{name}")
-
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
@@ -81,7 +91,6 @@ class InMemory:
         """Start a machine."""
         self._wire = Machine().connect()
         self._numbers = itertools.count(1)
-        self.ask("STREAM.CREATE.KEEP", _KEEP)
 
     def ask(self, verb: str, body: bytes = b"") -> bytes:
         """Return the answer to one API request, empty when none came."""
@@ -94,23 +103,24 @@ class InMemory:
 
 def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) -> list[str]:
     """Return what the reference at `url` answers otherwise, one text per case; cases named in `known` must differ."""
-    reference, found = Reference(url), []
+    reference, engine, found = Reference(url), InMemory(), []
     for name, requests in cases:
         text = ""
         for pause_s in PAUSES_S:
             time.sleep(pause_s)
-            text = _difference(reference, requests)
+            text = _difference(reference, engine, requests)
             if not text:
                 break
+            engine = InMemory()
         if (text != "") is not (name in known):
             found.append(f"{name}: {text or 'is known to differ and does not'}")
     reference.close()
     return found
 
 
-def _difference(reference: Reference, requests: Sequence[Request]) -> str:
-    reference.clear()
-    engine = InMemory()
+def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> str:
+    clear(reference)
+    clear(engine)
     for verb, body in requests:
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         theirs, ours = comparable(reference.ask(verb, raw)), comparable(engine.ask(verb, raw))
