@@ -90,7 +90,9 @@ class Content:
         return self._end
 
     def read(self, at: int, size: int) -> bytes:
-        """The `size` bytes from `at` on, which is not before what was reached; fewer at the end of the data."""
+        """The `size` bytes from `at` on; fewer at the end. Raises ValueError for what is before the reached frame."""
+        if at < self.mark.at:
+            raise ValueError(f"byte {at} was passed over")
         parts: list[bytes] = []
         while size > 0 and self.reach(at):
             body = self._decoded()

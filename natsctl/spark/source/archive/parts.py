@@ -163,7 +163,7 @@ def _records_parts(backup: Backup, sieve: Sieve, number: int) -> list[RecordsPar
         total = _content_bytes(backup.data) if number > 1 else 0
         cuts = [Cut(Mark(), begin, 0)]
         for part in range(1, number):
-            cut = cut_behind(content, max(part * total // number, cuts[-1].at))
+            cut = cut_behind(content, max(part * total // number, content.mark.at))
             if cut is not None and cut.at > cuts[-1].at:
                 cuts.append(cut)
     finally:

@@ -1,0 +1,110 @@
+"""Backups for tests of the Spark source: written from given messages, and read back as rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from natsctl.api.archive.archive import ArchivedStream, MessageFields
+from natsctl.api.archive.archive_v1 import WriterV1
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.stream import StreamConfig, StreamState
+from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
+from natsctl.spark.source.archive.reader import BackupReader, backup_reader
+from natsctl.spark.source.archive.sieve import Sieve
+from natsctl.spark.source.columns import default_schema, row_shape
+from natsctl.spark.source.option_table import BATCH_READ
+from natsctl.spark.source.options import Options
+
+Row = dict[str, Any]
+EVERYTHING = Sieve()
+
+
+def archive(messages: Sequence[MessageFields], version: int, name: str = "S", batch: int = 100) -> bytes:
+    """An archive as natsctl's server makes it; its frames end where `batch` messages do."""
+    writer: WriterV1 | WriterV2 = WriterV1() if version == 1 else WriterV2()
+    frames = FrameWriter()
+    last_seq, last_ts_ns = messages[-1][:2] if messages else (0, 0)
+    state = StreamState(messages=len(messages), first_seq=messages[0][0] if messages else 0, last_seq=last_seq)
+    data = frames.write(writer.begin(ArchivedStream(StreamConfig(name=name), 1, state), ()))
+    for at in range(0, len(messages), batch):
+        data += b"".join(map(frames.write, writer.messages(messages[at : at + batch])))
+    return data + b"".join(map(frames.write, writer.end(last_seq, last_ts_ns))) + frames.finish()
+
+
+def lay(folder: Path, data: bytes, state: Row, name: str = "S", *, manifest: bool = False) -> Path:
+    """A backup in a folder, as tools write it."""
+    folder.mkdir(parents=True)
+    (folder / "backup.json").write_text(json.dumps({"config": {"name": name}, "state": state}))
+    (folder / "stream.tar.s2").write_bytes(data)
+    if manifest:
+        told = {"name": "stream.tar.s2", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        (folder / "manifest.json").write_text(json.dumps({"files": [told]}))
+    return folder
+
+
+def written(folder: Path, messages: Sequence[MessageFields], version: int, name: str = "S", **how: Any) -> Path:
+    """A backup of those messages."""
+    first_seq, last_seq = (messages[0][0], messages[-1][0]) if messages else (0, 0)
+    state = {"messages": len(messages), "first_seq": first_seq, "last_seq": last_seq}
+    return lay(folder, archive(messages, version, name), state, name, **how)
+
+
+def reader(path: Path, **options: str) -> BackupReader:
+    """What reads a backup with those options."""
+    said = Options({"backup": str(path), **options}, BATCH_READ)
+    return backup_reader(said, row_shape(default_schema(said), said))
+
+
+def rows(path: Path, **options: str) -> list[Row]:
+    """All rows of a backup, as the source gives them."""
+    return read_all(reader(path, **options))
+
+
+def read_all(of: BackupReader) -> list[Row]:
+    """All rows that a reader gives."""
+    return [row for part in of.partitions() for batch in of.read(part) for row in batch.to_pylist()]
+
+
+def parts_of(path: Path, number: int, sieve: Sieve = EVERYTHING) -> list[ArchivePart]:
+    """The parts of a backup of one stream."""
+    from natsctl.spark.source.archive.backups import backups_at
+
+    return archive_partitions(backups_at(str(path))[0], sieve, number)
+
+
+def batches(parts: Sequence[ArchivePart]) -> list[pa.RecordBatch]:
+    """What the parts hold, in all columns."""
+    said = Options({"backup": "/"}, BATCH_READ)
+    shape = row_shape(default_schema(said), said)
+    return [batch for part in parts for batch in read_archive(part, shape)]
+
+
+def seqs(parts: Sequence[ArchivePart]) -> list[int]:
+    """The sequences that the parts hold, in order."""
+    return [seq for batch in batches(parts) for seq in batch.column("seq").to_pylist()]
+
+
+def as_row(message: MessageFields, name: str = "S") -> Row:
+    """The row of a message; times are cut to microseconds."""
+    from datetime import UTC, datetime, timedelta
+
+    seq, ts_ns, subject, header, payload = message
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ts_ns // 1000)
+    lines = [line.partition(b":") for line in header.split(b"\r\n")[1:] if b":" in line]
+    pairs = [{"key": key.decode(), "value": value.lstrip(b" \t")} for key, _, value in lines]
+    text = subject.decode(errors="replace")
+    return {
+        "stream": name,
+        "seq": seq,
+        "subject": text,
+        "timestamp": moment,
+        "headers": pairs or None,
+        "value": payload,
+    }

@@ -1,0 +1,320 @@
+"""Backups as tables: everything that an archive holds, however it is cut, and nothing that it holds no more."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
+
+from natsctl.api.archive.archive import MessageFields
+from natsctl.client.backup.contents import read_messages
+from natsctl.client.backup.opened import open_backup
+from natsctl.spark.source.archive import parts as parts_module
+from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
+from natsctl.spark.source.archive.sieve import Sieve
+from natsctl.spark.source.errors import BackupFault, StreamNotFound
+from tests.spark.source.backups import (
+    archive,
+    as_row,
+    batches,
+    lay,
+    parts_of,
+    read_all,
+    reader,
+    rows,
+    seqs,
+    written,
+)
+
+RELEASES = Path(__file__).parents[2] / "jetstream" / "data" / "releases"
+VERSIONS = sorted(path.stem for path in RELEASES.glob("*.s2"))
+SECOND_NS = 1_000_000_000
+BEGIN_NS = 1_790_000_000 * SECOND_NS
+ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let little data be split."""
+    monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
+
+
+def some(number: int, payload_bytes: int = 100, step: int = 1) -> list[MessageFields]:
+    """Messages of random content, every fourth with a header, a second apart."""
+    chance = random.Random(number)
+    header = b"NATS/1.0\r\nNats-Msg-Id: %d\r\nTwice: a\r\nTwice: b\r\n\r\n"
+    return [
+        (
+            1 + at * step,
+            BEGIN_NS + at * SECOND_NS + 123_456_789,
+            b"S.%d" % (at % 7),
+            header % at if at % 4 == 0 else b"",
+            chance.randbytes(chance.randrange(2 * payload_bytes)),
+        )
+        for at in range(number)
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_released_servers_saved_has_the_rows_that_the_stream_had(version: str, tmp_path: Path) -> None:
+    state = json.loads((RELEASES / f"{version}.json").read_text())["state"]
+    path = lay(tmp_path / "b", (RELEASES / f"{version}.s2").read_bytes(), state)
+
+    with open_backup(path) as backup:
+        held = [as_row(message) for group in read_messages(backup) for message in group]
+
+    assert len(held) == state["messages"]
+    assert rows(path) == held
+
+
+messages_of = st.lists(
+    st.tuples(
+        st.integers(1, 300),
+        st.integers(0, 2**62),
+        st.sampled_from([b"a", b"a.b", b"s" * 200, ODD, b"\xff.raw"]),
+        st.sampled_from([b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nA:" + b"x" * 20_000 + b"\r\n\r\n"]),
+        st.one_of(st.binary(max_size=200), st.sampled_from([b"", bytes(70_000), b"NATSARC1" * 20])),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=messages_of, version=st.sampled_from([1, 2]), number=st.integers(1, 4))
+def test_any_messages_come_back_from_any_split(
+    drawn: list[MessageFields], version: int, number: int, tmp_path: Path, small_parts: None
+) -> None:
+    seq, messages = 0, []
+    for step, ts_ns, *rest in drawn:
+        seq += step
+        messages.append((seq, ts_ns, *rest))
+    path = tmp_path / f"b{len(list(tmp_path.iterdir()))}"
+
+    found = rows(written(path, messages, version), minPartitions=str(number))
+
+    assert found == [as_row(message) for message in messages]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_archive_is_split_and_its_parts_hold_every_message_once_in_order(
+    version: str, tmp_path: Path, small_parts: None
+) -> None:
+    messages = some(12_000, 300)
+
+    parts = parts_of(written(tmp_path / "b", messages, int(version)), 4)
+
+    assert len(parts) in (3, 4)
+    assert all(seqs([part]) for part in parts)
+    assert [row for batch in batches(parts) for row in batch.to_pylist()] == [as_row(one) for one in messages]
+
+
+def test_records_inside_payloads_are_not_taken_for_messages(tmp_path: Path, small_parts: None) -> None:
+    inner = b"".join(_records(500, 1_000_000))
+    messages = [(seq, BEGIN_NS + seq, b"S.a", b"", inner if seq % 10 == 0 else b"x") for seq in range(1, 400)]
+
+    path = written(tmp_path / "b", messages, 2)
+
+    assert seqs(parts_of(path, 3)) == list(range(1, 400))
+
+
+def test_a_payload_of_records_that_hides_where_to_cut_is_told_and_read_whole(tmp_path: Path, small_parts: None) -> None:
+    messages = [(1, BEGIN_NS, b"S.a", b"", b"".join(_records(60_000, 7))), (2, BEGIN_NS, b"S.a", b"", b"x")]
+    path = written(tmp_path / "b", messages, 2)
+
+    split = parts_of(path, 3)
+
+    assert len(split) > 1
+    with pytest.raises(BackupFault, match="minPartitions=1"):
+        seqs(split)
+    assert seqs(parts_of(path, 1)) == [1, 2]
+
+
+def _records(number: int, first_seq: int) -> list[bytes]:
+    """Messages as records of version 2."""
+    from natsctl.api.archive.archive_v2 import WriterV2
+
+    messages = [(first_seq + at, BEGIN_NS + at, b"S.inner", b"", b"y" * 100) for at in range(number)]
+    return list(WriterV2().messages(messages))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Path, small_parts: None) -> None:
+    path = written(tmp_path / "b", some(12_000, 300), version)
+
+    everything, beginning = parts_of(path, 4), parts_of(path, 4, Sieve(first=10, last=20))
+
+    assert len(beginning) < len(everything)
+    assert seqs(beginning) == list(range(10, 21))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_options_choose_by_offset_time_and_subject(version: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(100, 10), version)
+    from_ms, to_ms = str((BEGIN_NS + 50 * SECOND_NS) // 10**6), str((BEGIN_NS + 60 * SECOND_NS) // 10**6)
+
+    def found(**options: str) -> list[int]:
+        return [row["seq"] for row in rows(path, **options)]
+
+    assert found(startingOffsets='{"S": 90}', endingOffsets='{"S": 95}') == list(range(90, 96))
+    assert found(startingOffsets="latest") == []
+    assert found(startingTimestamp=from_ms, endingTimestamp=to_ms) == list(range(51, 61))
+    assert found(subject="S.3,S.5", endingOffsets='{"S": 14}') == [4, 6, 11, 13]
+    assert found(subject="S.*", endingOffsets='{"S": 2}') == [1, 2]
+    assert found(subject="S.>", endingOffsets='{"S": 2}') == [1, 2]
+    assert found(subject="S.*.x") == []
+
+
+def test_where_is_taken_over(tmp_path: Path) -> None:
+    of = reader(written(tmp_path / "b", some(100), 1), filterPushdown="true")
+
+    left = list(
+        of.pushFilters([GreaterThan(("seq",), 10), LessThanOrEqual(("seq",), 30), EqualTo(("subject",), "S.2")])
+    )  # type: ignore[attr-defined]  # it has, with the option
+
+    assert left == [EqualTo(("subject",), "S.2")]
+    assert [row["seq"] for row in read_all(of)] == [17, 24]
+
+
+@pytest.mark.parametrize("name", ["b.tar", "b.tgz"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_tar_file_has_the_rows_of_its_folder(name: str, version: int, tmp_path: Path, small_parts: None) -> None:
+    folder = written(tmp_path / "b", some(3_000), version, manifest=True)
+    with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as tar:
+        for each in ("backup.json", "manifest.json", "stream.tar.s2"):
+            tar.add(folder / each, arcname=each)
+
+    assert rows(tmp_path / name, minPartitions="3") == rows(folder)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_tar_of_a_servers_own_files_is_read(zipped: bool, tmp_path: Path) -> None:
+    from natsctl.api.archive.s2 import FrameReader
+
+    messages = some(500)
+    files = b"".join(FrameReader().read(archive(messages, 1)))
+    path = tmp_path / "S.tar"
+    path.write_bytes(gzip.compress(files) if zipped else files)
+
+    assert rows(path) == [as_row(message) for message in messages]
+
+
+def test_an_accounts_folder_is_a_table_of_all_streams_or_of_those_named(tmp_path: Path) -> None:
+    for name, version in (("A", 1), ("B", 2), ("C", 1)):
+        written(tmp_path / name, some(10), version, name)
+
+    assert [row["stream"] for row in rows(tmp_path)] == ["A"] * 10 + ["B"] * 10 + ["C"] * 10
+    assert {row["stream"] for row in rows(tmp_path, stream="A,C")} == {"A", "C"}
+    assert {row["stream"] for row in rows(tmp_path, streamPattern="[BC]")} == {"B", "C"}
+    with pytest.raises(StreamNotFound, match="has no stream Z; it has A, B, C"):
+        rows(tmp_path, stream="Z")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_empty_stream_has_no_rows(version: int, tmp_path: Path) -> None:
+    assert rows(written(tmp_path / "b", [], version)) == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_archive_that_was_cut_short_is_told_wherever_it_was_cut(version: int, tmp_path: Path) -> None:
+    messages = some(300)
+    data, chance = archive(messages, version), random.Random(1)
+    state = {"messages": 300, "first_seq": 1, "last_seq": 300}
+
+    for cut in [0, 1, 7, *(chance.randrange(8, len(data) - 1) for _ in range(25))]:
+        path = lay(tmp_path / str(cut), data[:cut], state)
+        with pytest.raises(BackupFault, match=r"damaged|cannot read"):
+            rows(path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_changed_byte_is_told_by_the_sum_of_the_manifest(version: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(300), version, manifest=True)
+    data, chance = (path / "stream.tar.s2").read_bytes(), random.Random(2)
+
+    for at in (chance.randrange(len(data)) for _ in range(25)):
+        (path / "stream.tar.s2").write_bytes(data[:at] + bytes((data[at] ^ 0x10,)) + data[at + 1 :])
+        with pytest.raises(BackupFault, match="is damaged"):
+            rows(path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_changed_byte_without_a_manifest_never_breaks_anything_but_the_query(version: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(100), version)
+    data, chance = (path / "stream.tar.s2").read_bytes(), random.Random(3)
+    told = 0
+
+    for at in (chance.randrange(len(data)) for _ in range(60)):
+        (path / "stream.tar.s2").write_bytes(data[:at] + bytes((data[at] ^ 0x81,)) + data[at + 1 :])
+        try:
+            rows(path)
+        except BackupFault:
+            told += 1
+
+    assert told
+
+
+def test_a_sum_is_checked_by_a_task_of_its_own(tmp_path: Path) -> None:
+    parts = parts_of(written(tmp_path / "b", some(10), 1, manifest=True), 1)
+
+    assert [type(part) for part in parts] == [BlocksPart, SumPart]
+    assert [type(part) for part in parts_of(written(tmp_path / "c", some(10), 2), 1)] == [RecordsPart]
+
+
+def test_what_is_no_backup_is_told_with_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.tar").write_text("no tar")
+
+    for path, told in (("missing", "there is no backup"), ("empty", "is no backup"), ("text.tar", "cannot read")):
+        with pytest.raises(BackupFault, match=told):
+            rows(tmp_path / path)
+    with pytest.raises(BackupFault, match="not from a URL"):
+        read_all(reader(Path("s3a:"), backup="s3a://bucket/b"))
+
+
+def test_a_task_where_the_backup_is_not_says_that_it_has_to_be_shared(tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(10), 1)
+    of = reader(path)
+    parts = of.partitions()
+    (path / "stream.tar.s2").unlink()
+
+    with pytest.raises(BackupFault, match="every machine"):
+        list(of.read(parts[0]))
+
+
+READ_ELSEWHERE = """
+import pickle, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("natsctl", "cramjam", "numpy", "msgspec", "nats"):
+            raise ImportError(f"{name} is not on executors")
+sys.meta_path.insert(0, Absent())
+reader, parts = pickle.load(sys.stdin.buffer)
+print(sum(batch.num_rows for part in parts for batch in reader.read(part)))
+"""
+
+
+def test_tasks_read_a_backup_with_nothing_of_natsctl_installed(tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    import natsctl.spark.registered  # noqa: F401  # registers what leaves by value
+
+    state = json.loads((RELEASES / "2.15.2.json").read_text())["state"]
+    of = reader(lay(tmp_path / "b", (RELEASES / "2.15.2.s2").read_bytes(), state))
+    sent = cloudpickle.dumps((of, of.partitions()))
+
+    done = subprocess.run([sys.executable, "-c", READ_ELSEWHERE], input=sent, capture_output=True, timeout=60)
+
+    assert (done.stdout.strip(), done.stderr) == (b"%d" % state["messages"], b"")
