@@ -36,16 +36,16 @@ def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
     return made.selectExpr("subject", "seq", value, *ids).repartition(partitions, "subject")
 
 
-def copy(spark: SparkSession, server: str, checkpoint: str, per_batch: int, idempotence: str) -> None:
+def copy(spark: SparkSession, options: argparse.Namespace) -> None:
     """Copy all that is in the source and not yet in the sink."""
-    reach = {"servers": server, "numRetries": RETRIES, "retryInterval": "500ms"}
+    reach = {"servers": options.server, "numRetries": RETRIES, "retryInterval": "500ms"}
     frame = spark.readStream.format("jetstream").options(**reach)
-    frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", per_batch)
-    out = transformed(frame.load(SOURCE), 2, with_ids=idempotence == "explicit")
-    writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", checkpoint)
-    writer = writer.option("orderBy", "seq")
-    if idempotence in ("none", "ledger"):
-        writer = writer.option("idempotence", idempotence)
+    frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", options.per_batch)
+    out = transformed(frame.load(SOURCE), 2, with_ids=options.idempotence == "explicit")
+    writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", options.checkpoint)
+    writer = writer.option("orderBy", "seq").option("window", options.window)
+    if options.idempotence in ("none", "ledger"):
+        writer = writer.option("idempotence", options.idempotence)
     query = writer.trigger(availableNow=True).start(SINK)
     query.awaitTermination()
 
@@ -58,13 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--java", default="")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--per-batch", type=int, required=True)
+    parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
     parser.add_argument("--conf", action="append", default=[])
     options = parser.parse_args(argv)
     conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))
     with open_session(SparkOptions(master=options.master, java=options.java, conf=conf)) as spark:
         try:
-            copy(spark, options.server, options.checkpoint, options.per_batch, options.idempotence)
+            copy(spark, options)
         except Exception as failure:  # of whatever kind; its text is Java's, which ends with the session
             print(failure, file=sys.stderr)
             return 1

@@ -35,6 +35,10 @@ from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, store
 KINDS: Final = ("executor", "driver", "server")
 BATCHES: Final = 8
 POLL_S: Final = 0.02
+FAILURE_SHOWN: Final = 1500
+"""How many characters of a driver's log tell why it failed."""
+WINDOW: Final = (10, 4000)
+"""Least and most messages under way in a task: few where there are few, so that kills find it at work."""
 KILL_AGAIN_AFTER_S: Final = 0.2
 ATTEMPTS: Final = 4
 """How often a driver may be started: once, after its kill, and after failures that a person would restart it for."""
@@ -53,6 +57,8 @@ class Summary:
     idempotence: str
     kills: list[str] = field(default_factory=list)
     drivers: int = 0
+    """How often the driver was started; once for its kill, once for each of `driver_failures`, and at first."""
+    driver_failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     cpu_s: float = 0.0
     """Of all processes that ended by themselves."""
@@ -103,6 +109,8 @@ class KillRun:
         self._start_driver()
         while (code := self._ended()) != 0:
             if code is not None:
+                if code > 0:
+                    self.summary.driver_failures.append(self._said()[-FAILURE_SHOWN:])
                 if self.summary.drivers >= ATTEMPTS:
                     raise RuntimeError(f"the driver failed {ATTEMPTS} times:\n{self._said()}")
                 self._start_driver()
@@ -141,6 +149,7 @@ class KillRun:
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(max(self.summary.messages // BATCHES, 1))]
         words += ["--idempotence", self.summary.idempotence]
+        words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         if self._cluster:
             words += ["--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.partitions=2"]
         with self._log.open("ab") as log:

@@ -1,0 +1,210 @@
+"""Publishing to real servers: windows, refusals, connections that end, order."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+import pyarrow as pa
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.errors import ConnectionLost, NotAuthorised, PublishFailed
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.publish import publisher as module
+from natsctl.spark.source.publish.messages import Messages
+from natsctl.spark.source.publish.publisher import Publisher, PublishLimits
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+
+pytestmark = pytest.mark.both
+
+QUICK = PublishLimits(window=10, ack_timeout_s=10.0, retries=3, retry_interval_s=0.0)
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
+    """Requests to a server without streams."""
+    settings = ServerSettings((server.url,), retry_interval_s=0.05)
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+def make(api: JetStreamApi, **config: Any) -> None:
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]} | config)
+
+
+def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1) -> Messages:
+    """So many messages, whose payloads are their numbers."""
+    names = [b"%d" % at for at in range(number)]
+    nothing = pa.array([b""] * number, pa.binary())
+    payloads = pa.array([name.ljust(size, b" ") for name in names], pa.binary())
+    made = pa.array([b"id:" + name for name in names], pa.binary()) if ids else pa.nulls(number, pa.binary())
+    return Messages(pa.array([subject.encode()] * number, pa.binary()), nothing, payloads, made)
+
+
+def stored(api: JetStreamApi) -> list[int]:
+    """The payloads in the stream, in its order."""
+    last = api.stream_info("OUT")["state"]["last_seq"]
+    found = []
+    for seq in range(1, last + 1):
+        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
+        found.append(int(base64.b64decode(message["data"])))
+    return found
+
+
+def publish(link: Link, messages: Messages, limits: PublishLimits = QUICK) -> Publisher:
+    sender = Publisher(link, limits)
+    sender.publish(messages)
+    sender.finish()
+    return sender
+
+
+def test_all_is_stored_in_order_and_counted(api: JetStreamApi) -> None:
+    make(api)
+    sender = publish(api.link, rows(35))
+    assert stored(api) == list(range(35))
+    assert (sender.messages, sender.duplicates, sender.first_seq, sender.last_seq) == (35, 0, 1, 35)
+    assert sender.stream == "OUT"
+
+
+def test_what_is_sent_again_is_counted_as_duplicate_and_not_stored(api: JetStreamApi) -> None:
+    make(api)
+    publish(api.link, rows(20))
+    assert publish(api.link, rows(25)).duplicates == 20
+    assert stored(api) == list(range(25))
+
+
+class Watched(Link):
+    """A link that counts how many messages were sent and not yet answered."""
+
+    sent = 0
+    answered = 0
+    most = 0
+
+    def send(self, data: bytes) -> None:
+        self.sent += data.count(b"PUB ")
+        self.most = max(self.most, self.sent - self.answered)
+        super().send(data)
+
+    def read(self, timeout_s: float) -> bytes:
+        data = super().read(timeout_s)
+        self.answered += data.count(b'"seq"')
+        return data
+
+
+@pytest.mark.parametrize("window", [1, 7, 50])
+def test_no_more_than_a_window_waits_for_acknowledgement(api: JetStreamApi, window: int) -> None:
+    make(api)
+    with Watched.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
+        publish(link, rows(100), PublishLimits(window=window))
+        assert isinstance(link, Watched)
+        assert link.most <= window
+        assert link.sent == 100
+
+
+class Breaking(Link):
+    """A link that ends several times, in the middle of what is sent, or when acknowledgements should come."""
+
+    sends = 0
+    reads = 0
+    break_sends: tuple[int, ...] = ()
+    break_reads: tuple[int, ...] = ()
+
+    def send(self, data: bytes) -> None:
+        self.sends += 1
+        if self.sends in self.break_sends:
+            super().send(data[: len(data) // 2])
+            self._break()
+        super().send(data)
+
+    def read(self, timeout_s: float) -> bytes:
+        self.reads += 1
+        if self.reads in self.break_reads:
+            self._break()
+        return super().read(timeout_s)
+
+    def _break(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        raise ConnectionLost("the test has ended it")
+
+
+@pytest.mark.parametrize(
+    ("sends", "reads"), [((3,), ()), ((), (2,)), ((2, 5, 8), (1, 4, 6)), (tuple(range(1, 30, 3)), ())]
+)
+def test_connections_that_end_lose_nothing_double_nothing_and_keep_the_order(
+    api: JetStreamApi, sends: tuple[int, ...], reads: tuple[int, ...]
+) -> None:
+    make(api)
+    with Breaking.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
+        assert isinstance(link, Breaking)
+        link.break_sends, link.break_reads = sends, reads
+        sender = publish(link, rows(60))
+    assert stored(api) == list(range(60))
+    assert sender.retries >= 1
+
+
+def during_pauses(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], None]) -> None:
+    """Do one of the steps in each pause of the publisher."""
+    left = list(steps)
+    monkeypatch.setattr(module.time, "sleep", lambda _: left.pop(0)() if left else None)
+
+
+def test_a_stream_that_is_made_a_moment_later_gets_all_in_order(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Link.open(api.link.settings)
+    during_pauses(monkeypatch, lambda: None, lambda: make(JetStreamApi(other, api.link.settings)))
+    assert publish(api.link, rows(30)).retries == 2
+    other.close()
+    assert stored(api) == list(range(30))
+
+
+def test_a_full_stream_is_tried_again_and_takes_the_rest_when_there_is_room(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(api, max_msgs=15, discard="new")
+    other = Link.open(api.link.settings)
+    during_pauses(monkeypatch, lambda: JetStreamApi(other, api.link.settings).ask("STREAM.PURGE.OUT") and None)
+    sender = publish(api.link, rows(25))
+    other.close()
+    assert sender.messages == 25
+    assert api.stream_info("OUT")["state"]["messages"] == 10
+
+
+def test_without_any_stream_the_subject_is_told_after_so_many_attempts(api: JetStreamApi) -> None:
+    with pytest.raises(PublishFailed, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts\)"):
+        publish(api.link, rows(5))
+
+
+def test_a_refusal_for_good_is_told_with_subject_and_reason_at_once(api: JetStreamApi) -> None:
+    make(api, max_msg_size=100)
+    sender = Publisher(api.link, QUICK)
+    sender.publish(rows(5))
+    with pytest.raises(PublishFailed, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
+        publish(api.link, rows(1, subject="out.big", size=300))
+
+
+def test_a_stream_that_never_acknowledges_is_told_as_such(api: JetStreamApi) -> None:
+    make(api, no_ack=True)
+    limits = PublishLimits(ack_timeout_s=0.1, retries=1, retry_interval_s=0.0)
+    with pytest.raises(PublishFailed, match=r"out\.a: not acknowledged in time \(given up after 2 attempts\)"):
+        publish(api.link, rows(3), limits)
+
+
+def test_a_subject_that_is_not_permitted_is_told_at_once(api: JetStreamApi) -> None:
+    make(api)
+
+    class Forbidden(Link):
+        def read(self, timeout_s: float) -> bytes:
+            return b"-ERR 'Permissions Violation for Publish to \"out.a\"'\r\n"
+
+    with Forbidden.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
+        with pytest.raises(NotAuthorised, match=r"out\.a"):
+            publish(link, rows(3))
