@@ -205,6 +205,6 @@ def test_a_subject_that_is_not_permitted_is_told_at_once(api: JetStreamApi) -> N
         def read(self, timeout_s: float) -> bytes:
             return b"-ERR 'Permissions Violation for Publish to \"out.a\"'\r\n"
 
-    with Forbidden.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
-        with pytest.raises(NotAuthorised, match=r"out\.a"):
-            publish(link, rows(3))
+    there = ServerSettings(tuple(url for url, _ in api.link._servers))
+    with Forbidden.open(there) as link, pytest.raises(NotAuthorised, match=r"out\.a"):
+        publish(link, rows(3))

@@ -1,0 +1,286 @@
+"""The writers as Spark calls them, without Spark: ids over attempts, the ledger, commits, what is refused."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.batch_writer import JetStreamBatchWriter
+from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.errors import OptionFault, StreamNotFound
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.publish.ledger import BUCKET
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.stream_writer import JetStreamStreamWriter
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+
+pytestmark = pytest.mark.both
+
+DDL = "subject string, value string"
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
+    """Requests to a server without streams but OUT, which forgets message ids at once."""
+    settings = ServerSettings((server.url,))
+    with Link.open(settings) as link:
+        api = JetStreamApi(link, settings)
+        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"], "duplicate_window": 100_000_000})
+        yield api
+
+
+FORGOTTEN_S = 0.3
+"""Longer than the stream's duplicate window."""
+
+
+def schema() -> StructType:
+    made = parsed_schema(DDL)
+    assert isinstance(made, StructType)
+    return made
+
+
+def batches(values: list[str], fails_after: int = -1) -> Iterator[pa.RecordBatch]:
+    """One batch per row, so that a task can fail between them."""
+    for at, value in enumerate(values):
+        if at == fails_after:
+            raise OSError("the task fails")
+        yield pa.RecordBatch.from_arrays([pa.array(["out.a"]), pa.array([value])], names=["subject", "value"])
+
+
+def batch_writer(api: JetStreamApi, **options: str) -> JetStreamBatchWriter:
+    return JetStreamBatchWriter({"servers": api.link.settings.urls[0], **options}, schema(), False)
+
+
+def stored(api: JetStreamApi) -> list[str]:
+    """The payloads in the stream, sorted."""
+    state = api.stream_info("OUT")["state"]
+    found = []
+    for seq in range(state["first_seq"], state["last_seq"] + 1):
+        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
+        found.append(base64.b64decode(message["data"]).decode())
+    return sorted(found)
+
+
+def notes(api: JetStreamApi) -> list[str]:
+    """The keys of the ledger."""
+    try:
+        info = api.stream_info(f"KV_{BUCKET}", subjects_filter=">")
+    except StreamNotFound:
+        return []
+    return sorted(subject.removeprefix(f"$KV.{BUCKET}.") for subject in info["state"].get("subjects") or {})
+
+
+VALUES = ["a", "b", "c", "b", "d"]
+
+
+def fail_and_retry(writer: JetStreamBatchWriter, pause_s: float, values: list[str]) -> Any:
+    with pytest.raises(OSError, match="the task fails"):
+        writer.write(batches(VALUES, fails_after=3))
+    time.sleep(pause_s)
+    return writer.write(batches(values))
+
+
+def wide_window(api: JetStreamApi) -> None:
+    config = api.stream_info("OUT")["config"]
+    api.ask("STREAM.UPDATE.OUT", config | {"duplicate_window": 120_000_000_000})
+
+
+@pytest.mark.parametrize("values", [VALUES, VALUES[::-1]], ids=["same order", "another order"])
+def test_a_task_that_is_tried_again_stores_nothing_twice_and_loses_nothing(
+    api: JetStreamApi, values: list[str]
+) -> None:
+    wide_window(api)
+    told = fail_and_retry(batch_writer(api), 0, values)
+    assert stored(api) == sorted(VALUES)
+    assert told.messages == 5
+
+
+def test_row_numbers_as_ids_lose_rows_that_come_in_another_order(api: JetStreamApi) -> None:
+    wide_window(api)
+    writer = batch_writer(api, messageIds="row")
+    fail_and_retry(writer, 0, VALUES)
+    assert stored(api) == sorted(VALUES)
+    writer.write(batches(["new", *VALUES]))
+    assert "new" not in stored(api)
+
+
+def test_another_write_of_the_same_rows_stores_them_again(api: JetStreamApi) -> None:
+    wide_window(api)
+    batch_writer(api).write(batches(VALUES))
+    batch_writer(api).write(batches(VALUES))
+    assert len(stored(api)) == 10
+
+
+def test_a_named_write_that_is_run_again_stores_nothing(api: JetStreamApi) -> None:
+    wide_window(api)
+    batch_writer(api, writeId="day-7").write(batches(VALUES))
+    assert batch_writer(api, writeId="day-7").write(batches(VALUES[::-1])).duplicates == 5
+    assert stored(api) == sorted(VALUES)
+
+
+def test_without_idempotence_what_is_tried_again_is_there_twice(api: JetStreamApi) -> None:
+    wide_window(api)
+    fail_and_retry(batch_writer(api, idempotence="none"), 0, VALUES)
+    assert len(stored(api)) > 5
+
+
+def test_ids_alone_do_not_outlive_the_duplicate_window_and_the_ledger_does(api: JetStreamApi) -> None:
+    fail_and_retry(batch_writer(api), FORGOTTEN_S, VALUES)
+    assert len(stored(api)) > 5
+    api.ask("STREAM.PURGE.OUT")
+    writer = batch_writer(api, idempotence="ledger", stream="OUT")
+    told = fail_and_retry(writer, FORGOTTEN_S, VALUES[::-1])
+    assert stored(api) == sorted(VALUES)
+    assert told.messages + told.skipped == 5
+    assert told.skipped >= 1
+    assert len(notes(api)) == 1
+    writer.commit([told])
+    assert notes(api) == []
+
+
+def test_the_ledger_of_a_named_write_stays_for_its_next_run(api: JetStreamApi) -> None:
+    options = {"idempotence": "ledger", "stream": "OUT", "writeId": "day-7"}
+    first = batch_writer(api, **options)
+    first.commit([first.write(batches(VALUES))])
+    time.sleep(FORGOTTEN_S)
+    again = batch_writer(api, **options).write(batches(VALUES))
+    assert (again.messages, again.skipped) == (0, 5)
+    assert stored(api) == sorted(VALUES)
+    assert notes(api) == ["day-7.0"]
+
+
+def test_the_ledger_tells_of_a_target_that_was_made_again(api: JetStreamApi) -> None:
+    options = {"idempotence": "ledger", "stream": "OUT", "writeId": "w"}
+    batch_writer(api, **options).write(batches(VALUES))
+    api.ask("STREAM.DELETE.OUT")
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+    told = batch_writer(api, **options).write(batches(VALUES))
+    assert stored(api) == sorted(VALUES)
+    assert "made again" in told.warnings[0]
+
+
+def test_the_ledger_refuses_a_target_whose_messages_go_when_they_are_read(api: JetStreamApi) -> None:
+    api.ask("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["work.>"], "retention": "workqueue"})
+    with pytest.raises(OptionFault, match="retention is workqueue"):
+        batch_writer(api, idempotence="ledger", stream="WORK").write(batches(VALUES))
+
+
+@pytest.fixture
+def micro_batch(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What Spark tells the tasks of a micro-batch."""
+    properties = {"sql.streaming.queryId": "q1", "streaming.sql.batchId": "7"}
+
+    class Context:
+        def partitionId(self) -> int:
+            return 3
+
+        def getLocalProperty(self, key: str) -> str | None:
+            return properties.get(key)
+
+    monkeypatch.setattr(TaskContext, "_taskContext", Context())
+    return properties
+
+
+def stream_writer(api: JetStreamApi, **options: str) -> JetStreamStreamWriter:
+    return JetStreamStreamWriter({"servers": api.link.settings.urls[0], **options}, schema(), False)
+
+
+def test_a_micro_batch_of_another_driver_stores_nothing_twice_and_the_next_batch_does(
+    api: JetStreamApi, micro_batch: dict[str, str]
+) -> None:
+    wide_window(api)
+    stream_writer(api).write(batches(VALUES[:3]))
+    assert stream_writer(api).write(batches(VALUES)).duplicates == 3
+    assert stored(api) == sorted(VALUES)
+    micro_batch["streaming.sql.batchId"] = "8"
+    stream_writer(api).write(batches(VALUES))
+    assert len(stored(api)) == 10
+
+
+def test_the_ledger_of_a_micro_batch_goes_when_spark_has_committed_it(
+    api: JetStreamApi, micro_batch: dict[str, str]
+) -> None:
+    def write() -> JetStreamStreamWriter:
+        writer = stream_writer(api, idempotence="ledger", stream="OUT")
+        writer.commit([writer.write(batches(VALUES))], int(micro_batch["streaming.sql.batchId"]))
+        return writer
+
+    write()
+    time.sleep(FORGOTTEN_S)
+    write()
+    assert stored(api) == sorted(VALUES)
+    assert notes(api) == ["q1.7.3"]
+    micro_batch["streaming.sql.batchId"] = "8"
+    write()
+    assert notes(api) == ["q1.8.3"]
+    assert len(stored(api)) == 10
+
+
+def test_commits_log_what_was_written_and_warn_of_a_window_that_is_too_short(
+    api: JetStreamApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = batch_writer(api)
+    with caplog.at_level(logging.INFO, "natsctl.spark.jetstream"):
+        writer.commit([writer.write(batches(VALUES)), None])
+        writer.abort([None])
+    text = caplog.text
+    assert "5 messages to OUT, sequences 1 to 5" in text
+    assert "OUT knows message ids for 0.1 s" in text
+    assert "the write failed" in text
+
+
+def test_a_partition_without_rows_asks_no_server() -> None:
+    writer = JetStreamBatchWriter({"servers": "nats://127.0.0.1:1"}, schema(), False)
+    assert writer.write(iter([])).messages == 0
+
+
+def test_the_option_stream_holds_messages_to_that_stream(api: JetStreamApi) -> None:
+    with pytest.raises(Exception, match=r"out\.a: expected stream does not match \(10060\)"):
+        batch_writer(api, stream="OTHER").write(batches(VALUES))
+
+
+def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> None:
+    made = parsed_schema("subject string, value string, n int")
+    assert isinstance(made, StructType)
+    writer = JetStreamBatchWriter({"servers": api.link.settings.urls[0], "orderBy": "n"}, made, False)
+    rows = [
+        pa.RecordBatch.from_pydict({"subject": ["out.a"] * 2, "value": [str(n), str(n - 10)], "n": [n, n - 10]})
+        for n in (30, 20)
+    ]
+    writer.write(iter(rows))
+    read = [api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["data"] for seq in range(1, 5)]
+    assert [int(base64.b64decode(data)) for data in read] == [10, 20, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("options", "overwrite", "told"),
+    [
+        ({}, True, "cannot be overwritten"),
+        ({"stream": "A,B"}, False, "a write has one stream"),
+        ({"idempotence": "ledger"}, False, "needs the option stream"),
+        ({"writeId": "a b"}, False, "letters, digits"),
+        ({"orderBy": "nowhere"}, False, "no column nowhere"),
+        ({"maxOffsetsPerTrigger": "5"}, False, "is for a streaming read"),
+    ],
+)
+def test_what_a_write_cannot_be_is_refused_on_the_driver(options: dict[str, str], overwrite: bool, told: str) -> None:
+    with pytest.raises(OptionFault, match=told):
+        JetStreamBatchWriter({"servers": "nats://127.0.0.1:1", **options}, schema(), overwrite)
+
+
+def test_output_mode_complete_is_refused() -> None:
+    with pytest.raises(OptionFault, match="outputMode complete"):
+        JetStreamStreamWriter({"servers": "nats://127.0.0.1:1"}, schema(), True)
