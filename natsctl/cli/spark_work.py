@@ -113,9 +113,11 @@ class _Running(Generic[T]):
         return self._results[0]
 
     def _run(self) -> None:
+        from natsctl.spark.session.jobs import activate
         from natsctl.spark.session.translation import translated
 
         try:
+            activate(self._spark)
             self._results.append(self._work())
         except (NatsctlError, Previewed, OSError) as failure:
             self._failure = failure

@@ -52,7 +52,7 @@ def _found_format(place: Path) -> Format:
     if place.is_dir():
         if (place / "_delta_log").is_dir():
             return DELTA
-        names = (one.name for one in place.rglob("*") if one.is_file() and not one.name.startswith((".", "_")))
+        names = (one.name for one in place.rglob("*") if one.is_file() and not _is_hidden(one.relative_to(place)))
         found = {known.name for name in names if (known := named_format(name)) is not None}
         if len(found) > 1:
             raise UsageError(f"{place} holds files of several formats", hint=f"--format {'|'.join(FORMATS)} chooses")
@@ -61,6 +61,11 @@ def _found_format(place: Path) -> Format:
     if known is None:
         raise UsageError(f"{place} has no ending that tells its format", hint=f"give --format {'|'.join(FORMATS)}")
     return known
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether readers pass over it, or over a folder that it is in."""
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:

@@ -23,6 +23,13 @@ def is_remote(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
+def activate(session: SparkSession) -> None:
+    """Have this thread's work be the session's: Spark finds the data source for a write in no other."""
+    if not is_remote(session):
+        machine = cast(Any, session)._jvm
+        machine.org.apache.spark.sql.classic.SparkSession.setActiveSession(cast(Any, session)._jsparkSession)
+
+
 @contextlib.contextmanager
 def job_status(session: SparkSession) -> Iterator[Callable[[], Tasks]]:
     """What tells how far the jobs of a session are, each time it is called; of all that ran since."""
