@@ -11,28 +11,35 @@ from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.settings import ServerSettings
 
 
-def tls_context(settings: ServerSettings, *, wanted: bool) -> ssl.SSLContext | None:
-    """What a connection is encrypted with; None where nothing asks for TLS. Raises OptionFault for what is no PEM."""
-    asked = settings.tls_ca or settings.tls_cert or settings.tls_first or settings.tls_insecure
-    if not (wanted or asked):
-        return None
-    if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise OptionFault("tlsCert and tlsKey go together: give both")
-    try:
-        context = ssl.create_default_context(cadata=settings.tls_ca or None)
-    except (ssl.SSLError, ValueError) as failure:
-        raise OptionFault(f"tlsCa: no certificate can be read from it: {failure}") from failure
-    if settings.tls_cert:
-        _show(context, settings)
-    if settings.tls_insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+class Encryption:
+    """How one connection is encrypted, if it is."""
 
+    def __init__(self, settings: ServerSettings, host: str, *, wanted: bool) -> None:
+        """`host` is the name that the server's certificate must have; raises OptionFault for what is no PEM."""
+        if bool(settings.tls_cert) != bool(settings.tls_key):
+            raise OptionFault("tlsCert and tlsKey go together: give both")
+        self._settings = settings
+        self._host = host
+        said = settings.tls_ca or settings.tls_cert or settings.tls_first or settings.tls_insecure
+        self.asked = wanted or bool(said)
+        """Whether this side wants it; a server may, too."""
+        self._context = self._made() if self.asked else None
 
-def encrypted(wire: socket.socket, context: ssl.SSLContext | None, host: str) -> socket.socket:
-    """The connection after the TLS handshake; `host` is the name that the certificate must have."""
-    return context.wrap_socket(wire, server_hostname=host) if context else wire
+    def of(self, wire: socket.socket) -> ssl.SSLSocket:
+        """The connection after the handshake; raises OSError."""
+        return (self._context or self._made()).wrap_socket(wire, server_hostname=self._host)
+
+    def _made(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cadata=self._settings.tls_ca or None)
+        except (ssl.SSLError, ValueError) as failure:
+            raise OptionFault(f"tlsCa: no certificate can be read from it: {failure}") from failure
+        if self._settings.tls_cert:
+            _show(context, self._settings)
+        if self._settings.tls_insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 def _show(context: ssl.SSLContext, settings: ServerSettings) -> None:

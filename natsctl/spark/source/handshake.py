@@ -8,7 +8,7 @@ import ssl
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from natsctl.spark.source.encryption import encrypted, tls_context
+from natsctl.spark.source.encryption import Encryption
 from natsctl.spark.source.errors import NotAuthorised, OptionFault, ServerUnreachable
 from natsctl.spark.source.nkeys import public_key_text, signature_text
 from natsctl.spark.source.settings import ServerSettings
@@ -60,42 +60,42 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
     """
     parts = server_url(url)
     where = f"{parts.hostname}:{parts.port or DEFAULT_PORT}"
+    encryption = Encryption(settings, known_as or parts.hostname or "", wanted=parts.scheme == "tls")
     try:
         wire = socket.create_connection((parts.hostname or "", parts.port or DEFAULT_PORT), timeout=settings.timeout_s)
     except OSError as failure:
         raise ServerUnreachable(f"no server answers at {where}: {failure}") from failure
     try:
         wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return _introduced(wire, parts, settings, known_as or parts.hostname or "")
-    except ssl.SSLCertVerificationError as failure:
+        if settings.tls_first:
+            wire = encryption.of(wire)
+        line, rest = _line(wire, b"")
+        info = _info(line, where)
+        if not settings.tls_first and (encryption.asked or info.get("tls_required")):
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise ServerUnreachable(f"{where}: TLS is asked for, which this server does not offer")
+            wire, rest = encryption.of(wire), b""
+        about = {**ABOUT, **_login(parts, settings, info), "tls_required": isinstance(wire, ssl.SSLSocket)}
+        wire.sendall(b"CONNECT " + json.dumps(about).encode() + b"\r\nPING\r\n")
+        return Greeted(wire, info, _welcomed(wire, rest, where))
+    except BaseException as failure:
         wire.close()
-        raise NotAuthorised(f"{where}: the server's certificate is not accepted: {failure.verify_message}") from failure
-    except OSError as failure:
-        wire.close()
-        raise ServerUnreachable(f"{where}: the server hung up before the login was done: {failure}") from failure
-    except BaseException:
-        wire.close()
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            text = f"{where}: the server's certificate is not accepted: {failure.verify_message}"
+            raise NotAuthorised(text) from failure
+        if isinstance(failure, OSError):
+            text = f"{where}: the server hung up before the login was done: {failure}"
+            raise ServerUnreachable(text) from failure
         raise
 
 
-def _introduced(wire: socket.socket, parts: SplitResult, settings: ServerSettings, host: str) -> Greeted:
-    """Read INFO, encrypt where either side wants it, log in."""
-    context = tls_context(settings, wanted=parts.scheme == "tls")
-    if settings.tls_first:
-        wire = encrypted(wire, context or tls_context(settings, wanted=True), host)
-    line, rest = _line(wire, b"")
+def _info(line: bytes, where: str) -> dict[str, Any]:
+    """What a server tells about itself; raises ServerUnreachable where no NATS server talks."""
     if not line.startswith(b"INFO "):
-        hint = " (it may want TLS at once: tlsFirst)" if not line else ""
-        raise ServerUnreachable(f"{parts.hostname}: what answers does not speak the NATS protocol{hint}")
+        hint = "" if line else " (it may want TLS at once: tlsFirst)"
+        raise ServerUnreachable(f"{where}: what answers does not speak the NATS protocol{hint}")
     info: dict[str, Any] = json.loads(line[5:])
-    if not settings.tls_first and (context is not None or info.get("tls_required")):
-        if not (info.get("tls_required") or info.get("tls_available")):
-            raise ServerUnreachable(f"{parts.hostname}: TLS is asked for, which this server does not offer")
-        wire = encrypted(wire, context or tls_context(settings, wanted=True), host)
-        rest = b""
-    about = {**ABOUT, **_login(parts, settings, info), "tls_required": isinstance(wire, ssl.SSLSocket)}
-    wire.sendall(b"CONNECT " + json.dumps(about).encode() + b"\r\nPING\r\n")
-    return Greeted(wire, info, _welcomed(wire, rest, parts.hostname or ""))
+    return info
 
 
 def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:

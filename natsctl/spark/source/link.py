@@ -14,12 +14,15 @@ import socket
 import ssl
 import time
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from natsctl.spark.source.errors import ConnectionLost, JetStreamSourceError, NoAnswer, NotAuthorised, ServerUnreachable
 from natsctl.spark.source.handshake import READ_BYTES, Greeted, greet, server_url
 from natsctl.spark.source.protocol import Message, read_next, status_of
 from natsctl.spark.source.settings import ServerSettings
+
+ANSWERS: Final = b"1"
+"""The subscription of answers to requests; one that nobody waits for any more is dropped."""
 
 
 class Reply(NamedTuple):
@@ -125,19 +128,22 @@ class Link:
         deadline = time.monotonic() + timeout_s
         data = b""
         while True:
-            data += self.read(max(deadline - time.monotonic(), 0.001))
-            taken, at = [], 0
-            while read := read_next(data, at):
-                if isinstance(read.what, Message):
-                    taken.append(data[at : read.end])
-                else:
-                    self._rest = data[read.end :]
-                    self.heed(read.what)
-                at = read.end
-            self._rest = data[at:]
+            data = self._more(data, deadline)
+            taken, at = list[bytes](), 0
+            try:
+                while read := read_next(data, at):
+                    begin, at = at, read.end
+                    if isinstance(read.what, Message):
+                        taken.append(data[begin:at])
+                    else:
+                        self.heed(read.what)
+            except NotAuthorised:
+                self.unread(b"".join(taken) + data[at:])
+                raise
+            data = data[at:]
             if taken:
+                self.unread(data)
                 return b"".join(taken)
-            data, self._rest = self._rest, b""
 
     def heed(self, line: bytes) -> None:
         """Do what a line between messages wants; raises NotAuthorised, ConnectionLost for an error."""
@@ -195,24 +201,34 @@ class Link:
         data, at, others = b"", 0, list[bytes]()
         try:
             while True:
+                data, at = self._more(data[at:], deadline), 0
                 while read := read_next(data, at):
                     begin, at = at, read.end
                     if not isinstance(read.what, Message):
                         self.heed(read.what)
                     elif read.what.subject == subject:
                         return read.what
-                    elif read.what.sid not in self._left:
+                    elif read.what.sid not in self._left and read.what.sid != ANSWERS:
                         others.append(data[begin:at])
-                data, at = data[at:], 0
-                data += self.read(max(deadline - time.monotonic(), 0.001))
+        except NoAnswer:
+            data = b""  # it was put back
+            raise
         finally:
-            self._rest = b"".join(others) + data[at:] + self._rest
+            self.unread(b"".join(others) + data[at:])
+
+    def _more(self, data: bytes, deadline: float) -> bytes:
+        """The data with what comes next behind it; raises NoAnswer, and puts it back then."""
+        try:
+            return data + self.read(max(deadline - time.monotonic(), 0.001))
+        except NoAnswer:
+            self.unread(data)
+            raise
 
     def _asking(self) -> str:
         """Where answers to requests arrive; subscribed with the first one."""
         if not self._inbox:
             self._inbox = self.new_inbox()
-            self.send(f"SUB {self._inbox}.* 1\r\n".encode())
+            self.send(f"SUB {self._inbox}.* {ANSWERS.decode()}\r\n".encode())
         return self._inbox
 
     def _open_wire(self) -> socket.socket:
