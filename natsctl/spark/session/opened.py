@@ -6,25 +6,21 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from natsctl.spark.session.class_data import class_data_options
+from natsctl.api.errors import Unreachable
+from natsctl.spark.session.background import running_server
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing
-from natsctl.spark.session.java import choose_java
-from natsctl.spark.session.local_settings import (
-    QUICK,
-    application_settings,
-    memory_option,
-    process_environment,
-    python_program,
-    session_settings,
-)
+from natsctl.spark.session.launches import launch_of
+from natsctl.spark.session.local_settings import application_settings, python_program, session_settings
 from natsctl.spark.session.options import SparkOptions
-from natsctl.spark.session.quick_python import ask_numpy_of_numpy_only, compiled_imports, python_environment
-from natsctl.spark.session.spark_home import installed_spark, pyspark_folder, quick_home
+from natsctl.spark.session.quick_python import ask_numpy_of_numpy_only, compiled_imports
+from natsctl.spark.session.spark_home import pyspark_folder
 from natsctl.spark.session.virtual_machine import Launch, VirtualMachine, running_machine
 
 if TYPE_CHECKING:
@@ -32,6 +28,10 @@ if TYPE_CHECKING:
 
 _OF_REMOTE = ("pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
 """What PySpark imports for sessions on a server."""
+CONNECT_PORT = 15002
+"""Where Spark Connect servers listen unless they are told otherwise."""
+REACH_WAIT_S = 20.0
+_REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -49,16 +49,29 @@ def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
         with settings_applied(there, session_settings(options)):
             yield there
         return
-    remote = options.remote or ("" if options.master else os.environ.get("SPARK_REMOTE", ""))
-    if remote:
+    if remote := _remote_url(options):
         with _remote_session(remote, options) as session:
             yield session
     elif "PYSPARK_GATEWAY_PORT" in os.environ:
         with _session_of(application_settings(options) if options.master else session_settings(options)) as session:
             yield session
     else:
-        with _own_session(options) as session:
+        with own_session(options) as session:
             yield session
+
+
+def _remote_url(options: SparkOptions) -> str:
+    """The Spark Connect server to use: what was named, else the one in background where it can do what is asked."""
+    if options.remote or options.master:
+        return options.remote
+    if named := os.environ.get("SPARK_REMOTE", ""):
+        return named
+    if "PYSPARK_GATEWAY_PORT" in os.environ or options.java:
+        return ""
+    if not all(key.startswith("spark.sql.") for key, value in options.conf):
+        return ""
+    found = running_server()
+    return found.url if found else ""
 
 
 @contextlib.contextmanager
@@ -77,29 +90,6 @@ def settings_applied(session: SparkSession, settings: Mapping[str, str]) -> Iter
                 session.conf.set(key, old)
 
 
-def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
-    """The Java process that a session with these options runs in. Raises JavaUnsuitable, ExtraMissing, OSError."""
-    environment = os.environ if environment is None else environment
-    java = choose_java(options.java, environment)
-    home = quick_home(installed_spark(environment))
-    settings = application_settings(options)
-    flags = [memory_option(settings), *settings.get("spark.driver.extraJavaOptions", "").split()]
-    before = class_path(options, environment)
-    for_python = python_environment(environment) if options.is_local else dict(environment)
-    if options.is_local:
-        flags += [*QUICK, *class_data_options(java, home, before)]
-    return Launch(java, home, flags, settings, process_environment(options, home.folder, for_python), before)
-
-
-def class_path(options: SparkOptions, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of settings that stand before Spark's jars: the user's own, and those of Hadoop for a cluster."""
-    names = ["SPARK_CONF_DIR", *(() if options.is_local else ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))]
-    folders = [environment[name] for name in names if environment.get(name)]
-    if not environment.get("SPARK_CONF_DIR") and (home := environment.get("SPARK_HOME")):
-        folders.insert(0, os.path.join(home, "conf"))  # noqa: PTH118  # a word of a class path
-    return tuple(folder for folder in folders if os.path.isdir(folder))  # noqa: PTH112
-
-
 def _active_session() -> SparkSession | None:
     """A session that runs in this process already."""
     if "pyspark.sql.session" not in sys.modules:
@@ -110,8 +100,9 @@ def _active_session() -> SparkSession | None:
 
 
 @contextlib.contextmanager
-def _own_session(options: SparkOptions) -> Iterator[SparkSession]:
-    launch = launch_of(options)
+def own_session(options: SparkOptions, launch: Launch | None = None) -> Iterator[SparkSession]:
+    """A session in a Spark that is started here, as `launch` says. Raises JavaUnsuitable, SparkStartFailed."""
+    launch = launch or launch_of(options)
     with running_machine(launch) as machine, _environment(machine, options):
         try:
             with _session_of({}) as session:
@@ -185,13 +176,42 @@ def _remote_session(url: str, options: SparkOptions) -> Iterator[SparkSession]:
     for package in _OF_REMOTE:
         if find_spec(package) is None:
             raise ExtraMissing("a session on a Spark server", package.partition(".")[0], INSTALL_PIPELINES)
-    from pyspark.sql.connect.session import SparkSession as RemoteSession
-
-    builder = RemoteSession.builder.remote(url)
-    for key, value in session_settings(options).items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()  # type: ignore[assignment]  # the same methods
+    check_reachable(url)
+    before = os.environ.get(_REMOTE_MODE)
+    session = None
     try:
+        with compiled_imports(os.environ):
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.remote(url)
+            for key, value in session_settings(options).items():
+                builder = builder.config(key, value)
+            session = builder.create()
+            register_by_value(session)
+        _quieten()
         yield session
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
+        if before is None:
+            os.environ.pop(_REMOTE_MODE, None)
+
+
+def check_reachable(url: str) -> None:
+    """Raises Unreachable where nobody listens at a Spark Connect URL: PySpark would try again for ten minutes."""
+    place = urlsplit(url)
+    try:
+        address = place.hostname or "", place.port or CONNECT_PORT
+        socket.create_connection(address, REACH_WAIT_S).close()
+    except (OSError, ValueError) as failure:
+        why = getattr(failure, "strerror", None) or str(failure)
+        raise Unreachable(
+            f"no Spark Connect server at sc://{place.netloc}: {why}", hint="is it running? See --remote"
+        ) from failure
+
+
+def register_by_value(session: SparkSession) -> None:
+    """Make the data source known where natsctl is not installed: its code travels with its name."""
+    from natsctl.spark.registered import DefaultSource
+
+    session.dataSource.register(DefaultSource)
