@@ -43,7 +43,8 @@ KILL_AGAIN_AFTER_S: Final = 0.2
 ATTEMPTS: Final = 4
 """How often a driver may be started: once, after its kill, and after failures that a person would restart it for."""
 _LOCAL = re.compile(r"local\[(\w+|\*)\]")
-_WORKER: Final = b"pyspark.daemon"
+_WORKER: Final = b"\0pyspark.worker\0"
+"""What the Python processes of tasks are started with, and those of the source on the driver are not."""
 _JAVA: Final = b"SparkSubmit"
 
 
@@ -168,8 +169,7 @@ class KillRun:
         if self._cluster:
             self._cluster.kill_executor()
             return True
-        workers = [pid for pid in self._below(_WORKER) if any(_WORKER in _words(child) for child in _children(pid))]
-        tasks = [child for pid in workers for child in _children(pid)]
+        tasks = [child for daemon in self._below(_WORKER) for child in _children(daemon) if _WORKER in _words(child)]
         if not tasks:
             return False
         os.kill(max(tasks), signal.SIGKILL)

@@ -1,0 +1,84 @@
+"""Everything under a query is killed, and its sink has each message once; NATSCTL_SPARK_MESSAGES scales it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.testing import spark_kills
+from natsctl.testing.process import reference_binary
+from natsctl.testing.spark_messages import Judge, copied
+
+MESSAGES = int(os.environ.get("NATSCTL_SPARK_MESSAGES", "6000"))
+LONG_S = 900
+"""Drivers start several times, each in a minute on a machine with much else to do."""
+
+
+def judged(sent: list[tuple[bytes, bytes, bytes]], messages: int) -> Judge:
+    judge = Judge(messages)
+    for subject, msg_id, payload in sent:
+        judge.take(subject, b"NATS/1.0\r\nNats-Msg-Id: " + msg_id + b"\r\n\r\n", payload)
+    judge.finish()
+    return judge
+
+
+ALL = [copied(number) for number in range(1, 101)]
+
+
+def test_the_judge_is_content_with_each_message_once_in_the_order_of_its_subject() -> None:
+    by_subject = sorted(ALL, key=lambda message: message[0])
+    assert not judged(ALL, 100).broken
+    assert not judged(by_subject, 100).broken
+
+
+@pytest.mark.parametrize(
+    ("sent", "fault"),
+    [
+        (ALL + ALL[40:41], "duplicates"),
+        (ALL[:40] + ALL[41:], "missing"),
+        (ALL[:3] + ALL[19:20] + ALL[4:19] + ALL[3:4] + ALL[20:], "out_of_order"),
+        ([*ALL[:-1], (*ALL[-1][:2], b"{}")], "wrong"),
+        ([*ALL[:-1], (*ALL[-1][:2], ALL[-1][2].replace(b"QUICK", b"quick"))], "wrong"),
+        ([*ALL[:-1], (b"out.other", *ALL[-1][1:])], "wrong"),
+        ([*ALL[:-1], (ALL[-1][0], b"SPARK_IN:1", ALL[-1][2])], "wrong"),
+    ],
+)
+def test_the_judge_finds_a_planted_fault(sent: list[tuple[bytes, bytes, bytes]], fault: str) -> None:
+    judge = judged(sent, 100)
+    assert judge.broken
+    assert getattr(judge, fault) >= 1
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    status = spark_kills.main(["--messages", str(MESSAGES), *words, "-j"])
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["failure"] == ""
+    assert status == int(told["broken"])
+    return told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes to kill in /proc")
+@pytest.mark.timeout(LONG_S)
+def test_each_message_is_there_once_after_tasks_driver_and_server_were_killed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = run(capsys, "--master", "local[2]", "--kills", "executor,driver,server")
+    assert [kill.partition(" ")[0] for kill in told["kills"]] == ["executor", "driver", "server"]
+    assert not told["broken"], told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes to kill in /proc")
+@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.timeout(LONG_S)
+def test_each_message_is_there_once_after_an_executor_of_a_cluster_was_killed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = run(capsys, "--master", "cluster", "--server", "reference", "--kills", "executor")
+    assert len(told["kills"]) == 1
+    assert not told["broken"], told
