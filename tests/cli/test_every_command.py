@@ -51,6 +51,8 @@ INSTEAD = {
     "stream add": "NEW --subjects new",
     "stream edit": "S --max-msgs 7",
     "stream copy": "S NEW --subjects new",
+    "stream report": "",
+    "sql": "'select count(*) from S'",
     "stream template add": "T --subjects t --max-streams 2",
     "consumer add": "S NEW --pull",
     "consumer copy": "S C D",

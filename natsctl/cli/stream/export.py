@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.cli.sql.tables import Tables
     from natsctl.spark.export.report import Exported
+    from natsctl.spark.export.target import Target
 
 Subjects = Annotated[
     str, typer.Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages of these", show_default=False)
@@ -75,15 +76,9 @@ def _moment(text: str) -> str:
         raise UsageError(f"--since: {failure}") from failure
 
 
-@flagged()
-def export(
-    ctx: typer.Context,
-    spark: SparkFlags,
-    part: Part,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
-    ],
+class Wanted(NamedTuple):
+    """What is made of the messages: a bundle of flags."""
+
     format: Annotated[
         str,
         typer.Option(
@@ -92,59 +87,79 @@ def export(
             help="[by the target's ending, else parquet]",
             show_default=False,
         ),
-    ] = "",
+    ] = ""
     partition_by: Annotated[
         str,
         typer.Option(
             "--partition-by", metavar="date|subject", help="a folder for each in the target", show_default=False
         ),
-    ] = "",
+    ] = ""
     incremental: Annotated[
         bool, typer.Option("--incremental", help="add what is new since the last run, exactly once", show_default=False)
-    ] = False,
+    ] = False
     ignore_loss: Annotated[
         bool,
         typer.Option("--ignore-data-loss", help="--incremental: go on where messages are gone", show_default=False),
-    ] = False,
-    backup: FromBackup = None,
+    ] = False
     force: Annotated[
         bool, typer.Option("--force", "-f", "--yes", help="replace an export that is there", show_default=False)
-    ] = False,
+    ] = False
+
+    def target(self, path: str) -> Target:
+        """Where and as what messages are written. Raises UsageError."""
+        from natsctl.spark.export.target import target_of
+
+        return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
+
+
+@flagged()
+def export(
+    ctx: typer.Context,
+    spark: SparkFlags,
+    part: Part,
+    wanted: Wanted,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
+    ],
+    backup: FromBackup = None,
     json: Json = False,
 ) -> None:
     """Write the messages of a stream to files: Parquet, JSON lines, CSV or Delta.
 
-    A target that ends as files of the format do (.parquet, .jsonl, .json, .csv, the last two also with .gz) becomes one
-    file in the order of sequences; any other is a folder of files, written by all cores. Subject, sequence, time,
+    A target that ends as files of the format do (.parquet, .jsonl, .json, .csv, the last three also with .gz) becomes
+    one file in the order of sequences; any other is a folder of files, written by all cores. Subject, sequence, time,
     headers and payload are kept; `stream import` has them back. In JSON and CSV a payload that is no text is base64.
     """
-    from natsctl.spark.export.target import target_of
-
-    where = target_of(target, format, partition_by, incremental=incremental, force=force)
-    if incremental and (backup or part.end_seq):
+    where = wanted.target(target)
+    if wanted.incremental and (backup or part.end_seq):
         raise UsageError("--incremental excludes --backup and --end-seq")
     session = session_of(ctx)
-    chosen = {**part.options(stream), "failOnDataLoss": "true" if incremental and not ignore_loss else "false"}
+    strict = wanted.incremental and not wanted.ignore_loss
+    chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
     tables = checked_tables(session, stream, backup)
-    if incremental:
+    if session.dry_run:
+        from natsctl.client.preview import Previewed
+
+        raise Previewed(effect={"path": where.path, "format": where.format.name, "one_file": where.is_file})
+    if where.incremental:
         from natsctl.spark.export.continuing import Note, prepare
 
         chosen.setdefault("startingOffsets", "earliest")
-        note = Note(stream=stream, subject=part.subject, format=where.format.name, partition_by=partition_by)
+        note = Note(stream=stream, subject=part.subject, format=where.format.name, partition_by=where.partition_by)
         prepare(where, note)
-    with_all = chosen
 
     def work(opened: SparkSession, options: dict[str, str]) -> Exported:
         from natsctl.spark.export.continuing import export_more
         from natsctl.spark.export.writing import export as export_all
 
-        run = export_more if incremental else export_all
-        return run(opened, {**tables.options(options, stream), **with_all}, stream, where)
+        run = export_more if where.incremental else export_all
+        return run(opened, {**tables.options(options, stream), **chosen}, stream, where)
 
     from natsctl.cli.spark_work import run_on_spark
 
     what = f"Exporting Stream {stream}"
-    _show(run_on_spark(session, spark, work, what=what, needs_server=tables.on_server), incremental, json)
+    _show(run_on_spark(session, spark, work, what=what, needs_server=tables.on_server), where.incremental, json)
 
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
