@@ -179,6 +179,7 @@ NOUNS = (
         ),
     ),
     Noun("pipeline", (), "Keep tables and streams up to date with Spark's declarative pipelines", "pipeline"),
+    Noun("spark", (), "Check what Spark needs here, and let it start quickly", "spark"),
     Noun("errors", ("err", "error"), "Explain the errors of JetStream by number", "errors"),
     Noun("schema", (), "Show the schemas of what -j prints and of the API, and check documents", "schema"),
     Noun(

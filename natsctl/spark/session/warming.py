@@ -29,7 +29,7 @@ class Warmed:
 
 
 def warm(options: SparkOptions, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Warmed:
-    """Make what makes starts quick, unless it is there and not `again`. Raises JavaUnsuitable, SparkStartFailed, OSError.
+    """Make what makes starts quick, unless it is there and not `again`. Raises JavaUnsuitable, SparkStartFailed.
 
     Without an archive Spark is started twice, else once.
     """

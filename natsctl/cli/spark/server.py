@@ -1,0 +1,112 @@
+"""`natsctl spark start`, `stop` and `status`: a Spark in background."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from natsctl.api.errors import NatsctlError
+from natsctl.api.exit_codes import ExitCode
+from natsctl.cli import output
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import Json
+from natsctl.cli.spark_flags import Conf, JavaPath
+
+if TYPE_CHECKING:
+    from natsctl.cli.spark.shapes import SparkServer
+    from natsctl.spark.session.background import BackgroundServer
+
+
+class NoServer(NatsctlError):
+    """No Spark runs in background."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+@flagged()
+def start(
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="where its tasks run: local[N], spark://host:7077")
+    ] = "local[*]",
+    java: JavaPath = "",
+    conf: Conf = None,
+    json: Json = False,
+) -> None:
+    """Start a Spark in background, which commands use from then on: their queries begin in a second.
+
+    It listens on the loopback address, for who knows its token: this user. It takes about 1 GB of memory until
+    natsctl spark stop.
+    """
+    from natsctl.spark.session.background import running_server, start_server
+    from natsctl.spark.session.options import SparkOptions, parse_conf
+
+    options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
+    options.check()
+    server = running_server()
+    if server is not None:
+        output.note("Spark runs in background already")
+    elif not json:
+        output.note("starting Spark in background")
+    _show(_shape(server or start_server(options)), json)
+
+
+@flagged()
+def stop(json: Json = False) -> None:
+    """Stop the Spark in background; queries that it runs end with it. Ends with 3 where none runs."""
+    from natsctl.spark.session.background import stop_server
+
+    server = _running()
+    stop_server(server)
+    _show(_shape(server), json)
+
+
+@flagged()
+def status(json: Json = False) -> int:
+    """Show the Spark in background. Ends with 3 where none runs."""
+    from natsctl.cli.spark.shapes import SparkServer
+    from natsctl.spark.session.background import running_server
+
+    server = running_server()
+    _show(_shape(server) if server else SparkServer(running=False), json)
+    return ExitCode.DONE if server else ExitCode.NOT_FOUND
+
+
+def _running() -> BackgroundServer:
+    """The server that runs, also one of another version of Spark. Raises NoServer."""
+    from natsctl.spark.session.background import recorded_server
+
+    server = recorded_server()
+    if server is None or not server.runs:
+        raise NoServer("no Spark runs in background", hint="natsctl spark start starts one")
+    return server
+
+
+def _shape(server: BackgroundServer) -> SparkServer:
+    from datetime import UTC, datetime
+
+    from natsctl.cli.spark.shapes import SparkServer
+    from natsctl.spark.session.background import log_file, memory_bytes
+
+    return SparkServer(
+        running=server.runs,
+        pid=server.pid,
+        port=server.port,
+        started=datetime.fromtimestamp(server.started_s, UTC).isoformat().replace("+00:00", "Z"),
+        master=server.master,
+        java=server.java,
+        memory_bytes=memory_bytes(server),
+        log=str(log_file()),
+    )
+
+
+def _show(server: SparkServer, json: bool) -> None:
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(server))
+    else:
+        from natsctl.cli.render.spark import render_server
+        from natsctl.cli.screen import show_page
+
+        show_page(render_server(server))

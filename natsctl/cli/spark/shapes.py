@@ -1,0 +1,28 @@
+"""What the commands about Spark print with -j."""
+
+from __future__ import annotations
+
+from natsctl.api.model import Model, Size64, Time
+
+
+class WarmStart(Model, kw_only=True):
+    """What makes starts quick: `made` now, or there before; times are from nothing to the first answer."""
+
+    archive: str
+    archive_bytes: Size64
+    made: bool
+    before_s: float | None
+    after_s: float
+
+
+class SparkServer(Model, kw_only=True):
+    """A Spark in background; what is not known is null."""
+
+    running: bool
+    pid: int | None = None
+    port: int | None = None
+    started: Time | None = None
+    master: str | None = None
+    java: str | None = None
+    memory_bytes: Size64 | None = None
+    log: str | None = None

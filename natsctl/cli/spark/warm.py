@@ -1,0 +1,48 @@
+"""`natsctl spark warm`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from natsctl.cli import output
+from natsctl.cli.flags import flagged
+from natsctl.cli.options import Json
+from natsctl.cli.spark_flags import JavaPath
+
+
+@flagged()
+def warm(
+    java: JavaPath = "",
+    force: Annotated[bool, typer.Option("--force", help="make it again where it is there", show_default=False)] = False,
+    json: Json = False,
+) -> None:
+    """Make once what lets Spark start in less than half the time: an archive of the classes that it loads.
+
+    Takes about a minute and 250 MB in ~/.cache/natsctl (XDG_CACHE_HOME). Commands use it as long as it fits the Java
+    and the Spark that are installed.
+    """
+    from natsctl.cli.render.values import safe
+    from natsctl.cli.spark.shapes import WarmStart
+    from natsctl.spark.session.options import SparkOptions
+    from natsctl.spark.session.warming import warm as make
+
+    say = (lambda text: None) if json else (lambda text: output.log(safe(text)))
+    done = make(SparkOptions(master="local[*]", java=java), again=force, say=say)
+    answer = WarmStart(
+        archive=str(done.archive),
+        archive_bytes=done.archive.stat().st_size,
+        made=done.made,
+        before_s=done.before_s,
+        after_s=done.after_s,
+    )
+    if json:
+        import msgspec
+
+        output.emit_json(msgspec.to_builtins(answer))
+    else:
+        from natsctl.cli.render.spark import render_warm
+        from natsctl.cli.screen import show_page
+
+        show_page(render_warm(answer))
