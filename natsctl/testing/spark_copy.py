@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.spark.session import SparkOptions, open_session
+from natsctl.spark.session.opened import register_by_value
 from natsctl.testing.spark_messages import SINK, SOURCE
 
 if TYPE_CHECKING:
@@ -58,12 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--java", default="")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--per-batch", type=int, required=True)
+    parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
     parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
     parser.add_argument("--conf", action="append", default=[])
     options = parser.parse_args(argv)
     conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))
     with open_session(SparkOptions(master=options.master, java=options.java, conf=conf)) as spark:
+        if options.by_value:
+            register_by_value(spark)
         try:
             copy(spark, options)
         except Exception as failure:  # of whatever kind; its text is Java's, which ends with the session

@@ -3,8 +3,9 @@
 `python -m natsctl.testing.spark_kills --messages 1000000` fills a stream, has Spark read it, transform each message and
 write it into another stream (spark_copy.py), and meanwhile kills with signal 9, each when a certain part is written: an
 executor (with local[N], the Python process of a task), the driver with its Java, which goes on from its checkpoint, and
-the NATS server, which goes on from its store. At the end the sink is read without Spark and compared message by
-message: count, sums, distinctness, content, and order per subject. Exit status 1 when anything differs.
+the NATS server, which goes on from its store. On a cluster no Python that Spark starts can import natsctl. At the end
+the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
+subject. Exit status 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.spark.local_cluster import LocalCluster
+from natsctl.spark.session.local_settings import QUICK
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.rawclient import Disconnected, RawClient
 from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, stored
@@ -152,7 +154,9 @@ class KillRun:
         words += ["--idempotence", self.summary.idempotence]
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         if self._cluster:
+            words += ["--by-value", "--conf", f"spark.pyspark.python={_bare_python(self._folder)}"]
             words += ["--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.partitions=2"]
+            words += ["--conf", f"spark.executor.extraJavaOptions={' '.join(QUICK)}"]
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "natsctl.testing.spark_copy", *words]
             self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -205,6 +209,17 @@ class KillRun:
             found.append(pid)
             todo += _children(pid)
         return [pid for pid in found[1:] if word in _words(pid)]
+
+
+def _bare_python(folder: Path) -> Path:
+    """A Python in which natsctl cannot be imported, as on executors elsewhere: code has to come by value."""
+    hidden = folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "natsctl.py").write_text('raise ImportError("natsctl is not installed here")\n')
+    script = folder / "python3"
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="{hidden}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 def _children(parent: int) -> list[int]:

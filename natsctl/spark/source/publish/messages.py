@@ -17,6 +17,7 @@ from natsctl.spark.source.publish.roles import Roles
 SLICE_BYTES = 64 << 20
 """As much of a batch is made into messages at once; Arrow joins texts up to 2 GiB."""
 _FIRST_LINE = b"NATS/1.0\r\n"
+_ID = f"{MSG_ID_HEADER}: ".encode()
 _NO_SUBJECT = r"^$|[\s\x00-\x1f]|^\.|\.\.|\.$|(?:^|\.)[*>](?:\.|$)"
 _NO_TARGET = r"^\$(?:JS|SYS)\."
 """What is sent to the API's subjects would be obeyed, not stored."""
@@ -44,17 +45,22 @@ class Messages:
     def frames(self, inbox: str, first_number: int) -> pa.BinaryArray:
         """What to send per message; acknowledgements come to `<inbox>.<number>`."""
         rows = len(self)
-        ids = joined(f"{MSG_ID_HEADER}: ".encode(), self.ids, b"\r\n").fill_null(b"")
-        headers = joined(_FIRST_LINE, self.headers, ids, b"\r\n")
+        if self.ids.null_count:
+            ids = [joined(_ID, self.ids, b"\r\n").fill_null(b"")]
+            header_bytes = pc.add(pc.binary_length(ids[0]), len(_FIRST_LINE) + 2)
+        else:
+            ids = [_ID, self.ids, b"\r\n"]
+            header_bytes = pc.add(pc.binary_length(self.ids), len(_FIRST_LINE) + len(_ID) + 4)
+        header_bytes = pc.add(header_bytes, pc.binary_length(self.headers))
+        payload_bytes = pc.binary_length(self.payloads)
         numbers = _text(pa.array(range(first_number, first_number + rows), pa.int64()))
-        target = joined(b" ", self.subjects, f" {inbox}.".encode(), numbers, b" ")
-        header_bytes, payload_bytes = pc.binary_length(headers), pc.binary_length(self.payloads)
-        sizes = joined(_text(header_bytes), b" ", _text(pc.add(header_bytes, payload_bytes)), b"\r\n")
-        framed = joined(b"HPUB", target, sizes, headers, self.payloads, b"\r\n")
+        target = [b" ", self.subjects, f" {inbox}.".encode(), numbers, b" "]
+        sizes = [_text(header_bytes), b" ", _text(pc.add(header_bytes, payload_bytes)), b"\r\n" + _FIRST_LINE]
+        framed = joined(b"HPUB", *target, *sizes, self.headers, *ids, b"\r\n", self.payloads, b"\r\n")
         bare = pc.equal(header_bytes, len(_FIRST_LINE) + 2)
-        if not pc.any(bare).as_py():
+        if not self.ids.null_count or not pc.any(bare).as_py():
             return framed
-        plain = joined(b"PUB", target, _text(payload_bytes), b"\r\n", self.payloads, b"\r\n")
+        plain = joined(b"PUB", *target, _text(payload_bytes), b"\r\n", self.payloads, b"\r\n")
         return pc.if_else(bare, plain, framed)
 
 
@@ -133,7 +139,7 @@ class MessageMaker:
 
     def _check_sizes(self, subjects: pa.BinaryArray, *parts: pa.BinaryArray) -> None:
         """Tell of a message that is too large before the server ends the connection over it."""
-        size = pa.scalar(len(_FIRST_LINE) + len(MSG_ID_HEADER) + 6, pa.int64())
+        size = pa.scalar(len(_FIRST_LINE) + len(_ID) + 4, pa.int64())
         for part in parts:
             size = pc.add(size, pc.binary_length(part).fill_null(0).cast(pa.int64()))
         if self._max_bytes and (largest := pc.max(size).as_py() or 0) > self._max_bytes:

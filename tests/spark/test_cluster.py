@@ -1,0 +1,46 @@
+"""A cluster of processes on this machine: it starts, loses a worker, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.local_cluster import LocalCluster
+from natsctl.spark.session.failures import SparkStartFailed
+
+STARTS_S = 300
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(STARTS_S)
+def test_a_cluster_ends_with_all_its_processes_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with LocalCluster(workers=1) as cluster:
+        assert cluster.url.startswith("spark://127.0.0.1:")
+        pids = [daemon.process.pid for daemon in cluster._daemons]
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+        assert "Successfully registered with master" in cluster.log()
+        with pytest.raises(SparkStartFailed, match=r"no executor runs within 0\.1 s"):
+            cluster.kill_executor(within_s=0.1)
+        cluster.kill_worker()
+        assert [alive(pid) for pid in pids] == [True, False]
+    assert not any(alive(pid) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_whose_java_is_none_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="nowhere"):
+        LocalCluster(java=str(tmp_path / "nowhere"))
