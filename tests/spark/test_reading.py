@@ -1,0 +1,208 @@
+"""Reading streams with real Spark: what only Spark itself can show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from natsctl.spark.source.api import JetStreamApi
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from tests.spark.source.streams import add, delete, make, purge, remake
+
+QUERY_TIMEOUT_S = 200
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
+    from natsctl.spark.source.api import JetStreamApi
+    from natsctl.spark.source.link import Link
+    from natsctl.spark.source.settings import ServerSettings
+
+    settings = ServerSettings(urls=(server.url,))
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+class Streams:
+    """A server's streams as Spark sees them."""
+
+    def __init__(self, spark: SparkSession, api: JetStreamApi) -> None:
+        self.spark = spark
+        self.url = api.link.settings.urls[0]
+
+    def table(self, stream: str = "ORDERS", schema: str = "", **options: str) -> DataFrame:
+        reader = self.spark.read.format("jetstream").options(servers=self.url, **options)
+        return (reader.schema(schema) if schema else reader).load(stream)
+
+    def growing(self, names: str = "ORDERS", **options: str) -> DataFrame:
+        given = {"servers": self.url, "startingOffsets": "earliest", **options}
+        return self.spark.readStream.format("jetstream").options(**given).load(names)
+
+
+@pytest.fixture
+def streams(spark: SparkSession, api: JetStreamApi) -> Streams:
+    return Streams(spark, api)
+
+
+def test_a_stream_is_a_table_with_nothing_to_import(streams: Streams, api: JetStreamApi) -> None:
+    from pyspark.sql.types import StructType
+
+    from natsctl.spark.source.columns import SCHEMA_FIELDS
+
+    make(api, number=1)
+    headers = b"NATS/1.0\r\nTrace: a\r\nTrace: b\r\n\r\n"
+    api.link.request("ORDERS.with", b"y", headers=headers)
+    table = streams.table()
+    assert table.schema == StructType([*SCHEMA_FIELDS])
+    plain, headed = table.orderBy("seq").collect()
+    assert (plain.stream, plain.seq, plain.subject, plain.headers) == ("ORDERS", 1, "ORDERS.0", None)
+    assert bytes(plain.value) == b"x"
+    assert [(each.key, bytes(each.value)) for each in headed.headers] == [("Trace", b"a"), ("Trace", b"b")]
+    assert abs((headed.timestamp - plain.timestamp).total_seconds()) < 600
+
+
+def test_sql_sees_a_stream_through_a_view_and_a_schema_prunes_columns(streams: Streams, api: JetStreamApi) -> None:
+    make(api, number=8)
+    sql = streams.spark.sql
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW ORDERS USING jetstream OPTIONS (servers '{streams.url}', stream 'ORDERS')")
+    counts = sql("SELECT subject, count(*) AS n FROM ORDERS GROUP BY subject ORDER BY subject").collect()
+    assert [(row.subject, row.n) for row in counts] == [(f"ORDERS.{at}", 2) for at in range(4)]
+    assert [tuple(row) for row in streams.table(schema="subject string, seq bigint").limit(1).collect()] == [
+        ("ORDERS.0", 1)
+    ]
+    subjects = streams.table("ORDERS$subjects").orderBy("subject").collect()
+    assert [row.messages for row in subjects] == [2, 2, 2, 2]
+
+
+def test_where_gives_the_same_with_and_without_pushdown(streams: Streams, api: JetStreamApi) -> None:
+    make(api, number=40)
+    moment = api.ask("STREAM.MSG.GET.ORDERS", {"seq": 1})["message"]["time"]
+    where = f"seq > 4 AND seq <= 20 AND subject LIKE 'ORDERS.1%' AND timestamp >= '{moment[:26]}Z'"
+    conf = streams.spark.conf
+    before = conf.get("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        without = streams.table().where(where)
+        assert [row.seq for row in without.collect()] == [6, 10, 14, 18]
+        with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+            streams.table(filterPushdown="true").collect()
+        conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        pushed = streams.table(filterPushdown="true").where(where)
+        assert [row.seq for row in pushed.collect()] == [6, 10, 14, 18]
+        assert "seq" not in conditions(pushed)
+        assert "seq" in conditions(without)
+    finally:
+        conf.set("spark.sql.python.filterPushdown.enabled", str(before))
+
+
+def conditions(table: DataFrame) -> str:
+    """What Spark itself filters by."""
+    plan = table._jdf.queryExecution().executedPlan().toString()
+    return " ".join(line for line in plan.splitlines() if "Filter " in line)
+
+
+def test_values_are_json_or_text_and_secrets_are_in_nothing_that_spark_prints(
+    streams: Streams, api: JetStreamApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(api, number=0)
+    add(api, "ORDERS", 3, json.dumps({"id": 7, "total": 1.5}).encode())
+    host = streams.url.removeprefix("nats://")
+    secrets = {"servers": f"nats://ann:{SECRET}@{host}", "tlsKeyContent": SECRET, "credentialsContent": SECRET}
+    reader = streams.spark.read.format("jetstream").options(**{**secrets, "valueFormat": "json"})
+    failing = reader.option("valueSchema", "id bigint, total double").load("ORDERS")
+    failing.explain(True)
+    shown = capsys.readouterr().out + str(failing) + str(failing.schema)
+    with pytest.raises(Exception, match="no user JWT") as failure:
+        failing.collect()
+    assert SECRET not in shown + str(failure.value)
+    table = streams.table(valueFormat="json", valueSchema="id bigint, total double")
+    assert tuple(table.selectExpr("sum(value.id)", "sum(value.total)").collect()[0]) == (21, 4.5)
+    assert streams.table(schema="value string").collect()[0].value == '{"id": 7, "total": 1.5}'
+
+
+def test_a_wrong_option_is_told_in_words(streams: Streams, api: JetStreamApi) -> None:
+    make(api, number=0)
+    with pytest.raises(Exception, match="there is no option startoffset; did you mean startingOffsets"):
+        streams.table(startOffset="earliest").collect()
+
+
+# -- streaming
+
+
+def run(table: DataFrame, checkpoint: Path, sink: str = "noop", path: Path | None = None) -> StreamingQuery:
+    """A query that has read what was there."""
+    writer = table.writeStream.format(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = writer.start(str(path)) if path else writer.start()
+    assert query.awaitTermination(QUERY_TIMEOUT_S)
+    return query
+
+
+def read_by(query: StreamingQuery) -> int:
+    return sum(int(each["numInputRows"]) for each in progress(query))
+
+
+def progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(each.json) for each in query.recentProgress]
+
+
+@pytest.mark.both
+def test_a_query_reads_in_batches_and_goes_on_from_its_checkpoint(
+    streams: Streams, api: JetStreamApi, tmp_path: Path
+) -> None:
+    make(api)
+    first = run(streams.growing(maxOffsetsPerTrigger="40"), tmp_path / "c", "parquet", tmp_path / "out")
+    batches = [each for each in progress(first) if each["numInputRows"]]
+    assert [each["numInputRows"] for each in batches] == [40, 40, 20]
+    ends = batches[0]["sources"][0]
+    assert ends["endOffset"]["streams"]["ORDERS"]["seq"] == 40
+    assert ends["latestOffset"]["streams"]["ORDERS"]["behind"]["messages"] == 60
+    add(api, "ORDERS", 10)
+    assert read_by(run(streams.growing(), tmp_path / "c", "parquet", tmp_path / "out")) == 10
+    rows = streams.spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(row.seq for row in rows.select("seq").collect()) == list(range(1, 111))
+    assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
+
+
+def test_what_goes_between_two_runs_is_told_or_passed_over(streams: Streams, api: JetStreamApi, tmp_path: Path) -> None:
+    names = ("EXPIRED", "PURGED", "DELETED", "REMADE")
+    for name in names:
+        make(api, name, number=60, max_msgs=50)
+    together = ",".join(names)
+    assert read_by(run(streams.growing(together), tmp_path / "c")) == 200
+    add(api, "EXPIRED", 60)
+    for name in ("PURGED", "DELETED"):
+        add(api, name, 20)
+    purge(api, 71, name="PURGED")
+    delete(api, 65, 70, name="DELETED")
+    remake(api, "REMADE", number=30)
+    for name, told in (
+        ("EXPIRED", "JETSTREAM_DATA_LOSS] EXPIRED: sequences 61..70 expired by max_msgs 50"),
+        ("PURGED", "JETSTREAM_DATA_LOSS] PURGED: sequences 61..70 expired by max_msgs 50, or were purged"),
+        ("REMADE", "JETSTREAM_STREAM_RECREATED] REMADE was deleted and made again"),
+    ):
+        with pytest.raises(Exception, match="JETSTREAM") as failure:
+            run(streams.growing(name), tmp_path / "c")
+        assert told in str(failure.value)
+    found: dict[str, int] = {}
+
+    def counted(batch: DataFrame, number: int) -> None:
+        found.update({row.stream: row["count"] for row in batch.groupBy("stream").count().collect()})
+
+    last = streams.growing(together, failOnDataLoss="false").writeStream.foreachBatch(counted)
+    query = last.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    assert query.awaitTermination(QUERY_TIMEOUT_S)
+    assert found == {"EXPIRED": 50, "PURGED": 10, "DELETED": 18, "REMADE": 30}
