@@ -124,7 +124,7 @@ def _flows(session: Session, progress: list[Progress], told: dict[str, FlowRecor
             raise translated(failure) from failure
     found = []
     for each in progress:
-        run = told.get(each.flow, FlowRecord())
+        run = told.get(each.flow, FlowRecord("UNUSED" if told else ""))
         streams = [
             StreamStatus(one.stream, one.seq, one.last_seq, one.sequences, one.messages, one.bytes, one.trouble)
             for one in behind.get(str(each.folder), ())

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from natsctl.spark.pipeline.events import Event
-from natsctl.spark.pipeline.faults import PipelineFaults
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.pipeline.run_record import Recorder
 from natsctl.spark.pipeline.tables import remember_tables, restore_tables
@@ -41,13 +40,15 @@ class Run:
     ) -> None:
         self._spark, self._project, self._recorder, self._tell = spark, project, recorder, tell
         self._updates = Updates(spark, project, server, self._hear)
+        self._pause: Callable[[float], bool] = lambda seconds: False
+        self._remembered = False
 
-    def go(self, plan: RunPlan, pause: Callable[[float], bool] | None = None) -> None:
+    def go(self, plan: RunPlan, pause: Callable[[float], bool]) -> None:
         """Update until the plan is done, or `pause(seconds)` says that it is enough.
 
-        Between updates a failed one is told and tried again; the first, and faults in files, end the run. Raises what
-        ends it.
+        A failed update is told, and tried again by the next; the first one ends the run. Raises what ends it.
         """
+        self._pause = pause
         restore_tables(self._spark, self._project)
         if plan.full_refresh or plan.full_refresh_all:
             self._update(plan.full_refresh, plan.full_refresh_all)
@@ -57,29 +58,31 @@ class Run:
             try:
                 if not (first and plan.full_refresh_all):
                     self._update()
-            except PipelineFaults:
-                raise
-            except Exception as failure:  # of Spark, or of the project's own code in a task
-                if not plan.interval_s or first:
+            except Exception as failure:  # of Spark, of the server, or of a file that is being edited
+                if not plan.interval_s or first or pause(0.0):
                     raise
                 self._say("FAILED", _told(failure))
             first = False
             left_s = plan.interval_s - (time.monotonic() - began_s)
-            if not plan.interval_s or (pause is not None and pause(max(left_s, 0.0))):
+            if not plan.interval_s or pause(max(left_s, 0.0)):
                 return
 
     def _update(self, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         self._recorder.state("updating")
+        self._remembered = False
         try:
             self._updates.run(full_refresh=full_refresh, full_refresh_all=full_refresh_all)
         except Exception as failure:  # whatever it is, who asks for the status is to see it
-            self._recorder.updated(_told(failure))
+            if not self._pause(0.0):  # else it is the end that was asked for
+                self._recorder.updated(_told(failure))
             raise
-        finally:
-            remember_tables(self._spark, self._project)
         self._recorder.updated()
 
     def _hear(self, event: Event) -> None:
+        if event.state == "STARTING" and not self._remembered:
+            # All tables are made by now, and nothing is in them that a killed run could leave unremembered.
+            remember_tables(self._spark, self._project)
+            self._remembered = True
         if event.flow and event.state:
             self._recorder.flow(event.flow, event.state, event.error)
         elif event.state == "COMPLETED":

@@ -8,6 +8,7 @@ twelve more seconds of CPU for each start, and with one process at a time.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,27 +39,44 @@ def remember_tables(spark: SparkSession, project: Project) -> None:
 
 def restore_tables(spark: SparkSession, project: Project) -> list[str]:
     """Make the tables again that an earlier session made and whose files are here; their names. Raises OSError."""
-    if not _forgets(spark, project) or not _kept(project).is_file():
+    if not _forgets(spark, project):
         return []
+    kept = _kept(project)
+    statements = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
     warehouse = local_path(spark.conf.get(_WAREHOUSE) or "") or project.tables
     there = {row["tableName"] for row in spark.sql("SHOW TABLES").collect()}
-    restored = []
-    for name, statement in json.loads(_kept(project).read_text(encoding="utf-8")).items():
-        folder = warehouse / name
-        aside = warehouse / f"{_ASIDE}{name}"
-        if aside.is_dir():
-            _back(aside, folder)  # of a session that was killed between two renames
-        if name in there or not folder.is_dir():
-            continue
-        folder.rename(aside)
-        try:
-            spark.sql(statement)
-        finally:
-            _back(aside, folder)
-        if "PARTITIONED BY" in statement:
-            spark.sql(f"MSCK REPAIR TABLE {quote(name)}")
-        restored.append(name)
-    return restored
+    _clear_away(warehouse, {*statements, *there})
+    return [name for name, made in statements.items() if name not in there and _restored(spark, warehouse, name, made)]
+
+
+def _restored(spark: SparkSession, warehouse: Path, name: str, statement: str) -> bool:
+    """Make one table again; False where its files are gone, as somebody wants it anew."""
+    folder, aside = warehouse / name, warehouse / f"{_ASIDE}{name}"
+    if aside.is_dir():
+        _back(aside, folder)  # of a session that was killed between two renames
+    if not folder.is_dir():
+        return False
+    folder.rename(aside)
+    try:
+        spark.sql(statement)
+    finally:
+        _back(aside, folder)
+    if "PARTITIONED BY" in statement:
+        spark.sql(f"MSCK REPAIR TABLE {quote(name)}")
+    return True
+
+
+def _clear_away(warehouse: Path, known: set[str]) -> None:
+    """Remove folders without data of tables that were made and not yet kept when a session was killed."""
+    for folder in warehouse.iterdir() if warehouse.is_dir() else ():
+        unknown = folder.is_dir() and folder.name not in known and not _is_hidden(folder)
+        if unknown and all(_is_hidden(path) for path in folder.iterdir()):
+            shutil.rmtree(folder)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether it is no data for Spark."""
+    return path.name.startswith((".", "_"))
 
 
 def _back(aside: Path, folder: Path) -> None:
