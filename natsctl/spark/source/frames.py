@@ -3,7 +3,8 @@
 Theory of operation. All frames of one consumer have the same shape but for five numbers and the subject, so a window
 is split by one regular expression that begins with a literal, which is the quickest search that Python has. A payload
 may hold what looks like a frame: then some piece is shorter or longer than its frame announced, which is looked at for
-every row, and the window is read again frame by frame. So are windows with anything else between their frames.
+every row, and the window is read again frame by frame. What else a server sends between frames ends up behind the
+payload before it, and is cut off there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from natsctl.spark.source.arrays import int_array, number_array
 from natsctl.spark.source.columns import Rows
@@ -150,14 +153,33 @@ class Deliveries:
                 del column[-1]
         else:
             bodies[-1] = bodies[-1][: int(sizes[-1])]
-        if not bodies or not number_array(sizes).equals(int_array(list(map(len, bodies)))):
+        among = self._trimmed(bodies, number_array(sizes)) if bodies else None
+        if among is None:
             return None
-        others, rest = ([], data[begin:]) if end == begin else self._between(data, end)
+        others, rest = (list[Message | bytes](), data[begin:]) if end == begin else self._between(data, end)
         if any(self._is_delivery(each) for each in others):
             return None
         seqs = number_array(columns[1])
         rows = Rows(seqs, number_array(columns[2]), columns[0], *self._contents(heads, bodies))
-        return Window(rows, first, last._replace(seq=seqs[-1].as_py()), others, rest)
+        return Window(rows, first, last._replace(seq=seqs[-1].as_py()), [*among, *others], rest)
+
+    def _trimmed(self, bodies: list[bytes], sizes: pa.Int64Array) -> list[Message | bytes] | None:
+        """Cut what came between frames off the payloads, and return it; None where a payload is not as announced."""
+        lengths = list(map(len, bodies))
+        among: list[Message | bytes] = []
+        if sizes.equals(int_array(lengths)):
+            return among
+        for at, (length, size) in enumerate(zip(lengths, sizes.to_pylist(), strict=True)):
+            if length == size:
+                continue
+            if length < size or not bodies[at].startswith(b"\r\n", size):
+                return None
+            others, rest = self._between(bodies[at] + b"\r\n", size + 2)
+            if rest or any(self._is_delivery(each) for each in others):
+                return None
+            among += others
+            bodies[at] = bodies[at][:size]
+        return among
 
     def _contents(self, heads: Sequence[bytes | None], bodies: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Header blocks and payloads, as far as they are wanted."""

@@ -120,6 +120,17 @@ def test_ordinary_windows_are_read_at_once(headers: bytes) -> None:
     assert quick.last == place_of(b"%b.297.99.%d.1" % (ACK, TIME_NS + 99))
 
 
+def test_what_comes_between_frames_is_read_at_once() -> None:
+    frames = [delivery(at, b"%d" % at) for at in range(1, 20)]
+    frames[3] += status() + b"PING\r\n"
+    frames[9] += b"PING\r\n"
+    window = b"".join(frames)
+    quick = deliveries().quickly(window)
+    assert quick is not None
+    assert len(quick.others) == 3
+    assert told(quick) == told(deliveries().exactly(window))
+
+
 def test_headers_and_payloads_alternate_at_once() -> None:
     window = b"".join(delivery(at, b"%d" % at, HEADERS if at % 2 else b"") for at in range(1, 20))
     quick = deliveries().quickly(window)

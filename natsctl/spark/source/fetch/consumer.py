@@ -30,6 +30,8 @@ TIMED_OUT: Final = 408
 CONFLICT: Final = 409
 SIZE_HEADER: Final = b"\r\nNats-Msg-Size: "
 TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
+SERVED: Final = "Batch Completed"
+"""Of a pull that got all it asked for, and could have taken more bytes."""
 
 
 class ConsumerReader:
@@ -142,11 +144,11 @@ class ConsumerReader:
         status, text = status_of(what.headers), description_of(what.headers)
         if status == NO_MESSAGES:
             self._ended = True
-        elif status == TIMED_OUT or (status == CONFLICT and text == TOO_LARGE):
+        elif status == TIMED_OUT or (status == CONFLICT and text in (TOO_LARGE, SERVED)):
             pending = header_of(what.headers, b"Nats-Pending-Messages")
             remainder = int(pending) if pending else asked
             self._owed -= remainder
-            self._oversize = status == CONFLICT and remainder == asked
+            self._oversize = text == TOO_LARGE and remainder == asked
         elif status == BAD_REQUEST:
             raise ApiRefused(f"a pull on {self._task.stream} is refused: {text}")
         else:
