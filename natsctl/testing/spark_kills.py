@@ -31,7 +31,7 @@ from typing import Any, Final
 from natsctl.spark.local_cluster import LocalCluster
 from natsctl.spark.session.local_settings import QUICK
 from natsctl.testing.process import Kind, ServerProcess
-from natsctl.testing.rawclient import Disconnected, RawClient
+from natsctl.testing.rawclient import RawClient
 from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, stored
 
 KINDS: Final = ("executor", "driver", "server")
@@ -84,6 +84,7 @@ class KillRun:
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = folder / "driver.log"
         self._java = options.java
+        self._watcher: RawClient | None = None
 
     async def run(self) -> Summary:
         """Copy and kill, then judge."""
@@ -127,13 +128,12 @@ class KillRun:
             raise RuntimeError(f"all was written before these could be killed: {', '.join(self._kills)}")
 
     async def _written(self) -> int:
+        """How many messages the sink has; 0 while the server is away."""
         try:
-            client = await RawClient.connect(self._server.url)
-            try:
-                return await stored(client, SINK)
-            finally:
-                await client.close()
-        except (OSError, TimeoutError, Disconnected):
+            if self._watcher is None or self._watcher.closed.is_set():
+                self._watcher = await RawClient.connect(self._server.url)
+            return await stored(self._watcher, SINK)
+        except (OSError, TimeoutError):
             return 0
 
     async def _judge(self) -> None:

@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from natsctl.spark.source.api import JetStreamApi
 from natsctl.spark.source.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.ddl import parsed_schema
-from natsctl.spark.source.errors import OptionFault, StreamNotFound
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.publish.ledger import BUCKET
+from natsctl.spark.source.errors import NoAnswer, OptionFault, StreamNotFound
+from natsctl.spark.source.link import Link, Reply
+from natsctl.spark.source.publish.ledger import BUCKET, Ledger
 from natsctl.spark.source.settings import ServerSettings
 from natsctl.spark.source.stream_writer import JetStreamStreamWriter
 from natsctl.testing.process import ServerProcess
@@ -176,6 +176,34 @@ def test_the_ledger_refuses_a_target_whose_messages_go_when_they_are_read(api: J
     api.ask("STREAM.CREATE.WORK", {"name": "WORK", "subjects": ["work.>"], "retention": "workqueue"})
     with pytest.raises(OptionFault, match="retention is workqueue"):
         batch_writer(api, idempotence="ledger", stream="WORK").write(batches(VALUES))
+
+
+def test_the_ledger_tells_of_messages_that_are_gone_since(api: JetStreamApi) -> None:
+    options = {"idempotence": "ledger", "stream": "OUT", "writeId": "w"}
+    batch_writer(api, **options).write(batches(VALUES))
+    api.ask("STREAM.PURGE.OUT", {"seq": 4})
+    time.sleep(FORGOTTEN_S)
+    told = batch_writer(api, **options).write(batches(VALUES))
+    assert (told.messages, told.skipped) == (3, 2)
+    assert "has lost the messages 1 to 3" in told.warnings[0]
+
+
+def test_a_note_of_the_ledger_whose_acknowledgement_is_lost_is_as_good(api: JetStreamApi) -> None:
+    class Forgetful(Link):
+        lost = 0
+
+        def request(self, subject: str, *words: Any, **more: Any) -> Reply:
+            reply = super().request(subject, *words, **more)
+            if subject.startswith("$KV.") and reply.status != 503 and not self.lost:
+                self.lost += 1
+                raise NoAnswer("the test has lost it")
+            return reply
+
+    batch_writer(api).write(batches(VALUES))
+    with Forgetful.open(api.link.settings) as link:
+        assert isinstance(link, Forgetful)
+        found = Ledger(link, api.link.settings, "OUT").begin("k.0")
+        assert (link.lost, len(found.ids), notes(api)) == (1, 0, ["k.0"])
 
 
 @pytest.fixture
