@@ -35,7 +35,8 @@ from natsctl.testing.rawclient import RawClient
 from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, stored
 
 KINDS: Final = ("executor", "driver", "server")
-BATCHES: Final = 8
+BATCHES: Final = 7
+"""Into which the work is cut; with one to three kills at equal distances, none is between two of them."""
 POLL_S: Final = 0.02
 FAILURE_SHOWN: Final = 1500
 """How many characters of a driver's log tell why it failed."""
@@ -150,7 +151,7 @@ class KillRun:
         master = self._cluster.url if self._cluster else self.summary.master
         words = ["--master", f"local[{local[1]},4]" if local else master, "--java", self._java]
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
-        words += ["--per-batch", str(max(self.summary.messages // BATCHES, 1))]
+        words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
         words += ["--idempotence", self.summary.idempotence]
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         if self._cluster:
