@@ -1,0 +1,244 @@
+"""Exports and imports: what a path means, what may be replaced, and that every byte comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+import nats
+from nats.js.api import StreamConfig
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.main import run as run_main
+from natsctl.spark.export.continuing import Note, prepare, remove_strays
+from natsctl.spark.export.target import Target, target_of
+from natsctl.spark.loading.source import NoFile, source_of
+from natsctl.testing.process import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Message = tuple[str, dict[str, str] | None, bytes]
+HOSTILE: list[Message] = [
+    ("ORDERS.eu.new", {"Nats-Msg-Id": "own-1", "Color": "red"}, b'{"id": 1}'),
+    ("ORDERS.eu.new", None, b""),
+    ("ORDERS.us.new", None, b'quoted "twice", \\back, comma'),
+    ("ORDERS.us.new", {"X": 'a "b", c'}, b" blanks \t and\r\nline ends \n"),
+    ("ORDERS.us.old", None, b"\xff\x00\xfe not UTF-8"),
+    ("ORDERS.eu.007", {"Nats-Expected-Stream": "ORDERS"}, "é \U0001f600 \u2028 \x7f \x00".encode()),
+    ("ORDERS.eu.new", None, b"#=1+1"),
+    ("ORDERS.us.new", None, b'""'),
+]
+
+
+def target(path: Path | str, **more: Any) -> Target:
+    return target_of(
+        str(path),
+        more.get("format", ""),
+        more.get("by", ""),
+        incremental=more.get("on", False),
+        force=more.get("f", False),
+    )
+
+
+def test_a_path_that_ends_as_a_file_does_is_one_file(tmp_path: Path) -> None:
+    kinds = {
+        name: (found := target(tmp_path / name)).is_file and found.format.name
+        for name in ("a.parquet", "a.jsonl", "a.json", "A.CSV", "a.csv.gz", "a", "a.d", "a.delta")
+    }
+    assert kinds == {
+        "a.parquet": "parquet", "a.jsonl": "json", "a.json": "json", "A.CSV": "csv", "a.csv.gz": "csv",
+        "a": False, "a.d": False, "a.delta": False,
+    }  # fmt: skip
+    assert not target(tmp_path / "a.parquet", by="date").is_file
+    assert not target(tmp_path / "a.parquet", on=True).is_file
+    assert not target(tmp_path / "a.parquet", format="csv").is_file
+    assert not target("s3a://bucket/a.parquet").is_file
+
+
+def test_nothing_is_replaced_unasked_and_no_folder_that_is_no_export(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-00000-x.parquet").touch()
+    for name in ("a.csv", "mine", "out"):
+        with pytest.raises(UsageError, match="exists"):
+            target(tmp_path / name)
+    with pytest.raises(UsageError, match=r"no export: it holds thesis\.tex"):
+        target(tmp_path / "mine", f=True)
+    assert target(tmp_path / "a.csv", f=True).is_file
+    assert not target(tmp_path / "out", f=True).is_file
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "why"),
+    [
+        ("a.parquet.gz", {}, "compressed already"),
+        ("a", {"by": "hour"}, "date or subject"),
+        ("a", {"format": "xml"}, "expected one of"),
+        ("none/a.csv", {}, "is no folder"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, path: str, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        target(tmp_path / path, **more)
+
+
+def test_an_export_goes_on_only_as_it_was_begun(tmp_path: Path) -> None:
+    note = Note(stream="ORDERS", subject="", format="parquet", partition_by="")
+    prepare(target(tmp_path / "out", on=True), note)
+    prepare(target(tmp_path / "out", on=True), note)
+    with pytest.raises(UsageError, match="export with stream ORDERS, not OTHER"):
+        prepare(target(tmp_path / "out", on=True), Note(stream="OTHER", subject="", format="parquet", partition_by=""))
+    (tmp_path / "out" / "part-0").touch()
+    prepare(target(tmp_path / "out", on=True, f=True), note)
+    assert not (tmp_path / "out" / "part-0").exists()
+
+
+def test_files_that_no_finished_batch_names_are_removed(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "0").write_text('v1\n{"path":"file:///x/date=1/part-0.parquet","action":"add"}\n')
+    (log / "9.compact").write_text('v1\n{"path":"file:///x/part-1.parquet","action":"add"}\n')
+    for name in ("part-0.parquet", "part-1.parquet", "part-2.parquet"):
+        (tmp_path / name).touch()
+    assert remove_strays(tmp_path) == 1
+    assert sorted(path.name for path in tmp_path.glob("part-*")) == ["part-0.parquet", "part-1.parquet"]
+
+
+def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "d=1").mkdir()
+    (tmp_path / "_natsctl").mkdir()
+    (tmp_path / "_natsctl" / "export.json").touch()
+    (tmp_path / "d=1" / "part-0.csv.gz").touch()
+    assert source_of(str(tmp_path), "", "", as_json=False).format.name == "csv"
+    (tmp_path / "part-1.parquet").touch()
+    with pytest.raises(UsageError, match="several formats"):
+        source_of(str(tmp_path), "", "", as_json=False)
+    with pytest.raises(NoFile):
+        source_of(str(tmp_path / "none"), "", "", as_json=False)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("export") / "server") as process:
+        yield process
+
+
+@pytest.fixture
+def natsctl(running: ServerProcess, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs a command that has to succeed, in the session of Spark that there is."""
+    monkeypatch.setenv("NATS_URL", running.url)
+
+    def run(*words: str) -> None:
+        assert run_main(list(words)) == 0, words
+
+    return run
+
+
+def made(url: str, streams: dict[str, list[str]], messages: list[Message]) -> None:
+    """Make streams anew and publish the messages."""
+
+    async def work() -> None:
+        connection = await nats.connect(url)
+        stream = connection.jetstream()
+        for name, subjects in streams.items():
+            await _removed(stream, name)
+            await stream.add_stream(StreamConfig(name=name, subjects=subjects))
+        for subject, headers, payload in messages:
+            await stream.publish(subject, payload, headers=headers)
+        await connection.close()
+
+    asyncio.run(work())
+
+
+async def _removed(stream: Any, name: str) -> None:
+    from nats.js.errors import NotFoundError
+
+    try:
+        await stream.delete_stream(name)
+    except NotFoundError:
+        return
+
+
+def rename(url: str, name: str) -> None:
+    """Make a stream take no more messages, so that another may have its subjects."""
+
+    async def work() -> None:
+        connection = await nats.connect(url)
+        await connection.jetstream().update_stream(StreamConfig(name=name, subjects=[f"was.{name}"]))
+        await connection.close()
+
+    asyncio.run(work())
+
+
+def stored(url: str, name: str) -> list[Message]:
+    """Every message of a stream in its order."""
+
+    async def work() -> list[Message]:
+        connection = await nats.connect(url)
+        stream = connection.jetstream()
+        state = (await stream.stream_info(name)).state
+        found = [await stream.get_msg(name, seq) for seq in range(1, state.last_seq + 1)]
+        await connection.close()
+        return [(one.subject or "", one.headers, one.data or b"") for one in found]
+
+    return asyncio.run(work())
+
+
+def as_imported(messages: list[Message]) -> list[Message]:
+    """The messages as an import stores them: each with an id, without what servers obey."""
+    found = []
+    for seq, (subject, headers, payload) in enumerate(messages, 1):
+        kept = {key: value for key, value in (headers or {}).items() if not key.startswith("Nats-Expected-")}
+        found.append((subject, {"Nats-Msg-Id": f"ORDERS:{seq}", **kept}, payload))
+    return found
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "all.jsonl", "all.csv.gz", "by-subject"])
+def test_what_is_exported_comes_back_byte_for_byte_and_in_order(
+    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, name: str
+) -> None:
+    made(running.url, {"ORDERS": ["ORDERS.>"]}, HOSTILE)
+    path = str(tmp_path / name)
+    natsctl("stream", "export", "ORDERS", path, *(["--partition-by", "subject"] if name == "by-subject" else []))
+    rename(running.url, "ORDERS")
+    made(running.url, {"COPY": ["ORDERS.>"]}, [])
+    natsctl("stream", "import", "COPY", path)
+    assert stored(running.url, "COPY") == as_imported(HOSTILE)
+    natsctl("stream", "import", "COPY", path)
+    assert len(stored(running.url, "COPY")) == len(HOSTILE)
+    made(running.url, {"COPY": ["elsewhere"]}, [])
+
+
+def test_an_incremental_export_adds_what_is_new_and_only_that(
+    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(running.url, {"INC": ["INC.>"]}, [("INC.a", None, b"1"), ("INC.b", None, b"2")])
+    path = str(tmp_path / "out")
+    natsctl("stream", "export", "INC", path, "--incremental", "--format", "json")
+    made(running.url, {}, [("INC.a", None, b"3")])
+    natsctl("stream", "export", "INC", path, "--incremental", "--format", "json", "-j")
+    assert '"messages": 1' in capsys.readouterr().out
+    lines = [line for part in Path(path).glob("part-*.json") for line in part.read_text().splitlines()]
+    assert sorted(line.rpartition(":")[2] for line in lines) == ['"1"}', '"2"}', '"3"}']
+
+
+def test_csv_can_be_read_by_others(natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path) -> None:
+    import csv
+
+    made(running.url, {"ORDERS": ["ORDERS.>"]}, HOSTILE[:3])
+    natsctl("stream", "export", "ORDERS", str(tmp_path / "a.csv.gz"), "--start-seq", "1", "--end-seq", "3")
+    with gzip.open(tmp_path / "a.csv.gz", "rt", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["seq"], row["value"], row["encoding"]) for row in rows] == [
+        ("1", '{"id": 1}', "text"), ("2", "", "text"), ("3", 'quoted "twice", \\back, comma', "text"),
+    ]  # fmt: skip
