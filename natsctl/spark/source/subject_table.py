@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.arrays import int_array, repeated, text_array
 from natsctl.spark.source.asking import Asking
 from natsctl.spark.source.columns import arrow_schema
 from natsctl.spark.source.errors import OptionFault
@@ -67,9 +68,9 @@ class SubjectTableReader(DataSourceReader):
             counts.update(info["state"].get("subjects") or {})
         rows = sorted(counts.items())
         columns = {
-            "stream": pa.array([stream] * len(rows), pa.string()),
-            "subject": pa.array([subject for subject, _ in rows], pa.string()),
-            "messages": pa.array([number for _, number in rows], pa.int64()),
+            "stream": repeated(stream, len(rows)),
+            "subject": text_array([subject.encode() for subject, _ in rows]),
+            "messages": int_array([number for _, number in rows]),
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in self._shape.names], schema=self._shape)
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from natsctl.spark.source.arrays import binary_array
 from natsctl.spark.source.errors import PublishFailed
 
 MSG_ID_HEADER = "Nats-Msg-Id"
 _LEFT_OUT = f"^(?:{MSG_ID_HEADER}|Nats-Expected-.*)$"
 _ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_NOTHING = pa.scalar(b"", pa.binary())
 
 
 class HeaderBlocks(NamedTuple):
@@ -33,7 +33,7 @@ def binary(array: pa.Array) -> pa.BinaryArray:
 def joined(*parts: Any) -> pa.BinaryArray:
     """Columns and constants behind each other, row by row; constants are bytes."""
     scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, _NOTHING)
+    return pc.binary_join_element_wise(*scalars, nothing())
 
 
 def header_blocks(column: pa.Array) -> HeaderBlocks:
@@ -50,11 +50,11 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
     left_out = pc.match_substring_regex(keys, _LEFT_OUT, ignore_case=True)
     ids = None
     if pc.any(left_out).as_py():
-        lines = pc.if_else(left_out, _NOTHING, lines)
+        lines = pc.if_else(left_out, nothing(), lines)
         ids = _ids(column, keys, values)
     ends = pc.cumulative_sum(pc.list_value_length(column).fill_null(0).cast(pa.int32()))
     lists = pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), lines)
-    return HeaderBlocks(pc.binary_join(lists, _NOTHING), ids)
+    return HeaderBlocks(pc.binary_join(lists, nothing()), ids)
 
 
 def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
@@ -76,3 +76,8 @@ def _check(keys: pa.Array, values: pa.Array) -> None:
     broken = pc.match_substring_regex(values, r"[\r\n]")
     if pc.any(broken).as_py():
         raise PublishFailed(f"header {keys.filter(broken)[0].as_py()} has a line end in its value")
+
+
+def nothing() -> pa.BinaryScalar:
+    """No bytes, as a value to join with; made anew, since unpickling one as a constant imports pandas."""
+    return binary_array([b""])[0]

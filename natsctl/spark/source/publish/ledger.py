@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.arrays import binary_array
 from natsctl.spark.source.columns import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, OptionFault, PublishFailed, StreamNotFound
 from natsctl.spark.source.fetch import read_range
@@ -30,7 +31,6 @@ _STREAM: Final = f"KV_{BUCKET}"
 _TAKEN: Final = 10071
 """The contract's number for a key that has a value already."""
 _EXISTS: Final = 10058
-_NO_IDS: Final = pa.array([], pa.binary())
 _ONLY_NEW: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 
 
@@ -38,7 +38,7 @@ _ONLY_NEW: Final = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
 class Stored:
     """Message ids that are in the target from an earlier attempt."""
 
-    ids: pa.BinaryArray = field(default_factory=lambda: _NO_IDS)
+    ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
     warnings: tuple[str, ...] = ()
 
 
@@ -137,7 +137,7 @@ class Ledger:
         schema = StructType([StructField("headers", HEADERS)])
         shape = RowShape(("headers",), arrow_schema(schema))
         wanted = ReadRange(self._target, first, state["last_seq"])
-        found = [_NO_IDS]
+        found = [binary_array([])]
         if first <= state["last_seq"]:
             for batch in read_range(self._settings, wanted, FetchLimits(), shape):
                 ids = header_blocks(batch.column(0)).ids
