@@ -54,9 +54,11 @@ def told_error(text: str) -> tuple[str, str]:
     """The condition and the sentence of a failure that somebody can act on, without plans and stacks."""
     if own := _OWN.search(text):
         return own["condition"], own["text"].strip()
-    for found in _CONDITION.finditer(text):
-        if found["condition"] not in _WRAPPING:
-            return found["condition"], " ".join(found["text"].split())
+    found = _CONDITION.search(text)
+    while found and found["condition"] in _WRAPPING:
+        found = _CONDITION.search(text, found.end("condition"))
+    if found:
+        return found["condition"], " ".join(found["text"].split())
     lines = (line.strip() for line in text.splitlines())
     return "", next((line for line in lines if line and not line.startswith("at ")), "")
 

@@ -1,0 +1,153 @@
+"""How far a checkpoint says that queries are, and how far behind that is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from natsctl.spark.pipeline.checkpoints import Progress, pipeline_progress, read_progress
+from natsctl.spark.pipeline.faults import PipelineBusy
+from natsctl.spark.pipeline.lag import Behind, lags
+from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record
+from natsctl.spark.pipeline.scaffold import write_project
+from natsctl.spark.pipeline.status import run_state
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.streams import delete, make, purge, remake
+
+CREATED = "2026-11-21T03:38:08.293843492Z"
+
+
+def offsets(**streams: int) -> str:
+    return json.dumps({"v": 1, "streams": {name: {"seq": seq, "created": CREATED} for name, seq in streams.items()}})
+
+
+def checkpoint(folder: Path, *batches: str, commits: int) -> Path:
+    """A checkpoint as Spark writes it, the first `commits` of its batches done."""
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    for number, text in enumerate(batches):
+        (folder / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{text}')
+        if number < commits:
+            (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return folder
+
+
+def test_a_query_stands_where_its_last_finished_batch_ends(tmp_path: Path) -> None:
+    found = read_progress(checkpoint(tmp_path / "q", offsets(A=5), offsets(A=9), commits=1))
+    assert found is not None
+    assert (found.batch, found.begun, found.streams["A"].seq, found.done_ns > 0) == (0, 1, 5, True)
+
+
+def test_a_query_without_a_finished_batch_has_read_nothing(tmp_path: Path) -> None:
+    found = read_progress(checkpoint(tmp_path / "q", offsets(A=5), commits=0))
+    assert found is not None
+    assert (found.batch, found.begun, found.streams, found.done_ns) == (-1, 0, {}, 0)
+
+
+def test_of_several_sources_only_ours_count_and_of_one_stream_the_one_behind(tmp_path: Path) -> None:
+    other = '{"logOffset":0}'
+    batch = "\n".join([other, offsets(A=5, B=2), "-", offsets(A=3), "7"])
+    found = read_progress(checkpoint(tmp_path / "q", batch, commits=1))
+    assert found is not None
+    assert {name: position.seq for name, position in found.streams.items()} == {"A": 3, "B": 2}
+
+
+def test_a_folder_that_is_no_checkpoint_is_none(tmp_path: Path) -> None:
+    assert read_progress(tmp_path) is None
+
+
+def test_of_a_flow_that_began_anew_the_newest_checkpoint_counts(tmp_path: Path) -> None:
+    flow = tmp_path / "spark_catalog" / "default" / "my%20table" / "my%20flow"
+    checkpoint(flow / "2", offsets(A=5), commits=1)
+    checkpoint(flow / "10", offsets(A=1), commits=1)
+    (found,) = pipeline_progress(tmp_path)
+    assert (found.flow, found.target, found.streams["A"].seq) == ("my flow", "my table", 1)
+
+
+@pytest.fixture
+def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
+    settings = ServerSettings(urls=(server.url,))
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+def behind(api: JetStreamApi, folder: Path, created: str, seq: int) -> Behind:
+    text = offsets(ORDERS=seq).replace(CREATED, created)
+    progress = read_progress(checkpoint(folder, text, commits=1))
+    assert isinstance(progress, Progress)
+    (one,) = lags({"servers": api.link.settings.urls[0]}, [progress])[str(folder)]
+    return one
+
+
+@pytest.mark.both
+def test_what_is_behind_is_told_in_sequences_messages_and_bytes(api: JetStreamApi, tmp_path: Path) -> None:
+    make(api, number=100)
+    info = api.stream_info("ORDERS")
+    found = behind(api, tmp_path / "a", info["created"], 60)
+    mean = info["state"]["bytes"] / 100
+    assert found == Behind("ORDERS", 60, 100, 40, 40, round(40 * mean))
+    assert behind(api, tmp_path / "b", info["created"], 100).sequences == 0
+
+
+@pytest.mark.both
+def test_messages_that_were_deleted_are_not_behind(api: JetStreamApi, tmp_path: Path) -> None:
+    make(api, number=100, allow_direct=True)
+    delete(api, 70, 71, 72)
+    found = behind(api, tmp_path / "a", api.stream_info("ORDERS")["created"], 60)
+    assert (found.sequences, found.messages, found.trouble) == (40, 37, "")
+
+
+@pytest.mark.both
+def test_what_a_query_will_meet_is_told_before(api: JetStreamApi, tmp_path: Path) -> None:
+    make(api, number=100)
+    created = api.stream_info("ORDERS")["created"]
+    purge(api, below=81)
+    found = behind(api, tmp_path / "gone", created, 60)
+    assert (found.messages, found.trouble) == (20, "sequences 61 to 80 are gone")
+    assert "older backup" in behind(api, tmp_path / "back", created, 200).trouble
+    remake(api, number=10)
+    made_again = behind(api, tmp_path / "again", created, 5)
+    assert (made_again.seq, made_again.messages) == (0, 10)
+    assert "made again" in made_again.trouble
+    api.ask("STREAM.DELETE.ORDERS")
+    assert behind(api, tmp_path / "none", created, 5).trouble == "the stream is gone"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    write_project(tmp_path / "shop", "ORDERS")
+    return find_project(tmp_path / "shop")
+
+
+def test_two_runs_of_a_pipeline_exclude_each_other(project: Project) -> None:
+    assert run_state(project)[0] == "new"
+    with only_run(project):
+        Recorder(project, 30.0).flow("messages", "RUNNING")
+        assert is_running(project)
+        with pytest.raises(PipelineBusy), only_run(project):
+            pass
+        assert run_state(project)[0] == "running"
+    assert run_state(project)[0] == "stopped"
+
+
+def test_the_record_says_what_became_of_flows_and_updates(project: Project) -> None:
+    with only_run(project):
+        recorder = Recorder(project, 30.0)
+        recorder.flow("messages", "COMPLETED")
+        recorder.flow("BIG", "STARTING")
+        recorder.completed()
+        recorder.updated()
+        recorder.updated("boom")
+    record = read_record(project)
+    assert record is not None
+    assert {name: flow.state for name, flow in record.flows.items()} == {"messages": "COMPLETED", "BIG": "COMPLETED"}
+    assert (record.updates, record.failed_updates, record.error) == (2, 1, "boom")
+    assert run_state(project)[0] == "failed"

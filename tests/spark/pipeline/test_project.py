@@ -1,0 +1,105 @@
+"""What a pipeline's two files say, and what is wrong with them, by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
+from natsctl.spark.pipeline.own_settings import StreamSink, StreamView, load_own_settings
+from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.scaffold import write_project
+
+SPECIFICATION = "name: shop\nstorage: storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
+
+
+def project(folder: Path, own: str = "", specification: str = SPECIFICATION) -> Project:
+    (folder / "spark-pipeline.yml").write_text(specification)
+    (folder / "natsctl.yml").write_text(own)
+    return find_project(folder)
+
+
+def faults(folder: Path, own: str = "", specification: str = SPECIFICATION) -> list[str]:
+    with pytest.raises(PipelineFaults) as raised:
+        project(folder, own, specification)
+    return [str(fault) for fault in raised.value.faults]
+
+
+def test_streams_are_views_by_name_with_options_as_texts(tmp_path: Path) -> None:
+    own = "streams:\n  ORDERS:\n  EU: {stream: ORDERS, subject: [a.>, b.>], batch: true, maxOffsetsPerTrigger: 10}\n"
+    streams = project(tmp_path, own).own.streams
+    options = {"stream": "ORDERS", "subject": "a.>,b.>", "maxOffsetsPerTrigger": "10"}
+    assert streams == (StreamView("ORDERS", {}, line=2), StreamView("EU", options, batch=True, line=3))
+
+
+def test_a_list_of_streams_may_have_patterns(tmp_path: Path) -> None:
+    own = project(tmp_path, "streams: [ORDERS, 'KV_*']\ninterval: 1m30s\n").own
+    assert [view.name for view in own.streams] == ["ORDERS"]
+    assert own.patterns == ("KV_*",)
+    assert own.interval_s == 90.0
+
+
+def test_a_sink_is_fed_by_what_from_names(tmp_path: Path) -> None:
+    sinks = project(tmp_path, "sinks:\n  BIG: {from: large, window: 10}\n  OTHER:\n").own.sinks
+    assert sinks == (StreamSink("BIG", {"window": "10"}, "large", 2), StreamSink("OTHER", line=3))
+
+
+def test_every_fault_of_both_files_is_told_with_its_line(tmp_path: Path) -> None:
+    own = "stream: ORDERS\ninterval: soon\nstreams:\n  A:\n  a:\n  B: text\nsinks: [X]\n"
+    said = faults(tmp_path, own, "name: shop\nstreams: {}\nlibraries:\n  - glob: {include: 'a*/**'}\n")
+    assert [text.rsplit(":", text.count(":") - 1)[0] for text in said] == [
+        "natsctl.yml:1", "natsctl.yml:2", "natsctl.yml:5", "natsctl.yml:6", "natsctl.yml:7",
+        "spark-pipeline.yml:1", "spark-pipeline.yml:2", "spark-pipeline.yml:3",
+    ]  # fmt: skip
+    assert "'a' and 'A' are one name for Spark" in said[2]
+    assert "storage is missing" in said[5]
+    assert "natsctl adds" in said[6]
+
+
+def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
+    assert faults(tmp_path, "streams:\n  A: [\n")[0].startswith("natsctl.yml:3: not YAML")
+
+
+def test_a_storage_without_a_scheme_is_in_the_folder(tmp_path: Path) -> None:
+    found = project(tmp_path)
+    assert found.storage == (tmp_path / "storage").as_uri()
+    assert found.checkpoints == tmp_path / "storage" / "_checkpoints"
+    elsewhere = project(tmp_path, "", SPECIFICATION.replace("storage: storage", "storage: s3a://bucket/x"))
+    assert elsewhere.storage == "s3a://bucket/x"
+    assert elsewhere.checkpoints is None
+
+
+def test_the_project_of_a_folder_below_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path)
+    below = tmp_path / "transformations"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert find_project().folder == tmp_path
+    with pytest.raises(NoPipeline):
+        find_project(below)
+
+
+def test_definitions_are_files_of_the_folders_that_are_named(tmp_path: Path) -> None:
+    found = project(tmp_path)
+    for name in ("b.sql", "a.py", "below/c.sql", "__pycache__/a.pyc", ".hidden.sql"):
+        path = tmp_path / "transformations" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert [path.name for path in found.definitions()] == ["a.py", "b.sql", "c.sql"]
+
+
+def test_a_new_project_is_a_right_one_and_never_replaces_files(tmp_path: Path) -> None:
+    files = write_project(tmp_path / "shop", "my-orders")
+    found = find_project(tmp_path / "shop")
+    assert found.name == "shop"
+    assert [view.name for view in found.own.streams] == ["my-orders"]
+    assert [path.name for path in found.definitions()] == ["by_subject.py", "messages.sql"]
+    assert "FROM STREAM `my-orders`" in (tmp_path / "shop/transformations/messages.sql").read_text()
+    assert all(path.is_file() for path in files)
+    with pytest.raises(FileExistsError):
+        write_project(tmp_path / "shop", "ORDERS")
+
+
+def test_a_project_without_own_settings_has_none(tmp_path: Path) -> None:
+    assert load_own_settings(tmp_path).streams == ()

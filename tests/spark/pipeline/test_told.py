@@ -1,0 +1,80 @@
+"""What Spark says of an update, and where in a file that is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from natsctl.spark.pipeline.events import parse_event, short_name, told_error
+from natsctl.spark.pipeline.sql_files import line_of_failure, line_of_syntax, statements
+
+AT = datetime(2026, 11, 21, 22, 21, 30)
+SQL = """\
+CREATE STREAMING TABLE evens AS SELECT ';' FROM STREAM `my-stream`; -- ; no end
+/* ; */
+CREATE MATERIALIZED VIEW IF NOT EXISTS db.bad AS
+SELECT nope
+FROM copied;
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "flow", "state"),
+    [
+        ("Flow spark_catalog.default.copied is QUEUED.", "copied", "QUEUED"),
+        ("Flow spark_catalog.default.`a.b` has COMPLETED.", "a.b", "COMPLETED"),
+        ("Flow 'odds to SNK' is EXCLUDED.", "odds to SNK", "EXCLUDED"),
+        ("Run is COMPLETED.", "", "COMPLETED"),
+        ("Something else happened.", "", ""),
+    ],
+)
+def test_the_parts_of_a_sentence_are_found(message: str, flow: str, state: str) -> None:
+    event = parse_event(message, AT)
+    assert (event.flow, event.state, event.message) == (flow, state, message)
+    assert event.time == AT.replace(tzinfo=UTC)
+
+
+def test_a_failure_is_told_without_plans_and_wrapping() -> None:
+    message = (
+        "Flow 'spark_catalog.default.wrong' has FAILED.\nError: [STREAM_FAILED] Query [id = 4, runId = d] terminated "
+        "with exception: [USER_RAISED_EXCEPTION] boom SQLSTATE: P0001 SQLSTATE: XXKST\n=== Streaming Query ===\nsecret"
+    )
+    event = parse_event(message, AT)
+    assert (event.flow, event.state) == ("wrong", "FAILED")
+    assert (event.condition, event.error) == ("USER_RAISED_EXCEPTION", "boom")
+    assert "secret" not in event.message
+
+
+def test_a_failure_of_the_data_source_is_told_in_its_words() -> None:
+    text = "[STREAM_FAILED] x: [PYTHON_DATA_SOURCE_ERROR] y Traceback\n  a.py\nE: [JETSTREAM_DATA_LOSS] 101..150 gone\n"
+    assert told_error(text) == ("JETSTREAM_DATA_LOSS", "101..150 gone")
+
+
+def test_a_flow_that_cannot_be_is_told_with_its_position() -> None:
+    message = (
+        "Failed to resolve flow: 'spark_catalog.db.bad'.\nError: [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` "
+        "cannot be resolved. Did you mean `value`? SQLSTATE: 42703; line 3 pos 7;\n'Project ['nope]\n"
+    )
+    event = parse_event(message, AT)
+    assert (event.flow, event.state) == ("bad", "UNRESOLVED")
+    assert event.error == "A column `nope` cannot be resolved. Did you mean `value`?"
+    good, bad = statements(SQL)
+    assert (good.name, good.first_line, bad.name) == ("evens", 1, "bad")
+    # Spark counts from behind the semicolon of the first line.
+    assert line_of_failure(bad, message.replace("line 3", "line 4")) == 4
+    assert line_of_failure(bad, "no position") == bad.first_line
+
+
+def test_a_mistake_of_syntax_is_found_by_what_spark_draws() -> None:
+    sql = "CREATE TEMPORARY VIEW a AS SELECT 1;\n\nCREATE MATERIALIZED VIEW bad AS SELEC 2;\n"
+    text = (
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'. SQLSTATE: 42601 (line 3, pos 32)\n\n== SQL ==\n\n\n"
+        "CREATE MATERIALIZED VIEW bad AS SELEC 2\n--------------------------------^^^\n"
+    )
+    assert line_of_syntax(sql, text) == 3
+    assert line_of_syntax(sql, "nothing drawn") == 0
+
+
+def test_names_lose_what_spark_puts_before_them() -> None:
+    assert [short_name(name) for name in ("a.b.c", "x", "`a.b`", "s.d.`x``y`")] == ["c", "x", "`a.b`", "x`y"]
