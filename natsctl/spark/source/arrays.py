@@ -51,4 +51,5 @@ def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
 
 def repeated(text: str, times: int) -> pa.StringArray:
     """The same text in every row."""
-    return binary_array([text.encode()]).cast(pa.string()).take(int_array([0] * times))
+    first = pa.Array.from_buffers(pa.int32(), times, [None, pa.py_buffer(bytes(4 * times))])
+    return binary_array([text.encode()]).cast(pa.string()).take(first)

@@ -62,7 +62,7 @@ class Rows:
     times_ns: pa.Int64Array | None
     subjects: Sequence[bytes] | pa.Array
     headers: Sequence[bytes]
-    """Whole header blocks, empty where a message has none."""
+    """Whole header blocks, empty where a message has none; empty as a whole where none has."""
     values: Sequence[bytes] | pa.Array
 
 
@@ -119,7 +119,8 @@ class RowShape:
             return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
         if name == "stream":
             return repeated(stream, len(rows.seqs))
-        return header_column(rows.headers, kind) if self.include_headers else pa.nulls(len(rows.seqs), kind)
+        wanted = self.include_headers and any(rows.headers)
+        return header_column(rows.headers, kind) if wanted else pa.nulls(len(rows.seqs), kind)
 
     def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
         if self.value_format == "text":

@@ -184,7 +184,7 @@ class Deliveries:
     def _contents(self, heads: Sequence[bytes | None], bodies: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Header blocks and payloads, as far as they are wanted."""
         if not any(heads):
-            return [b""] * len(bodies) if self._headers else (), bodies if self._values else ()
+            return (), bodies if self._values else ()
         cuts = [int(head or 0) for head in heads]
         pairs = list(zip(bodies, cuts, strict=True))
         return (

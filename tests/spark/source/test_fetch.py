@@ -282,9 +282,8 @@ def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi, settings
     for batch in batches:
         found += batch.column("seq").to_pylist()
         if len(found) < 500:
-            taken += [
-                api.delete_consumer("ORDERS", name) for name in api.ask("CONSUMER.NAMES.ORDERS")["consumers"] or ()
-            ]
+            names = api.ask("CONSUMER.NAMES.ORDERS")["consumers"] or ()
+            taken += [api.delete_consumer("ORDERS", name) for name in names]
     assert any(taken)
     assert found == list(range(1, 3001))
     assert consumers(api) == 0

@@ -43,8 +43,8 @@ def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
     """The rows as tuples."""
     if rows is None:
         return []
-    times = rows.times_ns.to_pylist()
-    return list(zip(rows.seqs.to_pylist(), times, rows.subjects, rows.headers, rows.values, strict=True))
+    times, headers = rows.times_ns.to_pylist(), rows.headers or [b""] * len(rows.seqs)
+    return list(zip(rows.seqs.to_pylist(), times, rows.subjects, headers, rows.values, strict=True))
 
 
 def told(window: Window | DirectWindow) -> tuple[Any, ...]:
