@@ -66,7 +66,7 @@ def run_on_spark(
                     if bar and not quiet and (tasks := status()).total:
                         tracker.at(tasks.done, tasks.total)
                 return running.result()
-        except (Previewed, OSError):
+        except Previewed:
             raise
         except NatsctlError as failure:
             _tell_all(session, failure)
@@ -119,7 +119,7 @@ class _Running(Generic[T]):
         try:
             activate(self._spark)
             self._results.append(self._work())
-        except (NatsctlError, Previewed, OSError) as failure:
+        except (NatsctlError, Previewed) as failure:
             self._failure = failure
         except Exception as failure:  # told while Spark runs, as it is asked for the texts
             self._failure = translated(failure)

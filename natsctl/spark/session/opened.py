@@ -145,6 +145,7 @@ def _quieten() -> None:
 def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session in the Java that the environment names; PySpark forgets that Java afterwards."""
     with compiled_imports(os.environ):
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -161,10 +162,12 @@ def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's would talk to Spark within the handler
         yield session
     finally:
-        if session is not None:
-            session.stop()
+        with contextlib.suppress(Py4JError, OSError):  # a Spark that has died can not be told to stop
+            if session is not None:
+                session.stop()
         if (gateway := SparkContext._gateway) is not None:
-            gateway.shutdown()
+            with contextlib.suppress(Py4JError, OSError):
+                gateway.shutdown()
             SparkContext._gateway = SparkContext._jvm = None
 
 

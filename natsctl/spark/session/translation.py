@@ -56,6 +56,7 @@ _OF_SOURCE: dict[str, type[NatsctlError]] = {
 
 _OWN = re.compile(r"\[(JETSTREAM_[A-Z_]+)\] ([^\n]+)")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.*?)(?:\s*SQLSTATE: \w+|$)", re.DOTALL)
+_ENDED = "Spark's process has ended"
 _MEMORY = "give Spark more with --conf spark.driver.memory=8g, on a cluster with --conf spark.executor.memory=8g"
 
 TOLD = (
@@ -101,7 +102,10 @@ TOLD = (
         f"was it killed, or out of memory? {_MEMORY}",
     ),
     SparkTold(
-        r"Connection to remote host was lost|Answer from Java side is empty", SparkFailed, "Spark ended", _MEMORY
+        r"Answer from Java side is empty|Error while sending or receiving|Error while obtaining a new communication",
+        SparkFailed,
+        _ENDED,
+        _MEMORY,
     ),
 )
 """What is looked for, in this order."""
@@ -127,6 +131,8 @@ def translated(failure: BaseException, log: str = "") -> NatsctlError:
     """
     if isinstance(failure, NatsctlError):
         return failure
+    if isinstance(failure, OSError):
+        return _of_system(failure)
     parts = list(_parts(failure))
     whole = "\n".join(parts)
     found = _own(whole) or _told(f"{whole}\n{log}") or _by_condition(failure, whole) or _plain(failure, whole)
@@ -142,6 +148,14 @@ def _parts(failure: BaseException) -> Iterator[str]:
         seen.add(id(failure))
         yield str(failure)
         failure = getattr(failure, "_cause", None) or failure.__cause__  # type: ignore[assignment]  # ends with None
+
+
+def _of_system(failure: OSError) -> NatsctlError:
+    """A failure of a file, or of the connection to a Spark that has died."""
+    if isinstance(failure, ConnectionError):
+        return SparkFailed(_ENDED, hint=_MEMORY)
+    why = failure.strerror or str(failure)
+    return SparkFailed(f"{failure.filename}: {why}" if failure.filename else why)
 
 
 def _own(whole: str) -> NatsctlError | None:
@@ -180,8 +194,8 @@ def _place(whole: str) -> str:
 
 def _plain(failure: BaseException, whole: str) -> NatsctlError:
     """Whatever else Spark says, without its stacks."""
-    lines = (line.strip() for line in whole.splitlines())
-    telling = (line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", ":", "JVM stack")))
+    lines = (line.strip().removeprefix(": ") for line in whole.splitlines())
+    telling = (line for line in lines if line and not line.startswith(("at ", "File ", "Traceback", "JVM stack")))
     text = next((line for line in telling if not line.startswith("An error occurred while calling")), "")
     return SparkFailed(_short(re.sub(r"^(?:[a-z]\w*\.)+", "", text) or type(failure).__name__))
 

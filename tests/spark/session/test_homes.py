@@ -1,0 +1,95 @@
+"""The folders that Spark and Java are started from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from natsctl.spark.session import spark_home
+from natsctl.spark.session.caches import made_once
+from natsctl.spark.session.failures import ExtraMissing
+from natsctl.spark.session.java import choose_java
+from natsctl.spark.session.java_home import java_home
+from natsctl.spark.session.spark_home import installed_spark, quick_home
+from tests.spark.session.fakes import java, spark
+
+
+@pytest.fixture
+def package(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed PySpark."""
+    folder = spark(bare / "site" / "pyspark")
+    monkeypatch.setattr(spark_home, "pyspark_folder", lambda: folder)
+    return folder
+
+
+def test_a_java_without_the_module_gets_every_other_word(bare: Path) -> None:
+    java(bare / "home", "25", modules="java.base")
+    made = java_home(choose_java(str(bare / "home"), {}), bare / "caches")
+    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a word", "$HOME", "--add-modules=java.sql"]
+    done = subprocess.run([str(made / "bin" / "java"), *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["-Xmx1g", "a word", "$HOME", "--add-modules=java.sql"]
+    assert (made / "release").read_text() == (bare / "home" / "release").read_text()
+
+
+def test_a_java_with_the_module_is_its_own_home(bare: Path) -> None:
+    java(bare / "home", "21", modules="java.base jdk.incubator.vector")
+    assert java_home(choose_java(str(bare / "home"), {}), bare / "caches") == bare / "home"
+    assert not (bare / "caches").exists()
+
+
+def test_python_of_the_quick_home_is_the_installed_one(package: Path) -> None:
+    home = quick_home(installed_spark({}))
+    libraries = home.folder / "python" / "lib"
+    assert (libraries / "pyspark.zip").resolve() == package.parent
+    assert (libraries / "py4j-0.10.9.9-src.zip").read_bytes() == b"zip"
+    assert (home.jars / "other.jar").read_bytes() == b"other"
+    assert quick_home(installed_spark({})) == home
+
+
+def test_another_version_has_another_home(package: Path) -> None:
+    first = quick_home(installed_spark({}))
+    (package / "jars" / "spark-core_2.13-4.3.0.jar").rename(package / "jars" / "spark-core_2.13-4.3.1.jar")
+    second = quick_home(installed_spark({}))
+    assert (first.version, second.version) == ("4.3.0", "4.3.1")
+    assert first.folder != second.folder
+
+
+def test_spark_home_counts_where_its_version_is_pysparks(package: Path, bare: Path) -> None:
+    same, other = spark(bare / "same", "4.3.0"), spark(bare / "other", "3.5.1")
+    assert installed_spark({"SPARK_HOME": str(same)}).folder == same
+    assert installed_spark({"SPARK_HOME": str(other)}).folder == package
+    assert installed_spark({"SPARK_HOME": str(bare / "nowhere")}).folder == package
+
+
+def test_pyspark_without_jars_is_told(package: Path) -> None:
+    for jar in (package / "jars").iterdir():
+        jar.unlink()
+    with pytest.raises(ExtraMissing, match="pyspark with its jars") as failed:
+        installed_spark({})
+    assert failed.value.hint == "pip install 'natsctl[spark]'"
+
+
+def test_of_two_who_make_a_folder_at_once_both_have_it_whole(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        for number in range(50):
+            (folder / str(number)).write_text("x")
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: made_once(tmp_path / "made", make), range(8)))
+    assert set(made) == {tmp_path / "made"}
+    assert len(os.listdir(tmp_path / "made")) == 50
+    assert [path.name for path in tmp_path.glob("*made*")] == ["made"]
+
+
+def test_a_folder_that_can_not_be_made_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "begun").write_text("x")
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        made_once(tmp_path / "made", fail)
+    assert list(tmp_path.glob("*made*")) == []

@@ -1,0 +1,75 @@
+"""What may be said about a session, and what natsctl says by itself."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from natsctl.api.errors import UsageError
+from natsctl.spark.session import local_settings
+from natsctl.spark.session.local_settings import application_settings, memory_option, process_environment
+from natsctl.spark.session.options import SparkOptions, parse_conf
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (SparkOptions(master="local", remote="sc://h"), "exclude each other"),
+        (SparkOptions(remote="spark://h:7077"), "expected sc://host:port"),
+        (SparkOptions(master="sc://h:15002"), "is a Spark Connect server"),
+        (SparkOptions(master="nonsense"), "is no master of Spark"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(options: SparkOptions, text: str) -> None:
+    with pytest.raises(UsageError, match=text) as failed:
+        options.check()
+    assert failed.value.hint
+
+
+@pytest.mark.parametrize(
+    "master", ["", "local", "local[4]", "local[*]", "spark://a:7077,b:7077", "yarn", "k8s://https://h"]
+)
+def test_masters_of_spark_are_taken(master: str) -> None:
+    SparkOptions(master=master).check()
+    assert SparkOptions(master=master).is_local == (not master or master.startswith("local"))
+
+
+def test_conf_keeps_what_stands_behind_the_first_equals_sign() -> None:
+    assert parse_conf(["spark.a=b=c", " spark.d = e"]) == (("spark.a", "b=c"), ("spark.d", " e"))
+    with pytest.raises(UsageError, match="--conf spark.a: expected KEY=VALUE"):
+        parse_conf(["spark.a"])
+
+
+def test_what_the_user_says_wins() -> None:
+    conf = (("spark.sql.shuffle.partitions", "7"), ("spark.ui.enabled", "true"), ("spark.sql.session.timeZone", "CET"))
+    settings = application_settings(SparkOptions(master="local[3]", conf=conf))
+    assert {key: settings[key] for key, _ in conf} == dict(conf)
+    assert settings["spark.default.parallelism"] == "3"
+    assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
+
+
+def test_a_cluster_elsewhere_reaches_the_driver_by_its_own_name() -> None:
+    assert application_settings(SparkOptions())["spark.driver.host"] == "127.0.0.1"
+    assert application_settings(SparkOptions(master="spark://127.0.0.1:7077"))["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in application_settings(SparkOptions(master="spark://cluster:7077"))
+    assert "spark.sql.shuffle.partitions" not in application_settings(SparkOptions(master="spark://cluster:7077"))
+
+
+def test_memory_is_a_quarter_of_the_machine_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for machine_gib, heap in ((0, "-Xmx1024m"), (2, "-Xmx1024m"), (8, "-Xmx2048m"), (64, "-Xmx4096m")):
+        monkeypatch.setattr(local_settings, "machine_memory_bytes", lambda gib=machine_gib: gib << 30)
+        assert memory_option({}) == heap
+    assert memory_option({"spark.driver.memory": "3g"}) == "-Xmx3g"
+    assert memory_option({"spark.driver.memory": "512"}) == "-Xmx512m"
+    assert memory_option({"spark.driver.memory": "3gb"}) == "-Xmx3g"
+
+
+def test_tasks_run_this_python_here_and_their_own_on_a_cluster(tmp_path: object) -> None:
+    here = process_environment(SparkOptions(), tmp_path, {"PYSPARK_PYTHON": "/other", "PATH": "/bin"})  # type: ignore[arg-type]
+    assert here["PYSPARK_PYTHON"] == sys.executable
+    there = SparkOptions(master="spark://cluster:7077")
+    assert process_environment(there, tmp_path, {"PATH": "/bin"})["PYSPARK_PYTHON"] == "python3"  # type: ignore[arg-type]
+    named = process_environment(there, tmp_path, {"PYSPARK_PYTHON": "/opt/python", "PATH": "/bin"})  # type: ignore[arg-type]
+    assert named["PYSPARK_PYTHON"] == "/opt/python"
+    assert named["PATH"].endswith(":/bin")

@@ -1,0 +1,133 @@
+"""What Spark's failures become for a person, and for a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.spark.session.translation import TEXT_MOST, SparkFailed, translated
+from natsctl.spark.source.errors import (
+    DataLoss,
+    JetStreamSourceError,
+    NotAuthorised,
+    OptionFault,
+    PublishFailed,
+    ServerUnreachable,
+    StreamNotFound,
+    StreamRecreated,
+)
+
+_IN_SPARK = """\
+An error occurred while calling o51.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/venv/pyspark/worker.py", line 3304, in main
+    process()
+natsctl.spark.source.errors.{kind}: {text}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+
+
+class AnalysisException(Exception):
+    """Named as Spark's is: what is told apart is the name."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (DataLoss, 1),
+        (StreamRecreated, 1),
+        (PublishFailed, 1),
+        (OptionFault, 2),
+        (StreamNotFound, 3),
+        (ServerUnreachable, 5),
+        (NotAuthorised, 6),
+    ],
+)
+def test_the_sources_own_failures_are_told_as_they_were_written(kind: type[JetStreamSourceError], code: int) -> None:
+    text = "stream ORDERS: messages 101..150 expired; failOnDataLoss=false goes on behind them"
+    inside = _IN_SPARK.format(kind=kind.__name__, text=str(kind(text)))
+    found = translated(RuntimeError(inside))
+    assert (found.text, int(found.exit_code)) == (text, code)
+
+
+def test_all_that_spark_said_is_kept_for_trace() -> None:
+    found = translated(RuntimeError(_IN_SPARK.format(kind="DataLoss", text=str(DataLoss("gone")))))
+    assert isinstance(found, SparkFailed)
+    assert "PythonRunner.scala:581" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "text"),
+    [
+        ("SparkException: All masters are unresponsive! Giving up.", 5, "no master of the cluster answers"),
+        ("<_InactiveRpcError: status = StatusCode.UNAVAILABLE", 5, "no Spark Connect server answers"),
+        ("status = StatusCode.UNAUTHENTICATED", 6, "the Spark Connect server refuses the login"),
+        ("ModuleNotFoundError: No module named 'pyarrow'\n", 1, "No module named 'pyarrow'"),
+        (
+            "x: ExecutorLostFailure (executor 1 exited) Reason: exit code 137\nat a",
+            1,
+            "ExecutorLostFailure (executor 1",
+        ),
+        ("java.lang.OutOfMemoryError: Java heap space", 1, "Spark ran out of memory"),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", 1, "[PYTHON_VERSION_MISMATCH]"),
+        ('Cannot run program "/nope/python": error=2, No such file', 1, 'Cannot run program "/nope/python"'),
+        ("[PATH_ALREADY_EXISTS] Path file:/out already exists. SQLSTATE: 42K04", 4, "Path file:/out already exists."),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/in. SQLSTATE: 42K03", 3, "Path does not exist: file:/in."),
+    ],
+)
+def test_known_failures_end_with_their_code_and_say_what_to_do(said: str, code: int, text: str) -> None:
+    found = translated(RuntimeError(f"An error occurred while calling o1.count.\n: {said}"))
+    assert found.text.startswith(text)
+    assert int(found.exit_code) == code
+
+
+def test_a_master_that_is_told_of_in_the_log_only_is_found_there() -> None:
+    found = translated(RuntimeError("SparkContext was shut down"), log="ERROR All masters are unresponsive! Giving up.")
+    assert int(found.exit_code) == 5
+
+
+def test_a_mistake_in_a_query_is_usage_with_its_place() -> None:
+    said = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n"
+        "'Project ['x]\n\n== SQL (line 1, position 8) ==\nselect x from ORDERS\n       ^\n\nJVM stacktrace:\n\tat org.a.b"
+    )
+    found = translated(AnalysisException(said))
+    assert isinstance(found, UsageError)
+    assert found.text == "A column `x` cannot be resolved."
+    assert found.hint == "select x from ORDERS\n       ^"
+
+
+def test_a_table_that_is_not_there_is_not_found() -> None:
+    found = translated(AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] The table `NOPE` cannot be found. SQLSTATE: 42P01"))
+    assert int(found.exit_code) == 3
+    assert "natsctl stream ls" in found.hint
+
+
+def test_a_spark_that_died_is_told_as_such() -> None:
+    for failure in (ConnectionRefusedError(111, "Connection refused"), RuntimeError("Answer from Java side is empty")):
+        found = translated(failure)
+        assert found.text == "Spark's process has ended"
+        assert "spark.driver.memory" in found.hint
+
+
+def test_natsctls_own_failures_stay_as_they_are() -> None:
+    failure = UsageError("wrong")
+    assert translated(failure) is failure
+
+
+def test_whatever_else_is_told_without_stacks_and_in_bounds() -> None:
+    found = translated(
+        RuntimeError(f"An error occurred while calling o9.save.\n: java.lang.Foo: {'long ' * 1000}\n\tat a.b")
+    )
+    assert isinstance(found, NatsctlError)
+    assert found.text.startswith("Foo: long long")
+    assert len(found.text) <= TEXT_MOST + 1
+    assert "\tat" not in found.text
+
+
+def test_causes_are_looked_at_and_may_form_a_ring() -> None:
+    outer, inner = RuntimeError("outer"), RuntimeError(str(StreamNotFound("there is no stream NOPE")))
+    outer.__cause__, inner.__cause__ = inner, outer
+    assert int(translated(outer).exit_code) == 3
