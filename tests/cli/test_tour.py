@@ -20,11 +20,14 @@ def natsctl(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProc
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(tmp_path: Path) -> None:
-    done = natsctl("tour", "--keep", str(tmp_path / "kept"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "The tour is finished" in done.stderr
-    assert '$ natsctl str add ORDERS --subjects "ORDERS.*"' in done.stdout
+def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run_main(["tour", "--keep", str(tmp_path / "kept")])  # in this process, whose commands start at once
+    out, err = capfd.readouterr()
+    assert code == 0, out + err
+    assert "The tour is finished" in err
+    assert '$ natsctl str add ORDERS --subjects "ORDERS.*"' in out
     assert json.loads((tmp_path / "kept" / "orders.json").read_text())["config"]["name"] == "ORDERS"
     assert list((tmp_path / "kept" / "store").rglob("*.seg"))
 
