@@ -1,0 +1,126 @@
+"""`natsctl pipeline` as far as it needs no Spark, and once as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.testing.done import Done
+from natsctl.testing.process import ServerProcess
+
+Natsctl = Callable[..., Done]
+
+
+def checkpoint(folder: Path, created: str, seq: int) -> Path:
+    """The checkpoint of a query that has read so far."""
+    position = {"v": 1, "streams": {"ORDERS": {"seq": seq, "created": created}}}
+    for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(position)}"), ("commits", "v1\n{}")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0").write_text(text)
+    return folder
+
+
+def test_init_makes_a_project_that_is_known_by_name(natsctl: Natsctl, tmp_path: Path) -> None:
+    made = natsctl("pipeline", "init", str(tmp_path / "shop"), "--stream", "SALES", "-j").json
+    assert made["pipeline"] == "shop"
+    assert "spark-pipeline.yml" in made["files"]
+    (known,) = natsctl("pipeline", "ls", "-j").json
+    assert (known["pipeline"], known["state"], known["folder"]) == ("shop", "new", str(tmp_path / "shop"))
+    assert natsctl("pipeline", "stop", "shop", "-j").json == {"pipeline": "shop", "pid": 0, "stopped": False}
+    assert natsctl("pipeline", "init", str(tmp_path / "shop")).code == 2
+
+
+def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_path: Path) -> None:
+    info = natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults", "-j").json
+    for number in range(5):
+        natsctl("pub", "ORDERS.new", str(number), "--wait")
+    folder = checkpoint(tmp_path / "query", info["created"], 2)
+    status = natsctl("pipeline", "status", "--checkpoint", str(folder), "-j").json
+    (stream,) = status["flows"][0]["streams"]
+    assert (stream["stream"], stream["seq"], stream["last_seq"]) == ("ORDERS", 2, 5)
+    assert (stream["sequences"], stream["messages"], stream["trouble"]) == (3, 3, "")
+    assert stream["bytes"] > 0
+    assert "ORDERS" in natsctl("pipeline", "status", "--checkpoint", str(folder)).out
+
+
+def test_status_of_a_pipeline_is_that_of_its_flows(natsctl: Natsctl, tmp_path: Path) -> None:
+    info = natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults", "-j").json
+    shop = tmp_path / "shop"
+    natsctl("pipeline", "init", str(shop))
+    checkpoint(shop / "storage/_checkpoints/spark_catalog/default/messages/messages/0", info["created"], 0)
+    status = natsctl("pipeline", "status", "shop", "-j").json
+    assert (status["state"], [flow["flow"] for flow in status["flows"]]) == ("new", ["messages"])
+    assert natsctl("pipeline", "status", str(tmp_path)).code == 3
+
+
+def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    natsctl("pipeline", "init", str(shop), "--stream", "NOWHERE")
+    (shop / "natsctl.yml").write_text("streams:\n  NOWHERE: {maxOffsetPerTrigger: 3}\nsinks:\n  GONE: {from: x}\n")
+    checked = natsctl("pipeline", "validate", "shop", "-j")
+    assert checked.code == 2
+    faults = checked.json["faults"]
+    assert [(fault["file"], fault["line"]) for fault in faults] == [("natsctl.yml", line) for line in (2, 2, 4)]
+    assert "maxOffsetsPerTrigger" in faults[0]["text"] + faults[1]["text"]
+    ended = natsctl("pipeline", "run", "shop", "--once")
+    assert ended.code == 2
+    assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+
+
+@pytest.mark.ours("flags alone")
+@pytest.mark.parametrize(
+    "words", [("--once", "--interval", "5s"), ("--full-refresh", "a", "--full-refresh-all"), ("--interval", "never")]
+)
+def test_flags_that_cannot_be_meant_are_refused(natsctl: Natsctl, tmp_path: Path, words: tuple[str, ...]) -> None:
+    natsctl("pipeline", "init", str(tmp_path / "shop"))
+    ended = natsctl("pipeline", "run", "shop", *words)
+    assert (ended.code, "--" in ended.err) == (2, True)
+
+
+def _run(words: list[str], server: ServerProcess, home: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, as Spark wants one session in each."""
+    environment = {**os.environ, "NATS_URL": server.url, "HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-m", "natsctl", *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=500, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.own_start
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("pyspark") is None or find_spec("grpc") is None, reason="`pipelines` is not installed")
+def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    home, shop = tmp_path / "home", tmp_path / "orders"
+    example = Path(__file__).parents[3] / "examples" / "pipelines" / "orders"
+    (shop / "transformations").mkdir(parents=True)
+    for file in example.glob("**/*"):
+        if file.suffix in (".yml", ".sql", ".py"):
+            (shop / file.relative_to(example)).write_text(file.read_text())
+    for name in ("ORDERS", "LARGE"):
+        assert _run(["stream", "add", name, "--subjects", f"{name}.>", "--defaults"], server, home).returncode == 0
+    for amount in (5, 250, 99.5):
+        body = json.dumps({"customer": "ann", "amount": amount})
+        assert _run(["pub", "ORDERS.new", body, "--wait"], server, home).returncode == 0
+    done = _run(["pipeline", "run", str(shop), "--once", "-j", "--master", "local[2]"], server, home)
+    assert done.returncode == 0, done.stderr
+    events: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["message"] == "Run is COMPLETED."
+    status = json.loads(_run(["pipeline", "status", str(shop), "-j"], server, home).stdout)
+    flows = {flow["flow"]: flow for flow in status["flows"]}
+    assert flows["orders_kept"]["streams"][0]["seq"] == 3
+    assert {flow["state"] for flow in flows.values()} == {"COMPLETED"}
+    got = _run(["stream", "get", "LARGE", "1", "-j"], server, home).stdout
+    assert json.loads(got)["subject"] == "LARGE.ann"
+    tables = json.loads((shop / ".natsctl" / "tables.json").read_text())
+    assert {*tables} == {"orders_kept", "customers"}
