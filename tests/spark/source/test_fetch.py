@@ -34,7 +34,7 @@ SOME_KIB = b"x" * 2000
 
 @pytest.fixture
 def settings(server: ServerProcess) -> ServerSettings:  # noqa: F811  # the fixture
-    return ServerSettings(urls=(server.url,), retries=3, retry_interval_s=0.05)
+    return ServerSettings(urls=(server.url,), retries=3, retry_interval_s=0.05, timeout_s=30.0)
 
 
 @pytest.fixture
