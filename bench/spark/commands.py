@@ -1,0 +1,67 @@
+"""How long `natsctl sql` takes to answer, beside the same query given to `spark-submit` with Spark's own flags."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyspark
+
+from bench.spark.direct import NATSCTL
+
+QUERY: Final = "select count(*) as n, sum(length(value)) as total, max(seq) as last from ORDERS where seq <= 1000"
+WITHIN_S: Final = 600.0
+STOCK: Final = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[*]").getOrCreate()
+spark.read.format("jetstream").option("servers", {url!r}).load("ORDERS").createOrReplaceTempView("ORDERS")
+spark.sql({query!r}).show()
+spark.stop()
+"""
+
+
+class Run(NamedTuple):
+    """One run of a command: seconds of the clock, and of CPU over all of its processes."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def run(*words: str, folder: Path) -> Run:
+    """Run a command; raises RuntimeError where it fails."""
+    environment = {**os.environ, "HOME": str(folder), "PYSPARK_PYTHON": sys.executable, "NO_COLOR": "1"}
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S)
+    wall_s, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return Run(wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def measure_commands(url: str, folder: Path, times: int) -> dict[str, Run]:
+    """Runs by what was run: natsctl's and stock Spark's in turn, the best of each by CPU; then in a warm session."""
+    script = folder / "stock.py"
+    script.write_text(STOCK.format(url=url, query=QUERY))
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    ours = (NATSCTL, "-s", url, "sql", QUERY, "-j")
+    run(NATSCTL, "spark", "warm", folder=folder)
+    stock, cold = [], []
+    for _ in range(times):
+        stock.append(run(submit, str(script), folder=folder))
+        cold.append(run(*ours, folder=folder))
+    found = {
+        "spark-submit": min(stock, key=lambda one: one.cpu_s),
+        "natsctl sql, cold": min(cold, key=lambda one: one.cpu_s),
+    }
+    run(NATSCTL, "spark", "start", folder=folder)
+    try:
+        warm = [run(*ours, folder=folder) for _ in range(times + 2)]
+    finally:
+        run(NATSCTL, "spark", "stop", folder=folder)
+    found["natsctl sql, warm session"] = min(warm)
+    return found

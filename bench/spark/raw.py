@@ -1,0 +1,110 @@
+"""What bounds a client: bytes over a socket that nobody parses; and what one does without Spark: nats-py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import nats
+from nats.js.api import AckPolicy, ConsumerConfig
+
+BATCH: Final = 10_000
+WINDOW: Final = 4_000
+"""Messages of which only the last asks for an acknowledgement; the reference drops what it can not queue."""
+_RECEIVE_BYTES: Final = 1 << 20
+_WITHIN_S: Final = 120.0
+
+
+class Wire:
+    """One connection, as bare as can be."""
+
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        self._socket = socket.create_connection((place.hostname or "", place.port or 4222), _WITHIN_S)
+        self._socket.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB i.> 1\r\nPING\r\n')
+        self.wait_for(b"PONG\r\n")
+
+    def close(self) -> None:
+        """End it."""
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
+    def wait_for(self, mark: bytes) -> bytes:
+        """Receive until a mark has come, and return the piece that has it; PINGs are answered."""
+        return next(piece for piece, times in self.pieces(mark) if times)
+
+    def pieces(self, mark: bytes) -> Iterator[tuple[bytes, int]]:
+        """Yield what is received, and how often a mark is in it; PINGs are answered."""
+        tail = b""
+        while piece := self._socket.recv(_RECEIVE_BYTES):
+            tail = tail[1 - len(mark) :] + piece
+            if b"PING\r\n" in tail:
+                self._socket.sendall(b"PONG\r\n")
+            yield tail, tail.count(mark)
+        raise ConnectionError("the server has closed the connection")
+
+    def ask(self, subject: str, body: Any = None) -> dict[str, Any]:
+        """The answer of one API request; raises RuntimeError where it is an error."""
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send(b"PUB $JS.API.%s i.ask %d\r\n%s\r\n" % (subject.encode(), len(text), text))
+        answer = self.wait_for(b"}\r\n").decode()
+        found: dict[str, Any] = json.JSONDecoder().raw_decode(answer, answer.index("{"))[0]
+        if "error" in found:
+            raise RuntimeError(f"{subject}: {found['error']}")
+        return found
+
+
+def publish(url: str, lines: Sequence[bytes]) -> None:
+    """Publish messages given as protocol lines without a reply, `WINDOW` at once, of which the last is acknowledged."""
+    wire = Wire(url)
+    for at in range(0, len(lines), WINDOW):
+        *some, last = lines[at : at + WINDOW]
+        verb, subject, rest = last.split(b" ", 2)
+        wire.send(b"".join((*some, verb, b" ", subject, b" i.ack ", rest)))
+        wire.wait_for(b'"seq":')
+    wire.close()
+
+
+def drain(url: str, stream: str, number: int) -> None:
+    """Receive so many messages of a pull consumer, two requests on their way, and look at none of them."""
+    wire = Wire(url)
+    config = {"ack_policy": "none", "mem_storage": True, "inactive_threshold": 30_000_000_000, "name": "raw"}
+    wire.ask(f"CONSUMER.CREATE.{stream}.raw", {"stream_name": stream, "config": config})
+    body = json.dumps({"batch": BATCH, "expires": 60_000_000_000}).encode()
+    ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.%s.raw i.next %d\r\n%s\r\n" % (stream.encode(), len(body), body)
+    wire.send(ask + ask)
+    asked, received = 2, 0
+    for _, times in wire.pieces(b"$JS.ACK."):
+        received += times
+        if received >= number:
+            break
+        while received > (asked - 1) * BATCH:
+            wire.send(ask)
+            asked += 1
+    wire.close()
+    wire = Wire(url)
+    wire.ask(f"CONSUMER.DELETE.{stream}.raw")
+    wire.close()
+
+
+def fetch(url: str, stream: str, number: int) -> None:
+    """Receive so many messages as users of nats-py do."""
+
+    async def work() -> None:
+        client = await nats.connect(url)
+        config = ConsumerConfig(ack_policy=AckPolicy.NONE)
+        subscription = await client.jetstream().pull_subscribe("", durable="py", stream=stream, config=config)
+        left = number
+        while left:
+            left -= len(await subscription.fetch(min(1000, left), timeout=_WITHIN_S))
+        await subscription.unsubscribe()
+        await client.close()
+
+    asyncio.run(work())

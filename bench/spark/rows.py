@@ -1,0 +1,88 @@
+"""The messages that are read and written, as protocol lines and as Arrow, and a source that has them in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from natsctl.spark.source.columns import SCHEMA_FIELDS, arrow_schema
+
+ROWS_OF_BATCH: Final = 10_000
+
+
+def payload(chance: random.Random, number: int) -> bytes:
+    """An order as JSON, 128 bytes."""
+    fields = b'{"order":%d,"customer":"c%d","amount":%d.%02d,"note":"' % (
+        number, chance.randrange(1000), chance.randrange(9999), chance.randrange(100),
+    )  # fmt: skip
+    return fields + chance.randbytes(64).hex().encode()[: 126 - len(fields)] + b'"}'
+
+
+def lines(stream: str, number: int) -> list[bytes]:
+    """So many messages on a thousand subjects, every tenth with a header."""
+    chance, found = random.Random(7), []
+    for at in range(number):
+        body, subject = payload(chance, at), b"%s.%d" % (stream.encode(), at % 1000)
+        if at % 10:
+            found.append(b"PUB %s %d\r\n%s\r\n" % (subject, len(body), body))
+        else:
+            head = b"NATS/1.0\r\nTrace: %d\r\n\r\n" % at
+            found.append(b"HPUB %s %d %d\r\n%s%s\r\n" % (subject, len(head), len(head) + len(body), head, body))
+    return found
+
+
+def batches(stream: str, number: int, first: int = 1) -> Iterator[pa.RecordBatch]:
+    """The same messages as rows of all columns, which are made once and yielded again and again."""
+    chance, size = random.Random(7), min(number, ROWS_OF_BATCH)
+    schema = arrow_schema(StructType([*SCHEMA_FIELDS]))
+    kinds = {field.name: field.type for field in schema}
+    columns = {
+        "stream": pa.repeat(pa.scalar(stream, kinds["stream"]), size),
+        "seq": pa.array(range(first, first + size), pa.int64()),
+        "subject": pa.array([f"{stream}.{at % 1000}" for at in range(size)]),
+        "timestamp": pa.array([1_790_000_000_000_000 + at for at in range(size)], kinds["timestamp"]),
+        "headers": pa.array(
+            [None if at % 10 else [{"key": "Trace", "value": b"%d" % at}] for at in range(size)], kinds["headers"]
+        ),
+        "value": pa.array([payload(chance, at) for at in range(size)], pa.binary()),
+    }
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+    for at in range(0, number, size):
+        yield batch.slice(0, min(size, number - at))
+
+
+class MemoryReader(DataSourceReader):
+    """Yields rows that it has."""
+
+    def __init__(self, number: int, parts: int) -> None:
+        self._number, self._count = number, parts
+
+    def partitions(self) -> list[InputPartition]:
+        """Equal parts."""
+        return [InputPartition(self._number // self._count) for _ in range(self._count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        yield from batches("MEMORY", partition.value)
+
+
+class MemorySource(DataSource):
+    """Spark's own floor: what a Python data source costs whose rows cost nothing."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "memory_rows"
+
+    def schema(self) -> StructType:
+        """All columns of a stream."""
+        return StructType([*SCHEMA_FIELDS])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader."""
+        return MemoryReader(int(self.options["messages"]), int(self.options["parts"]))
