@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -218,3 +220,37 @@ def test_a_frame_that_cannot_be_written_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(OptionFault, match=told):
         roles(ddl, **options)
+
+
+def test_no_task_imports_pandas_which_takes_longer_than_many_a_write() -> None:
+    said = """
+import sys
+import pyarrow as pa
+from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.option_table import BATCH_WRITE
+from natsctl.spark.source.options import Options
+from natsctl.spark.source.publish.acks import AckParser
+from natsctl.spark.source.publish.ids import RowIds
+from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.roles import write_roles
+from natsctl.spark.source.publish.window import Part
+from natsctl.spark.source.publish.task import _sorted
+texts = binary_array([b"a", b"b"]).cast(pa.string())
+entries = pa.StructArray.from_arrays([texts, texts.cast(pa.binary())], names=["key", "value"])
+lists = pa.ListArray.from_arrays(int_array([0, 1, 2]).cast(pa.int32()), entries)
+names = ["subject", "value", "headers", "expectedLastSeq", "n"]
+batch = pa.RecordBatch.from_arrays([texts, texts, lists, int_array([1, 2]), int_array([2, 1])], names=names)
+ddl = "subject string, value string, headers array<struct<key:string,value:binary>>, expectedLastSeq bigint, n bigint"
+roles = write_roles(parsed_schema(ddl), Options({"orderBy": "n"}, BATCH_WRITE))
+maker = MessageMaker(roles, RowIds("q", "content"), "S", 1000)
+for batch in _sorted([batch], roles.order):
+    for made in maker.messages(batch):
+        part = Part(0, made.frames("_I", 0), made.subjects)
+        part.release(True), part.release(False)
+        AckParser("_I").feed(b'MSG _I.0 1 22\\r\\n{"stream":"S","seq":1}\\r\\n')
+assert part.frames.to_pylist()[0].startswith(b"HPUB b ")
+print(sorted(name for name in sys.modules if name == "pandas"))
+"""
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import binary_array
+from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import PublishFailed
 
 MSG_ID_HEADER = "Nats-Msg-Id"
@@ -30,10 +30,15 @@ def binary(array: pa.Array) -> pa.BinaryArray:
     return array if pa.types.is_binary(array.type) else array.cast(pa.binary())
 
 
+def constant(data: bytes) -> pa.BinaryScalar:
+    """Bytes as a constant of Arrow; made anew each time, since unpickling one imports pandas."""
+    return binary_array([data])[0]
+
+
 def joined(*parts: Any) -> pa.BinaryArray:
     """Columns and constants behind each other, row by row; constants are bytes."""
-    scalars = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    return pc.binary_join_element_wise(*scalars, nothing())
+    columns = [constant(part) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, constant(b""))
 
 
 def header_blocks(column: pa.Array) -> HeaderBlocks:
@@ -44,17 +49,18 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
     """
     column = column.cast(_ENTRIES)
     entries = column.flatten()
-    keys, values = pc.struct_field(entries, [0]), pc.struct_field(entries, [1]).fill_null(b"")
+    keys, values = pc.struct_field(entries, [0]), pc.struct_field(entries, [1]).fill_null(constant(b""))
     _check(keys, values)
     lines = joined(keys.cast(pa.binary()), b": ", values, b"\r\n")
     left_out = pc.match_substring_regex(keys, _LEFT_OUT, ignore_case=True)
     ids = None
     if pc.any(left_out).as_py():
-        lines = pc.if_else(left_out, nothing(), lines)
+        lines = pc.if_else(left_out, constant(b""), lines)
         ids = _ids(column, keys, values)
-    ends = pc.cumulative_sum(pc.list_value_length(column).fill_null(0).cast(pa.int32()))
-    lists = pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), lines)
-    return HeaderBlocks(pc.binary_join(lists, nothing()), ids)
+    start = int_array([0]).cast(pa.int32())
+    ends = pc.cumulative_sum(pc.list_value_length(column).fill_null(start[0]))
+    lists = pa.ListArray.from_arrays(pa.concat_arrays([start, ends]), lines)
+    return HeaderBlocks(pc.binary_join(lists, constant(b"")), ids)
 
 
 def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
@@ -63,21 +69,22 @@ def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray |
     found: dict[int, bytes] = {}
     rows, texts = pc.list_parent_indices(column).filter(named), values.filter(named)
     for row, text in zip(rows.to_pylist(), texts.to_pylist(), strict=True):
-        found.setdefault(row, text.strip())
-    return pa.array([found.get(row) or None for row in range(len(column))], pa.binary()) if found else None
+        if text.strip():
+            found.setdefault(row, text.strip())
+    if not found:
+        return None
+    ids = binary_array([found.get(row, b"") for row in range(len(column))])
+    return pc.if_else(pc.equal(ids, constant(b"")), pa.nulls(1, pa.binary())[0], ids)
 
 
 def _check(keys: pa.Array, values: pa.Array) -> None:
-    if keys.null_count or pc.any(pc.match_substring_regex(keys, r"[\r\n:]|^$")).as_py():
-        wrong = pc.filter(keys, pc.match_substring_regex(keys.fill_null(""), r"[\r\n:]|^$"))
+    names = keys.cast(pa.binary()).fill_null(constant(b""))
+    unfit = pc.match_substring_regex(names, r"[\r\n:]|^$")
+    if pc.any(unfit).as_py():
+        wrong = keys.filter(unfit)
         raise PublishFailed(
             f"a header cannot have the name {wrong[0].as_py()!r}: it is empty, or has a colon or line end"
         )
     broken = pc.match_substring_regex(values, r"[\r\n]")
     if pc.any(broken).as_py():
         raise PublishFailed(f"header {keys.filter(broken)[0].as_py()} has a line end in its value")
-
-
-def nothing() -> pa.BinaryScalar:
-    """No bytes, as a value to join with; made anew, since unpickling one as a constant imports pandas."""
-    return binary_array([b""])[0]

@@ -14,7 +14,9 @@ from hashlib import blake2b
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.publish.header_blocks import joined
 
 MessageIds = Literal["content", "row"]
 
@@ -27,7 +29,7 @@ class RowIds:
     """Gives the rows of one partition their ids, `<prefix>:<what>`."""
 
     def __init__(self, prefix: str, made_from: MessageIds) -> None:
-        self._prefix = pa.scalar(f"{prefix}:".encode(), pa.binary())
+        self._prefix = f"{prefix}:".encode()
         self._made_from = made_from
         self._rows = 0
         self._seen: set[str] = set()
@@ -36,11 +38,11 @@ class RowIds:
     def of(self, rows: int, contents: Callable[[], pa.BinaryArray]) -> pa.BinaryArray:
         """Ids of the next rows; `contents` are asked for where the ids are made from them."""
         if self._made_from == "row":
-            names = pc.cast(pa.array(range(self._rows, self._rows + rows), pa.int64()), pa.string())
+            names = int_array(range(self._rows, self._rows + rows)).cast(pa.string()).cast(pa.binary())
         else:
-            names = pa.array(self._digests(contents().to_pylist()), pa.string())
+            names = binary_array([digest.encode() for digest in self._digests(contents().to_pylist())])
         self._rows += rows
-        return pc.binary_join_element_wise(self._prefix, names.cast(pa.binary()), pa.scalar(b"", pa.binary()))
+        return joined(self._prefix, names)
 
     def _digests(self, contents: list[bytes]) -> list[str]:
         """One text per row; a content that was there before has its count behind it."""

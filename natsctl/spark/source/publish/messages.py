@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import PublishFailed
-from natsctl.spark.source.publish.header_blocks import MSG_ID_HEADER, binary, header_blocks, joined
+from natsctl.spark.source.publish.header_blocks import MSG_ID_HEADER, binary, constant, header_blocks, joined
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.json_text import json_objects, json_values
 from natsctl.spark.source.publish.roles import Roles
@@ -46,18 +47,18 @@ class Messages:
         """What to send per message; acknowledgements come to `<inbox>.<number>`."""
         rows = len(self)
         if self.ids.null_count:
-            ids = [joined(_ID, self.ids, b"\r\n").fill_null(b"")]
-            header_bytes = pc.add(pc.binary_length(ids[0]), len(_FIRST_LINE) + 2)
+            ids = [joined(_ID, self.ids, b"\r\n").fill_null(constant(b""))]
+            header_bytes = pc.add(pc.binary_length(ids[0]), _number(len(_FIRST_LINE) + 2))
         else:
             ids = [_ID, self.ids, b"\r\n"]
-            header_bytes = pc.add(pc.binary_length(self.ids), len(_FIRST_LINE) + len(_ID) + 4)
+            header_bytes = pc.add(pc.binary_length(self.ids), _number(len(_FIRST_LINE) + len(_ID) + 4))
         header_bytes = pc.add(header_bytes, pc.binary_length(self.headers))
         payload_bytes = pc.binary_length(self.payloads)
-        numbers = _text(pa.array(range(first_number, first_number + rows), pa.int64()))
+        numbers = _text(int_array(range(first_number, first_number + rows)))
         target = [b" ", self.subjects, f" {inbox}.".encode(), numbers, b" "]
         sizes = [_text(header_bytes), b" ", _text(pc.add(header_bytes, payload_bytes)), b"\r\n" + _FIRST_LINE]
         framed = joined(b"HPUB", *target, *sizes, self.headers, *ids, b"\r\n", self.payloads, b"\r\n")
-        bare = pc.equal(header_bytes, len(_FIRST_LINE) + 2)
+        bare = pc.equal(header_bytes, _number(len(_FIRST_LINE) + 2))
         if not self.ids.null_count or not pc.any(bare).as_py():
             return framed
         plain = joined(b"PUB", *target, _text(payload_bytes), b"\r\n", self.payloads, b"\r\n")
@@ -94,7 +95,7 @@ class MessageMaker:
 
     def _subjects(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         if self._roles.fixed_subject:
-            column = pa.array([self._roles.fixed_subject], pa.string())
+            column = binary_array([self._roles.fixed_subject.encode()]).cast(pa.string())
         else:
             column = batch.column(self._roles.subject).cast(pa.string())
         distinct = column.unique()
@@ -110,22 +111,22 @@ class MessageMaker:
     def _payloads(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         """A value that is null is an empty payload."""
         if self._roles.fields:
-            return pa.array(json_objects(batch, self._roles.fields), pa.binary())
+            return binary_array(json_objects(batch, self._roles.fields))
         column = batch.column(self._roles.value)
         if self._roles.json_value:
-            return pa.array([text.encode() for text in json_values(column)], pa.binary())
-        return binary(column).fill_null(b"")
+            return binary_array([text.encode() for text in json_values(column)])
+        return binary(column).fill_null(constant(b""))
 
     def _headers(self, batch: pa.RecordBatch) -> tuple[pa.BinaryArray, pa.BinaryArray | None]:
         blocks: list[pa.BinaryArray | bytes] = [self._expected]
         for column, header in self._roles.expected:
-            blocks.append(joined(f"{header}: ".encode(), _text(batch.column(column)), b"\r\n").fill_null(b""))
+            blocks.append(joined(f"{header}: ".encode(), _text(batch.column(column)), b"\r\n").fill_null(constant(b"")))
         ids = None
         if self._roles.headers:
             text, ids = header_blocks(batch.column(self._roles.headers))
             blocks.append(text)
         if len(blocks) == 1:
-            return pa.repeat(pa.scalar(self._expected, pa.binary()), batch.num_rows), ids
+            return pa.repeat(constant(self._expected), batch.num_rows), ids
         return joined(*blocks), ids
 
     def _all_ids(self, own: pa.BinaryArray | None, contents: Callable[[], pa.BinaryArray], rows: int) -> pa.BinaryArray:
@@ -139,13 +140,17 @@ class MessageMaker:
 
     def _check_sizes(self, subjects: pa.BinaryArray, *parts: pa.BinaryArray) -> None:
         """Tell of a message that is too large before the server ends the connection over it."""
-        size = pa.scalar(len(_FIRST_LINE) + len(_ID) + 4, pa.int64())
+        size = int_array([len(_FIRST_LINE) + len(_ID) + 4])[0]
         for part in parts:
-            size = pc.add(size, pc.binary_length(part).fill_null(0).cast(pa.int64()))
+            size = pc.add(size, pc.binary_length(part).fill_null(_number(0)).cast(pa.int64()))
         if self._max_bytes and (largest := pc.max(size).as_py() or 0) > self._max_bytes:
-            subject = subjects[pc.index(size, largest).as_py()].as_py().decode()
+            subject = subjects[size.to_pylist().index(largest)].as_py().decode()
             raise PublishFailed(f"{subject}: a message of {largest} bytes; the server takes {self._max_bytes} at most")
 
 
 def _text(numbers: pa.Array) -> pa.BinaryArray:
     return numbers.cast(pa.string()).cast(pa.binary())
+
+
+def _number(number: int) -> pa.Int32Scalar:
+    return int_array([number]).cast(pa.int32())[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.publish.acks import Answers, Refusal
 
 
@@ -36,7 +37,7 @@ class Part:
             frames = self.frames
         else:
             rows = sorted(int(number) - self.first for number in self.held)
-            frames = self.frames.take(pa.array(rows[:1] if only_first else rows, pa.int64()))
+            frames = self.frames.take(int_array(rows[:1] if only_first else rows))
         self.held -= {min(self.held, key=int)} if only_first else self.held
         return content(frames)
 
