@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,16 @@ def test_streams_are_written_without_natsctl(api: JetStreamApi, tmp_path: Path) 
     told = {"servers": api.link.settings.urls[0], "stream": "ORDERS"}
     assert result(cluster.run("write", cluster.sources(told))) == "written"
     assert api.stream_info("ORDERS")["state"]["messages"] == 3
+
+
+@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed, so that nothing could import it")
+def test_the_source_is_unpickled_without_pandas(tmp_path: Path) -> None:
+    pickled = tmp_path / "class"
+    pickled.write_bytes(CloudPickleSerializer().dumps(DefaultSource))
+    code = (
+        "import sys; from pathlib import Path; from pyspark.serializers import CloudPickleSerializer\n"
+        "CloudPickleSerializer().loads(Path(sys.argv[1]).read_bytes()); print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(pickled)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")
