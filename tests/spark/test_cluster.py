@@ -26,7 +26,9 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.timeout(STARTS_S)
 def test_a_cluster_ends_with_all_its_processes_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     with LocalCluster(workers=1) as cluster:
         assert cluster.url.startswith("spark://127.0.0.1:")
         pids = [daemon.process.pid for daemon in cluster._daemons]
@@ -38,7 +40,7 @@ def test_a_cluster_ends_with_all_its_processes_and_files(monkeypatch: pytest.Mon
         cluster.kill_worker()
         assert [alive(pid) for pid in pids] == [True, False]
     assert not any(alive(pid) for pid in pids)
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_a_cluster_whose_java_is_none_says_so_and_leaves_nothing(tmp_path: Path) -> None:
