@@ -180,7 +180,8 @@ def parts(
     api: JetStreamApi, stretches: Sequence[Stretch], reading: Reading, filters: Sequence[str]
 ) -> list[StreamPart]:
     """The stretches split into tasks, about `minPartitions` in all, none of them for few messages."""
-    counts = [count(api, stretch, filters) for stretch in stretches]
+    # That there are no messages is not believed: a replica or mirror that lags may have been the one that counted.
+    counts = [count(api, stretch, filters) or None for stretch in stretches]
     weights = [stretch.width if known is None else known for stretch, known in zip(stretches, counts, strict=True)]
     found: list[StreamPart] = []
     for stretch, known, weight in zip(stretches, counts, weights, strict=True):

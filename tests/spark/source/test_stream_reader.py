@@ -169,6 +169,12 @@ def test_a_limit_counts_messages_where_the_stream_has_gaps_or_is_filtered(api: J
     assert all(seq % 4 == 2 for _, seq in rows)
 
 
+def test_a_limit_does_not_hold_back_where_no_message_fits(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="10", subject="ORDERS.9")
+    assert query.run(query.begin(), batches=2)[0] == []
+
+
 def test_a_limit_is_shared_by_what_waits_and_starves_nobody(api: JetStreamApi) -> None:
     make(api, number=90)
     make(api, "BILLS", number=9)
