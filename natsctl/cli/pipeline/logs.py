@@ -48,6 +48,7 @@ def _events(path: Path) -> Iterator[Event]:
         try:
             said = json_format.loads(line)
             time = datetime.fromisoformat(said["time"])
-            yield Event(time, said["flow"], said["state"], said["message"], said["error"])
+            read = said.get("read", {})
+            yield Event(time, said["flow"], said["state"], said["message"], said["error"], read=read)
         except (ValueError, KeyError, TypeError):
             yield Event(changed, "", "", line)

@@ -130,7 +130,13 @@ def teller(session: Session) -> Callable[[Event], None]:
     return tell
 
 
-def event_document(event: Event) -> dict[str, str]:
+def event_document(event: Event) -> dict[str, object]:
     """An event as -j prints it."""
-    time = event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return {"time": time, "flow": event.flow, "state": event.state, "message": event.message, "error": event.error}
+    return {
+        "time": event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "flow": event.flow,
+        "state": event.state,
+        "message": event.message,
+        "error": event.error,
+        "read": dict(event.read),
+    }

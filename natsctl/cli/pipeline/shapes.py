@@ -32,13 +32,17 @@ class Checked(msgspec.Struct):
 
 
 class Happened(msgspec.Struct):
-    """One event of a run; `flow` is empty for an update as a whole, `state` for what Spark says otherwise."""
+    """One event of a run; `flow` is empty for an update as a whole, `state` for what Spark says otherwise.
+
+    `read` tells by stream how many sequences a flow that has completed has passed.
+    """
 
     time: str
     flow: str
     state: str
     message: str
     error: str
+    read: dict[str, int]
 
 
 class Started(msgspec.Struct):

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def event_line(event: Event) -> str:
-    """`21:04:05 orders RUNNING`, with the failure behind it."""
+    """`21:04:05 orders COMPLETED, ORDERS +1,234`, with a failure behind it."""
     what = f"{event.flow} {event.state}" if event.flow else event.message
+    read = "".join(f", {name} +{count(number)}" for name, number in event.read.items())
     failure = f": {event.error}" if event.error else ""
-    return safe(f"{_clock(event.time)} {what}{failure}")
+    return safe(f"{_clock(event.time)} {what}{read}{failure}")
 
 
 def render_status(status: Status) -> Table:

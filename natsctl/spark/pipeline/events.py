@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,6 +31,8 @@ class Event:
     condition: str = ""
     position: str = ""
     """Where in its statement a failure is, as Spark says it."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """Where a flow has completed: by stream, how many sequences it has passed in this update."""
 
 
 def parse_event(message: str, time: datetime) -> Event:

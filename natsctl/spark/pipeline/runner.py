@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import Event
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.pipeline.run_record import Recorder
 from natsctl.spark.pipeline.tables import remember_tables, restore_tables
 from natsctl.spark.pipeline.update import Updates
+from natsctl.spark.source.offsets import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +44,7 @@ class Run:
         self._updates = Updates(spark, project, server, self._hear)
         self._pause: Callable[[float], bool] = lambda seconds: False
         self._remembered = False
+        self._begun: dict[str, dict[str, Position]] = {}
 
     def go(self, plan: RunPlan, pause: Callable[[float], bool]) -> None:
         """Update until the plan is done, or `pause(seconds)` says that it is enough.
@@ -70,6 +73,7 @@ class Run:
     def _update(self, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         self._recorder.state("updating")
         self._remembered = False
+        self._begun = self._positions()
         try:
             self._updates.run(full_refresh=full_refresh, full_refresh_all=full_refresh_all)
         except Exception as failure:  # whatever it is, who asks for the status is to see it
@@ -83,11 +87,24 @@ class Run:
             # All tables are made by now, and nothing is in them that a killed run could leave unremembered.
             remember_tables(self._spark, self._project)
             self._remembered = True
+        if event.flow and event.state == "COMPLETED":
+            event = replace(event, read=self._read(event.flow))
         if event.flow and event.state:
             self._recorder.flow(event.flow, event.state, event.error)
         elif event.state == "COMPLETED":
             self._recorder.completed()
         self._tell(event)
+
+    def _positions(self) -> dict[str, dict[str, Position]]:
+        """Where each flow stands; nothing where the checkpoints are not on this machine."""
+        folder = self._project.checkpoints
+        return {each.flow: each.streams for each in pipeline_progress(folder)} if folder else {}
+
+    def _read(self, flow: str) -> dict[str, int]:
+        """By stream, how far a flow has come since the update began."""
+        before, now = self._begun.get(flow, {}), self._positions().get(flow, {})
+        begun = {name: before[name].seq if name in before else 0 for name in now}
+        return {name: now[name].seq - begun[name] for name in now if now[name].seq > begun[name]}
 
     def _say(self, state: str, error: str) -> None:
         self._tell(Event(datetime.now(UTC), "", state, "Update has FAILED.", error))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,12 +87,20 @@ def test_flags_that_cannot_be_meant_are_refused(natsctl: Natsctl, tmp_path: Path
     assert (ended.code, "--" in ended.err) == (2, True)
 
 
-def _run(words: list[str], server: ServerProcess, home: Path) -> subprocess.CompletedProcess[str]:
+def _readme_lines() -> list[list[str]]:
+    """The words of the README's lines about pipelines, which are run as they stand."""
+    lines = re.findall(r"^natsctl (pipeline .*)$", (Path(__file__).parents[3] / "README.md").read_text(), re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def _run(
+    words: list[str], server: ServerProcess, home: Path, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, as Spark wants one session in each."""
     environment = {**os.environ, "NATS_URL": server.url, "HOME": str(home)}
     return subprocess.run(
         [sys.executable, "-m", "natsctl", *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=500, check=False,
+        text=True, timeout=500, check=False, cwd=folder,
     )  # fmt: skip
 
 
@@ -101,7 +111,8 @@ def _run(words: list[str], server: ServerProcess, home: Path) -> subprocess.Comp
 def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     server: ServerProcess, tmp_path: Path
 ) -> None:
-    home, shop = tmp_path / "home", tmp_path / "orders"
+    run_line, status_line = _readme_lines()
+    home, shop = tmp_path / "home", tmp_path / "examples" / "pipelines" / "orders"
     example = Path(__file__).parents[3] / "examples" / "pipelines" / "orders"
     (shop / "transformations").mkdir(parents=True)
     for file in example.glob("**/*"):
@@ -112,11 +123,11 @@ def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     for amount in (5, 250, 99.5):
         body = json.dumps({"customer": "ann", "amount": amount})
         assert _run(["pub", "ORDERS.new", body, "--wait"], server, home).returncode == 0
-    done = _run(["pipeline", "run", str(shop), "--once", "-j", "--master", "local[2]"], server, home)
+    done = _run([*run_line, "-j", "--master", "local[2]"], server, home, tmp_path)
     assert done.returncode == 0, done.stderr
     events: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[-1]["message"] == "Run is COMPLETED."
-    status = json.loads(_run(["pipeline", "status", str(shop), "-j"], server, home).stdout)
+    status = json.loads(_run([*status_line, "-j"], server, home, tmp_path).stdout)
     flows = {flow["flow"]: flow for flow in status["flows"]}
     assert flows["orders_kept"]["streams"][0]["seq"] == 3
     assert {flow["state"] for flow in flows.values()} == {"COMPLETED"}
