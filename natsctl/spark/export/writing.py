@@ -37,7 +37,7 @@ def export(spark: SparkSession, options: Mapping[str, str], stream: str, target:
     observed = Observation()
     frame = read_stream(spark, options, list(STREAM_COLUMNS)).observe(observed, *_counts())
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
-    writer = _writer(frame, target)
+    writer = writer_of(frame, target)
     files = 0
     with told(target.format):
         if is_url(target.path):
@@ -47,8 +47,8 @@ def export(spark: SparkSession, options: Mapping[str, str], stream: str, target:
     return Exported(stream=stream, path=target.path, format=target.format.name, files=files, **_numbers(observed.get))
 
 
-def _writer(frame: DataFrame, target: Target) -> DataFrameWriter:
-    """What writes the frame in the target's format, in the order of sequences within each file."""
+def writer_of(frame: DataFrame, target: Target) -> DataFrameWriter:
+    """What writes messages in the target's format, in the order of sequences within each file."""
     shaped = frame.selectExpr(*written(target.format, target.partition_by))
     if target.partition_by:
         shaped = shaped.sortWithinPartitions(target.partition_by, "seq")

@@ -80,7 +80,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
     kinds = {name.lower(): kind for name, kind in frame.dtypes}
     if "subject" not in kinds and not source.subject:
         raise UsageError(f"{source.path} has no column subject: {_columns(kinds)}", hint="give --subject SUBJECT")
-    if "value" not in kinds and not source.as_json:
+    if not {"value", "value_base64"} & kinds.keys() and not source.as_json:
         raise UsageError(f"{source.path} has no column value: {_columns(kinds)}", hint="--row-as-json sends whole rows")
     subject = _text(source.subject) if source.subject else "cast(subject as string)"
     payload = "cast(to_json(struct(*)) as binary)" if source.as_json else payload_of(kinds)

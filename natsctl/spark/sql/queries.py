@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NO_TABLE, NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
+_PLAIN = re.compile(r"\w+|.*\..*")
+"""Names that are left as they are: identifiers, and those with their catalogue before them."""
 EVERYTHING = "select *"
 """A query for which all columns are needed."""
 
@@ -65,17 +68,17 @@ class Queries:
 
         tables = tables_of(statement, self._catalogue)
         known = {table.name for table in tables}
-        query = asked + quoted(statement, known.__contains__)
-        self._views.make(tables, statement)
+        query = quoted(statement, lambda name: name in known or _PLAIN.fullmatch(name) is None)
+        self._views.make(tables, query)
         try:
-            return self._spark.sql(query)
+            return self._spark.sql(asked + query)
         except AnalysisException as failure:
             if failure.getCondition() == NO_TABLE:
                 raise self._unknown(failure.getMessageParameters() or {}) from failure
             if not str(failure.getCondition()).startswith(NO_COLUMN):
                 raise
         self._views.make(tables, EVERYTHING)  # of which Spark then says what may have been meant
-        return self._spark.sql(query)
+        return self._spark.sql(asked + query)
 
     def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTable:
         name = str(parameters.get("relationName", "")).replace("`", "")

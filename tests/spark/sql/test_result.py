@@ -18,7 +18,11 @@ def test_values_become_json_that_can_be_read_back() -> None:
     assert json_value(NOON) == "2026-01-31T12:00:00.000005Z"
     assert json_value([("k", b"v"), ("l", None)]) == {"k": "v", "l": None}
     assert json_value([{"key": "a", "value": b"\xfe"}]) == [{"key": "a", "value": {"base64": "/g=="}}]
-    assert (json_value(Decimal("1.50")), json_value(date(2026, 1, 31)), json_value(True)) == ("1.50", "2026-01-31", True)
+    assert (json_value(Decimal("1.50")), json_value(date(2026, 1, 31)), json_value(True)) == (
+        "1.50",
+        "2026-01-31",
+        True,
+    )
 
 
 def test_columns_of_one_name_are_told_apart() -> None:

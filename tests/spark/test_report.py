@@ -1,0 +1,153 @@
+"""Deep reports: what is counted, what is made of it, and a page that no subject can break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from natsctl.spark.report.digest import BLOCK_MESSAGES, Counted, Counts, gap, report_of
+from natsctl.spark.report.model import DeepReport, Gaps
+from natsctl.spark.report.page import html_page
+from natsctl.spark.report.slots import MOST_SLOTS, slot_length
+from natsctl.testing.process import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR_NS = 3_600_000_000_000
+NO_GAPS = Gaps(gaps=0, missing=0, longest=[])
+
+
+def row(kind: str, key: str, messages: int, **more: int) -> Counted:
+    numbers = dict.fromkeys(Counted._fields[3:], 0) | more
+    return Counted(kind, key, messages, **numbers)
+
+
+def report(*rows: Counted, slot_s: float = 60, gaps: Gaps = NO_GAPS) -> DeepReport:
+    return report_of("ORDERS", Counts(rows), slot_s, gaps, payloads=False)
+
+
+@pytest.mark.parametrize(
+    ("span_ns", "length"), [(0, 0.001), (HOUR_NS, 60), (24 * HOUR_NS, 900), (365 * 24 * HOUR_NS, 7 * 86400)]
+)
+def test_slots_have_a_length_that_people_count_in(span_ns: int, length: float) -> None:
+    assert slot_length(1_790_000_000 * 10**9, 1_790_000_000 * 10**9 + span_ns) == length
+    assert span_ns / 1e9 / length < MOST_SLOTS
+
+
+def test_quantiles_classes_and_slots_follow_from_the_counts() -> None:
+    found = report(
+        row("all", "", 100, bytes=5000, least=0, most=4097),
+        *(row("size", key, messages) for key, messages in (("0", 1), ("10", 59), ("100", 39), ("4100", 1))),
+        row("slot", "100", 60, bytes=7),
+        row("slot", "103", 40),
+    )
+    assert found.sizes is not None
+    assert (found.sizes.p50, found.sizes.p90, found.sizes.p99, found.sizes.max) == (10, 100, 100, 4097)
+    classes = {(one.from_bytes, one.to_bytes): one.messages for one in found.size_classes}
+    assert classes[0, 0] == 1
+    assert classes[8, 15] == 59
+    assert sum(classes.values()) == 100
+    assert [one.messages for one in found.slots] == [60, 0, 0, 40]
+    assert found.slots[0].start == "1970-01-01T01:40:00Z"
+
+
+def test_gaps_are_looked_for_only_in_blocks_that_lack_a_message() -> None:
+    counts = Counts(
+        [
+            row("block", "0", BLOCK_MESSAGES - 1, first_seq=1, last_seq=BLOCK_MESSAGES - 1),
+            row("block", "1", 10, first_seq=BLOCK_MESSAGES + 5, last_seq=BLOCK_MESSAGES + 20),
+        ]
+    )
+    assert counts.blocks_with_gaps() == [1]
+    assert counts.gaps_between_blocks() == [gap(BLOCK_MESSAGES, BLOCK_MESSAGES + 4)]
+
+
+class _Page(HTMLParser):
+    """The tags of a page and what is told in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.told = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "onload", "onerror")]
+
+    def handle_data(self, data: str) -> None:
+        self.told += data
+
+
+def test_a_page_needs_nothing_else_and_no_subject_breaks_out_of_it() -> None:
+    hostile = ["</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a\u202eb\x1b[31m", "&lt;"]
+    found = report(
+        row("all", "", 4, first_seq=1, last_seq=9, most=1),
+        *(row("subject", key, 1, keys=4) for key in hostile),
+        *(row("header", key, 1) for key in hostile),
+        *(row("id", key, 2, keys=4, total=8) for key in hostile),
+        row("slot", "5", 4),
+        row("size", "1", 4),
+        gaps=Gaps(gaps=1, missing=5, longest=[gap(2, 6)]),
+    )
+    text = html_page(found, "now")
+    page = _Page(text)
+    assert page.tags.isdisjoint({"script", "img", "link", "iframe"})
+    assert page.links == []
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert hostile[0] in page.told
+    assert "a\\u202eb\\u001b[31m" in page.told
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_an_empty_stream_has_a_page_too() -> None:
+    assert "no messages" in html_page(report(), "now")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("report") / "server") as process:
+        asyncio.run(_fill(process.url))
+        yield process
+
+
+async def _fill(url: str) -> None:
+    import nats
+    from nats.js.api import StreamConfig
+
+    connection = await nats.connect(url)
+    stream = connection.jetstream()
+    await stream.add_stream(StreamConfig(name="R", subjects=["r.>"], duplicate_window=0.1))
+    for number in range(10):
+        headers: dict[str, Any] = {"Nats-Msg-Id": "twice"} if number in (1, 9) else {"N": str(number)}
+        await stream.publish(f"r.{number % 2}", b"x" * (number + 1), headers=headers)
+        if number == 1:
+            await asyncio.sleep(0.3)
+    for seq in (3, 4, 7):
+        await stream.delete_msg("R", seq)
+    await connection.close()
+
+
+def test_a_stream_is_counted_to_the_byte(spark: SparkSession, running: ServerProcess) -> None:
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    from natsctl.spark.report.gather import deep_report
+
+    found = deep_report(spark, {"servers": running.url, "stream": "R"}, "R", 0.1, payloads=True)
+    left = [1, 2, 5, 6, 8, 9, 10]
+    assert (found.messages, found.bytes, found.first_seq, found.last_seq) == (7, sum(left), 1, 10)
+    assert [(one.subject, one.messages, one.bytes) for one in found.subjects] == [("r.1", 4, 26), ("r.0", 3, 15)]
+    assert (found.number_of_subjects, found.with_id) == (2, 2)
+    assert {one.key: one.messages for one in found.headers} == {"N": 5, "Nats-Msg-Id": 2}
+    assert found.header_bytes == 2 * len("Nats-Msg-Id: twice\r\n") + 5 * len("N: 0\r\n")
+    assert [(one.key, one.messages, one.first_seq, one.last_seq) for one in found.ids.most] == [("twice", 2, 2, 10)]
+    assert found.payloads is not None
+    assert found.payloads.keys == 0
+    assert (found.gaps.gaps, found.gaps.missing, found.gaps.longest) == (2, 3, [gap(3, 4), gap(7, 7)])
+    assert sum(one.messages for one in found.slots) == 7

@@ -1,0 +1,104 @@
+"""Queries on Spark: what the server answers is what Spark would, and a view always sees what is there now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from typing import TYPE_CHECKING
+
+import nats
+from nats.js.api import StreamConfig
+
+from natsctl.cli.suggest import did_you_mean
+from natsctl.spark.sql.catalogue import Catalogue
+from natsctl.spark.sql.counted import Facts
+from natsctl.spark.sql.counted_reader import counted
+from natsctl.spark.sql.queries import Queries, UnknownTable
+from natsctl.testing.process import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUBJECTS = ("my.a", "my.b", "my.a", "my.é", "my.a", "my.b")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("sql") / "server") as process:
+        asyncio.run(fill(process.url))
+        yield process
+
+
+async def fill(url: str) -> None:
+    """A stream of six messages of which the third is gone, and a bucket with a key that was put twice and deleted."""
+    connection = await nats.connect(url)
+    stream = connection.jetstream()
+    await stream.add_stream(StreamConfig(name="my-stream", subjects=["my.>"]))
+    for subject in SUBJECTS:
+        await stream.publish(subject, b"value")
+    await stream.delete_msg("my-stream", 3)
+    bucket = await stream.create_key_value(bucket="config", history=5)
+    await bucket.put("a.b", b"1")
+    await bucket.put("a.b", b"2")
+    await bucket.delete("a.b")
+    await connection.close()
+
+
+async def publish(url: str) -> None:
+    connection = await nats.connect(url)
+    await connection.jetstream().publish("my.new", b"later")
+    await connection.close()
+
+
+@pytest.fixture
+def queries(spark: SparkSession, running: ServerProcess) -> Queries:
+    def locate(stream: str) -> dict[str, str]:
+        return {"servers": running.url, "stream": stream, "failOnDataLoss": "false"}
+
+    return Queries(spark, Catalogue(["my-stream", "KV_config"]), locate, did_you_mean)
+
+
+def test_what_the_server_counts_is_what_spark_counts(queries: Queries) -> None:
+    facts = Facts(5, 1, 6, {"my.a": 2, "my.b": 2, "my.é": 1})
+    for query in (
+        "select count(*), count(1) n, COUNT(seq), min(seq), max(seq), count(distinct subject) from my-stream",
+        "select subject, count(*) from my-stream where subject in ('my.b', 'my.é', 'none') group by 1 order by 1 desc",
+    ):
+        plan = counted(query)
+        assert plan is not None
+        found = queries.run(query)
+        assert (list(found.columns), list(found.rows)) == (plan.columns, plan.answer(facts))
+        assert found.numbers == plan.numbers
+
+
+def test_a_view_is_of_what_is_there_when_it_is_asked(queries: Queries, running: ServerProcess) -> None:
+    query = "select count(subject) n, max(length(value)) from my-stream where seq > 1"
+    before = queries.run(query).rows[0][0]
+    asyncio.run(publish(running.url))
+    assert queries.run(query).rows == [(before + 1, 5)]
+    assert queries.run("select subject from my-stream order by seq", limit=2).more
+
+
+def test_buckets_and_subjects_are_tables(queries: Queries) -> None:
+    found = queries.run("select key, revision, operation, cast(value as string) v from config order by revision")
+    assert list(found.rows) == [("a.b", 1, "PUT", "1"), ("a.b", 2, "PUT", "2"), ("a.b", 3, "DEL", "")]
+    found = queries.run("select sum(messages) from my-stream$subjects where subject != 'my.new'")
+    assert found.rows == [(5,)]
+
+
+def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(queries: Queries) -> None:
+    from pyspark.errors import AnalysisException
+
+    plan = queries.explain("select seq from my-stream where seq > 2 and subject = 'my.a'")
+    assert "GreaterThan(seq,2)" in plan
+    assert "ReadSchema: struct<seq:bigint,subject:string>" in plan
+    with pytest.raises(UnknownTable) as missing:
+        queries.run("select 1 from my-steam s")
+    assert missing.value.hint == 'did you mean "my-stream"?'
+    with pytest.raises(AnalysisException, match="subject"):
+        queries.run("select subjekt from my-stream")
