@@ -24,6 +24,9 @@ from natsctl.spark.source.settings import ServerSettings
 ANSWERS: Final = b"1"
 """The subscription of answers to requests; one that nobody waits for any more is dropped."""
 
+SEND_WITHIN_S: Final = 60.0
+"""How long a server may take to read what is sent: it reads at any time, unless it stands still."""
+
 
 class Reply(NamedTuple):
     """What answered a request; status 0 without one, 503 where nobody listens."""
@@ -96,9 +99,11 @@ class Link:
         raise failure
 
     def send(self, data: bytes) -> None:
-        """Send raw protocol lines."""
+        """Send raw protocol lines; raises ConnectionLost, also where the server takes none of it for long."""
+        wire = self._open_wire()
         try:
-            self._open_wire().sendall(data)
+            wire.settimeout(SEND_WITHIN_S)
+            wire.sendall(data)
         except OSError as failure:
             raise ConnectionLost(f"the connection to the server was lost: {failure}") from failure
 

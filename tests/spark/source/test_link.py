@@ -220,6 +220,20 @@ def test_what_is_given_back_comes_again() -> None:
         assert link.read(0) == b"MSG a 9 1\r\nx\r\n"
 
 
+def test_much_may_be_sent_after_a_look_at_what_came() -> None:
+    heard: list[int] = []
+
+    def talk(visitor: Visitor) -> None:
+        visitor.greet()
+        heard.append(len(visitor.asked()[2]))
+
+    with scripted(talk) as url, Link.open(settings(url)) as link:
+        with pytest.raises(NoAnswer):
+            link.read(0)
+        link.send(b"PUB a %d\r\n%b\r\n" % (32 << 20, bytes(32 << 20)))
+    assert heard == [32 << 20]
+
+
 def test_silence_is_told_and_a_late_answer_is_not_taken_for_the_next() -> None:
     def talk(visitor: Visitor) -> None:
         visitor.greet()
