@@ -109,8 +109,11 @@ def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
         return first
     gone = min(now.first - 1, last)
     if now.by_design:
-        why = "as a limit by subject wants it" if now.per_subject else f"as its retention {now.retention!r} wants it"
-        _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
+        if fail:
+            why = (
+                "as a limit by subject wants it" if now.per_subject else f"as its retention {now.retention!r} wants it"
+            )
+            _note(f"{now.name}: {span(first, gone)} went {why}; reading goes on at {gone + 1}")
     else:
         tell(DataLoss(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
     return gone + 1
