@@ -62,9 +62,7 @@ def sql(
         raise UsageError("--explain excludes --csv and --watch")
     session = session_of(ctx)
     if query is None:
-        from natsctl.cli.sql.prompt import prompt
-
-        prompt(session, spark, tables_of(session, backup), shown)
+        _prompt(session, spark, backup, shown, use_spark)
         return
     from natsctl.cli.sql.words import read_query
 
@@ -81,6 +79,20 @@ def sql(
     else:
         with asked.staying():
             shown.show(lambda: asked.run(text, shown.limit, bar=False))
+
+
+def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Shown, use_spark: bool) -> None:
+    """Answer queries until the person has no more. Raises UsageError where there is nobody to ask."""
+    if not session.interactive:
+        raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
+    from natsctl.cli.sql.prompt import Prompt
+
+    tables = tables_of(session, backup)
+
+    def counted(text: str) -> Look | None:
+        return None if use_spark or backup else counting(session, tables, text)
+
+    Prompt(SparkQueries(session, spark, tables), tables, shown, counted).run()
 
 
 def tables_of(session: Session, backup: Path | None) -> Tables:
