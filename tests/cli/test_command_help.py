@@ -81,8 +81,10 @@ def test_every_example_is_understood(
     line: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # Nobody listens there: what serves or waits for ever ends as soon as it is understood.
+    # Nobody listens there, and no Spark starts: what serves or waits for ever ends as soon as it is understood.
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    monkeypatch.setenv("NATSCTL_JAVA", str(tmp_path / "java"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert len(line) <= 78
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"piped")))
     code = run(shlex.split(line.rpartition("|")[2])[1:])

@@ -10,8 +10,9 @@ from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json
+from natsctl.cli.options import Json, session_of
 from natsctl.cli.spark_flags import Conf, JavaPath
+from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
     from natsctl.cli.spark.shapes import SparkServer
@@ -26,6 +27,7 @@ class NoServer(NatsctlError):
 
 @flagged()
 def start(
+    ctx: typer.Context,
     master: Annotated[
         str, typer.Option("--master", metavar="URL", help="where its tasks run: local[N], spark://host:7077")
     ] = "local[*]",
@@ -44,6 +46,8 @@ def start(
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
     options.check()
     server = running_server()
+    if session_of(ctx).dry_run:
+        raise Previewed(effect={"start": server is None})
     if server is not None:
         output.note("Spark runs in background already")
     elif not json:
@@ -52,11 +56,13 @@ def start(
 
 
 @flagged()
-def stop(json: Json = False) -> None:
+def stop(ctx: typer.Context, json: Json = False) -> None:
     """Stop the Spark in background; queries that it runs end with it. Ends with 3 where none runs."""
     from natsctl.spark.session.background import stop_server
 
     server = _running()
+    if session_of(ctx).dry_run:
+        raise Previewed(effect={"stop": server.pid})
     stop_server(server)
     _show(_shape(server), json)
 

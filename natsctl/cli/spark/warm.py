@@ -8,12 +8,14 @@ import typer
 
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json
+from natsctl.cli.options import Json, session_of
 from natsctl.cli.spark_flags import JavaPath
+from natsctl.client.preview import Previewed
 
 
 @flagged()
 def warm(
+    ctx: typer.Context,
     java: JavaPath = "",
     force: Annotated[bool, typer.Option("--force", help="make it again where it is there", show_default=False)] = False,
     json: Json = False,
@@ -26,10 +28,14 @@ def warm(
     from natsctl.cli.render.values import safe
     from natsctl.cli.spark.shapes import WarmStart
     from natsctl.spark.session.options import SparkOptions
+    from natsctl.spark.session.warming import archive_of
     from natsctl.spark.session.warming import warm as make
 
+    options = SparkOptions(master="local[*]", java=java)
+    if session_of(ctx).dry_run:
+        raise Previewed(effect={"make": str(archive_of(options)), "again": force})
     say = (lambda text: None) if json else (lambda text: output.log(safe(text)))
-    done = make(SparkOptions(master="local[*]", java=java), again=force, say=say)
+    done = make(options, again=force, say=say)
     answer = WarmStart(
         archive=str(done.archive),
         archive_bytes=done.archive.stat().st_size,

@@ -49,6 +49,12 @@ def warm(options: SparkOptions, *, again: bool = False, say: Callable[[str], Non
     return Warmed(archive, made, before_s, timed_start(options, launch))
 
 
+def archive_of(options: SparkOptions) -> Path:
+    """Where the archive is, or would be, of a session with these options. Raises JavaUnsuitable, ExtraMissing."""
+    launch = launch_of(options)
+    return archive_path(launch.java, launch.home)
+
+
 def timed_start(options: SparkOptions, launch: Launch) -> float:
     """The seconds from nothing to the first answer."""
     begin_s = time.monotonic()

@@ -62,4 +62,4 @@ def test_archives_that_nobody_uses_are_removed(tmp_path: Path) -> None:
     for path in (old, other):
         os.utime(path, (long_ago_s, long_ago_s))
     remove_unused(caches)
-    assert sorted(os.listdir(caches)) == ["classes-b.jsa", "server.json"]
+    assert sorted(path.name for path in caches.iterdir()) == ["classes-b.jsa", "server.json"]

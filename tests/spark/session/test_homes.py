@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,7 +80,7 @@ def test_of_two_who_make_a_folder_at_once_both_have_it_whole(tmp_path: Path) -> 
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: made_once(tmp_path / "made", make), range(8)))
     assert set(made) == {tmp_path / "made"}
-    assert len(os.listdir(tmp_path / "made")) == 50
+    assert len(list((tmp_path / "made").iterdir())) == 50
     assert [path.name for path in tmp_path.glob("*made*")] == ["made"]
 
 

@@ -37,7 +37,7 @@ def test_masters_of_spark_are_taken(master: str) -> None:
 
 def test_conf_keeps_what_stands_behind_the_first_equals_sign() -> None:
     assert parse_conf(["spark.a=b=c", " spark.d = e"]) == (("spark.a", "b=c"), ("spark.d", " e"))
-    with pytest.raises(UsageError, match="--conf spark.a: expected KEY=VALUE"):
+    with pytest.raises(UsageError, match=r"--conf spark\.a: expected KEY=VALUE"):
         parse_conf(["spark.a"])
 
 

@@ -91,7 +91,8 @@ def test_a_master_that_is_told_of_in_the_log_only_is_found_there() -> None:
 def test_a_mistake_in_a_query_is_usage_with_its_place() -> None:
     said = (
         "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n"
-        "'Project ['x]\n\n== SQL (line 1, position 8) ==\nselect x from ORDERS\n       ^\n\nJVM stacktrace:\n\tat org.a.b"
+        "'Project ['x]\n\n== SQL (line 1, position 8) ==\n"
+        "select x from ORDERS\n       ^\n\nJVM stacktrace:\n\tat org.a.b"
     )
     found = translated(AnalysisException(said))
     assert isinstance(found, UsageError)
