@@ -46,7 +46,8 @@ class ConsumerReader:
         self._owed = 0
         self._seen = 0
         """The last delivery that was seen."""
-        self._ended = False
+        self._pending = 0
+        """How many messages the consumer has not delivered, as far as is known."""
         self._oversize = False
         """Whether the next message is larger than what a pull takes."""
 
@@ -54,7 +55,8 @@ class ConsumerReader:
         """The rows that are left; raises ApiRefused, NotAuthorised, and ServerUnreachable to go on with another."""
         task = self._task
         try:
-            self._ended = not task.api.create_consumer(task.stream, self._name, self._config()).get("num_pending")
+            made = task.api.create_consumer(task.stream, self._name, self._config())
+            self._pending = int(made.get("num_pending") or 0)
             sid = task.link.subscribe(f"{self._inbox}.*")
             try:
                 yield from self._run(b"%d" % sid)
@@ -81,7 +83,7 @@ class ConsumerReader:
         frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
         try:
             while task.left:
-                if self._ended:
+                if not self._pending:
                     if task.more_to_come():
                         raise Interrupted(f"the consumer's server lags behind the leader of {task.stream}")
                     return
@@ -102,7 +104,10 @@ class ConsumerReader:
         if self._oversize and self._owed <= 0:
             self._oversize = False
             self._ask(1, {})
-        while not self._oversize and self._owed <= limits.messages and (wanted := self._task.left - self._owed) > 0:
+        while not self._oversize and self._owed <= limits.messages:
+            wanted = min(self._task.left, self._pending) - self._owed
+            if wanted <= 0:
+                break
             self._ask(min(wanted, limits.messages), {"max_bytes": limits.bytes})
 
     def _ask(self, messages: int, more: dict[str, int]) -> None:
@@ -123,7 +128,7 @@ class ConsumerReader:
             raise Interrupted(f"deliveries of {self._task.stream} behind {self._task.at} are missing")
         self._seen = window.last.delivery
         self._owed -= count
-        self._ended = window.last.pending == 0
+        self._pending = window.last.pending
 
     def _cleaned(self, rows: Rows) -> Rows:
         """The rows without the size that a server adds to the headers of messages whose payload is not asked for."""
@@ -143,7 +148,7 @@ class ConsumerReader:
             return
         status, text = status_of(what.headers), description_of(what.headers)
         if status == NO_MESSAGES:
-            self._ended = True
+            self._pending = 0
         elif status == TIMED_OUT or (status == CONFLICT and text in (TOO_LARGE, SERVED)):
             pending = header_of(what.headers, b"Nats-Pending-Messages")
             remainder = int(pending) if pending else asked
