@@ -80,9 +80,10 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
         return True
     tell(
         StreamRecreated(
-            f"{now.name} was deleted and made again: offsets up to {stood.seq} are of the stream of {stood.created}, "
-            f"and this one is of {now.created} with {span(now.first, now.last)}. What of the old one was not read is "
-            f"gone; {_GO_ON}, which begins with the new stream's first message"
+            f"{now.name} was deleted and made again, or restored from a backup: offsets up to {stood.seq} are of the "
+            f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
+            f'the same messages, go on with a new checkpoint and startingOffsets {{"{now.name}": {stood.seq + 1}}}; '
+            "else what was not read is gone, and failOnDataLoss=false begins with the new stream's first message"
         ),
         fail=fail,
     )
@@ -95,8 +96,8 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
         return True
     tell(
         SequenceWentBack(
-            f"{now.name} ends at {now.last}, but was read up to {seq}: an older state of it was restored, and what "
-            f"comes next has sequences that were read before; {_GO_ON}, which waits until the stream is behind {seq}"
+            f"{now.name} ends at {now.last}, and sequence {seq} was read or is to be read: an older state of it was "
+            f"restored, or the offsets are not its own; {_GO_ON}, which waits until the stream has come that far"
         ),
         fail=fail,
     )

@@ -177,8 +177,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             begin = _begin(before.get(name), end)
             if end.seq <= begin:
                 continue
-            state = self._state(api, name, end)
-            if state is not None and check_identity(end, state, fail=self._reading.fail):
+            stood = Position(begin, end.created)
+            state = self._state(api, name, stood)
+            if state is not None and check_identity(stood, state, fail=self._reading.fail):
                 stretches.append(self._stretch(state, begin, end.seq))
         return [*parts(api, stretches, self._reading, self._reading.filters)]
 

@@ -31,5 +31,5 @@ def read_part(
         now = stream_state(asking(lambda api: api.stream_info(part.todo.stream)))
     finally:
         asking.close()
-    if check_identity(Position(part.todo.last, part.created), now, fail=part.fail):
+    if check_identity(Position(part.todo.first - 1, part.created), now, fail=part.fail):
         check_read(part.todo.first, part.todo.last, part.expected - rows, now, fail=part.fail)
