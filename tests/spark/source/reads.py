@@ -1,0 +1,64 @@
+"""What tests of reads share: a login, an API, shapes, and the sequences that a read gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.columns import RowShape, default_schema, row_shape
+from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.fetch import read_range
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.testing.process import ServerProcess
+from tests.spark.source.streams import make, until
+
+TRANSPORTS: tuple[Transport, ...] = ("consumer", "direct", "get")
+FEW = FetchLimits(messages=7)
+SOME_KIB = b"x" * 2000
+
+
+@pytest.fixture(name="settings")
+def settings_fixture(server: ServerProcess) -> ServerSettings:  # the fixture
+    return ServerSettings(urls=(server.url,), retries=3, retry_interval_s=0.05, timeout_s=30.0)
+
+
+@pytest.fixture(name="api")
+def api_fixture(settings: ServerSettings) -> Iterator[JetStreamApi]:
+    with Link.open(settings) as link:
+        yield JetStreamApi(link, settings)
+
+
+def shape(ddl: str = "", **options: Any) -> RowShape:
+    said = {"valueFormat": "binary", "valueSchema": None, "valueMode": "permissive", "includeHeaders": True, **options}
+    return row_shape(parsed_schema(ddl) if ddl else default_schema(said), said)
+
+
+SEQS = shape("seq bigint, value binary")
+
+
+def seqs(
+    settings: ServerSettings, todo: ReadRange, limits: FetchLimits | None = None, wanted: RowShape = SEQS
+) -> list[int]:
+    """The sequences that a read gives."""
+    batches = list(read_range(settings, todo, limits or FetchLimits(), wanted))
+    return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
+
+
+def fill(api: JetStreamApi, number: int, body: bytes = SOME_KIB) -> None:
+    """A stream ORDERS of larger messages, for reads that last."""
+    make(api, "ORDERS", 0, allow_direct=True)
+    for first in range(0, number, 500):
+        frames = [b"PUB ORDERS.%d %d\r\n%b\r\n" % (at % 4, len(body), body) for at in range(first, first + 500)]
+        api.link.send(b"".join(frames))
+    until(lambda: bool(api.stream_info("ORDERS")["state"]["last_seq"] == number))
+
+
+def consumers(api: JetStreamApi) -> int:
+    return int(api.stream_info("ORDERS")["state"]["consumer_count"])

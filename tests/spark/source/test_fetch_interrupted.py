@@ -1,0 +1,181 @@
+"""Reads under lost connections, consumers taken away, servers that lag, and logins that may little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.errors import NotAuthorised, ServerUnreachable
+from natsctl.spark.source.fetch import read_range
+from natsctl.spark.source.fetch.task import Interrupted
+from natsctl.spark.source.link import Link
+from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
+from natsctl.spark.source.settings import ServerSettings
+from natsctl.testing.process import ServerProcess
+from tests.shared_servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.fakes import proxied
+from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+    SEQS,
+    TRANSPORTS,
+    api_fixture,
+    consumers,
+    fill,
+    seqs,
+    settings_fixture,
+)
+from tests.spark.source.streams import make
+
+pytestmark = pytest.mark.both
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_connection_that_is_lost_changes_nothing(
+    api: JetStreamApi, settings: ServerSettings, transport: Transport
+) -> None:
+    fill(api, 2000)
+    with proxied(settings.urls[0]) as proxy:
+        beside = replace(settings, urls=(proxy.url,))
+        found: list[int] = []
+        for batch in read_range(beside, ReadRange("ORDERS", 1, 2000, (), transport), FetchLimits(), SEQS):
+            found += batch.column("seq").to_pylist()
+            if proxy.visits < 4:
+                proxy.cut()
+        assert proxy.visits > 1
+    assert found == list(range(1, 2001))
+    assert consumers(api) == 0
+
+
+def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSettings) -> None:
+    fill(api, 2000)
+    with proxied(settings.urls[0]) as proxy:
+        beside = replace(settings, urls=(proxy.url,), retries=1)
+        batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), FetchLimits(), SEQS))
+        next(batches)
+        proxy.close()
+        with pytest.raises(ServerUnreachable):
+            list(batches)
+
+
+def test_silence_is_ended_by_asking_anew(api: JetStreamApi, settings: ServerSettings) -> None:
+    make(api, number=50)
+    with proxied(settings.urls[0]) as proxy:
+        silenced = [b"MSG.NEXT"]
+
+        def to_server(data: bytes) -> bytes:
+            return b"" if silenced and silenced[0] in data and silenced.pop() else data
+
+        proxy.to_server = to_server
+        beside = replace(settings, urls=(proxy.url,))
+        limits = FetchLimits(timeout_s=2.0)
+        assert seqs(beside, ReadRange("ORDERS", 1, 50, (), "consumer"), limits) == list(range(1, 51))
+    assert not silenced
+    assert consumers(api) == 0
+
+
+def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi, settings: ServerSettings) -> None:
+    fill(api, 3000)
+    batches = read_range(settings, ReadRange("ORDERS", 1, 3000, (), "consumer"), FetchLimits(messages=100), SEQS)
+    found: list[int] = []
+    taken: list[bool] = []
+    for batch in batches:
+        found += batch.column("seq").to_pylist()
+        if len(found) < 500:
+            names = api.ask("CONSUMER.NAMES.ORDERS")["consumers"] or ()
+            taken += [api.delete_consumer("ORDERS", name) for name in names]
+    assert any(taken)
+    assert found == list(range(1, 3001))
+    assert consumers(api) == 0
+
+
+def test_a_delivery_that_is_missing_is_fetched(api: JetStreamApi, settings: ServerSettings) -> None:
+    make(api, number=50)
+    with proxied(settings.urls[0]) as proxy:
+        lost = [b"MSG ORDERS.3 "]
+
+        def to_client(data: bytes) -> bytes:
+            at = data.find(lost[0]) if lost else -1
+            if at < 0:
+                return data
+            lost.pop()
+            end = data.index(b"\r\n", data.index(b"\r\n", at) + 2) + 2
+            return data[:at] + data[end:]
+
+        proxy.to_client = to_client
+        found = seqs(replace(settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), "consumer"))
+    assert not lost
+    assert found == list(range(1, 51))
+    assert consumers(api) == 0
+
+
+# Servers that lag behind
+
+
+def lagging(behind: bytes, times: int) -> Callable[[bytes], bytes]:
+    """So many times, what is asked of ORDERS goes to a stream that has less."""
+    left = [times]
+
+    def to_server(data: bytes) -> bytes:
+        asked = b"CONSUMER.CREATE.ORDERS" in data or b"DIRECT.GET.ORDERS" in data
+        left[0] -= asked
+        if asked and left[0] >= 0:
+            return data.replace(b"ORDERS", behind)
+        return data.replace(b"MSG.NEXT.ORDERS", b"MSG.NEXT." + behind) if left[0] >= 0 else data
+
+    return to_server
+
+
+@pytest.mark.parametrize("transport", ["consumer", "direct"])
+def test_a_server_that_lags_is_asked_again(api: JetStreamApi, settings: ServerSettings, transport: Transport) -> None:
+    make(api, number=50, allow_direct=True)
+    make(api, "BEHIND", 30, allow_direct=True)
+    with proxied(settings.urls[0]) as proxy:
+        proxy.to_server = lagging(b"BEHIND", 2)
+        found = seqs(replace(settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), transport))
+    assert found == list(range(1, 51))
+
+
+def test_direct_gets_that_keep_lagging_give_way_to_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
+    make(api, number=50, allow_direct=True)
+    make(api, "BEHIND", 30, allow_direct=True)
+    with proxied(settings.urls[0]) as proxy:
+        proxy.to_server = lambda data: data.replace(b"DIRECT.GET.ORDERS", b"DIRECT.GET.BEHIND")
+        beside = replace(settings, urls=(proxy.url,), retries=1)
+        assert seqs(beside, ReadRange("ORDERS", 1, 50)) == list(range(1, 51))
+        with pytest.raises(Interrupted, match="lags behind"):
+            seqs(beside, ReadRange("ORDERS", 1, 50, (), "direct"))
+
+
+# Permissions and domains
+
+
+CONF = """
+jetstream { domain: hub }
+authorization { users = [
+  { user: all, password: x }
+  { user: direct, password: x, permissions { publish: { deny: ["$JS.API.CONSUMER.>", "$JS.API.STREAM.INFO.>"] } } }
+  { user: consumer, password: x, permissions { publish: { deny: ["$JS.API.DIRECT.>", "$JS.API.STREAM.MSG.>"] } } }
+  { user: nothing, password: x, permissions { publish: "nothing" } }
+] }
+"""
+
+
+def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> None:  # noqa: F811  # the fixture
+    conf = tmp_path / "nats.conf"
+    conf.write_text(CONF)
+    with ServerProcess(tmp_path / "server", server.kind, "-c", str(conf)) as process:
+        everything = ServerSettings(urls=(process.url,), user="all", password="x", retries=0)
+        with Link.open(everything) as link:
+            make(JetStreamApi(link, everything), number=6000, allow_direct=True)
+            for user in ("all", "direct", "consumer"):
+                assert len(seqs(replace(everything, user=user), ReadRange("ORDERS", 1, 6000))) == 6000
+            hub = replace(everything, api_prefix="$JS.hub.API")
+            assert len(seqs(hub, ReadRange("ORDERS", 1, 6000))) == 6000
+            assert consumers(JetStreamApi(link, everything)) == 0
+            with pytest.raises(NotAuthorised, match="refuses it"):
+                seqs(replace(everything, user="nothing"), ReadRange("ORDERS", 1, 6000))
