@@ -18,9 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 
+from natsctl.api.archive import blocks
 from natsctl.api.archive.archive import MessageFields
 from natsctl.client.backup.contents import read_messages
 from natsctl.client.backup.opened import open_backup
+from natsctl.spark.source.archive import cuts
 from natsctl.spark.source.archive import parts as parts_module
 from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
 from natsctl.spark.source.archive.sieve import Sieve
@@ -47,8 +49,10 @@ ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let little data be split."""
+    """Let little data be split, and have block files and what is looked at to find records as small."""
     monkeypatch.setattr(parts_module, "LEAST_BYTES", 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64 << 10)
+    monkeypatch.setattr(cuts, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
 
 
 def some(number: int, payload_bytes: int = 100, step: int = 1) -> list[MessageFields]:
@@ -112,7 +116,7 @@ def test_any_messages_come_back_from_any_split(
 def test_an_archive_is_split_and_its_parts_hold_every_message_once_in_order(
     version: str, tmp_path: Path, small_parts: None
 ) -> None:
-    messages = some(12_000, 300)
+    messages = some(1_200, 300)
 
     parts = parts_of(written(tmp_path / "b", messages, int(version)), 4)
 
@@ -121,8 +125,19 @@ def test_an_archive_is_split_and_its_parts_hold_every_message_once_in_order(
     assert [row for batch in batches(parts) for row in batch.to_pylist()] == [as_row(one) for one in messages]
 
 
+def test_what_a_later_block_says_is_gone_is_no_row_of_an_earlier_one(tmp_path: Path, small_parts: None) -> None:
+    messages = some(1_200, 300)
+    deleted = (3, 500, 1_200)
+    tombstones = [(seq | 1 << 62, BEGIN_NS, b"", b"", b"") for seq in deleted]
+    state = {"messages": 1_197, "first_seq": 1, "last_seq": 1_200}
+
+    path = lay(tmp_path / "b", archive([*messages, *tombstones], 1), state)
+
+    assert seqs(parts_of(path, 3)) == [seq for seq in range(1, 1_201) if seq not in deleted]
+
+
 def test_records_inside_payloads_are_not_taken_for_messages(tmp_path: Path, small_parts: None) -> None:
-    inner = b"".join(_records(500, 1_000_000))
+    inner = b"".join(_records(50, 1_000_000))
     messages = [(seq, BEGIN_NS + seq, b"S.a", b"", inner if seq % 10 == 0 else b"x") for seq in range(1, 400)]
 
     path = written(tmp_path / "b", messages, 2)
@@ -131,7 +146,7 @@ def test_records_inside_payloads_are_not_taken_for_messages(tmp_path: Path, smal
 
 
 def test_a_payload_of_records_that_hides_where_to_cut_is_told_and_read_whole(tmp_path: Path, small_parts: None) -> None:
-    messages = [(1, BEGIN_NS, b"S.a", b"", b"".join(_records(60_000, 7))), (2, BEGIN_NS, b"S.a", b"", b"x")]
+    messages = [(1, BEGIN_NS, b"S.a", b"", b"".join(_records(4_000, 7))), (2, BEGIN_NS, b"S.a", b"", b"x")]
     path = written(tmp_path / "b", messages, 2)
 
     split = parts_of(path, 3)
@@ -152,7 +167,7 @@ def _records(number: int, first_seq: int) -> list[bytes]:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Path, small_parts: None) -> None:
-    path = written(tmp_path / "b", some(12_000, 300), version)
+    path = written(tmp_path / "b", some(1_200, 300), version)
 
     everything, beginning = parts_of(path, 4), parts_of(path, 4, Sieve(first=10, last=20))
 

@@ -128,7 +128,17 @@ def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]
             groups.append([])
         groups[-1].append(block)
         done += block.size
-    return [BlocksPart(backup.stream, backup.data, tuple(group), bounded, gone) for group in groups]
+    return [
+        BlocksPart(backup.stream, backup.data, tuple(group), bounded, _among(gone, group, following))
+        for group, following in zip(groups, [*groups[1:], []], strict=True)
+    ]
+
+
+def _among(gone: frozenset[int], group: Sequence[Block], following: Sequence[Block]) -> frozenset[int]:
+    """Those of the sequences that may lie in a group of blocks, all that a task has to know of."""
+    first = group[0].first_seq
+    end = following[0].first_seq if following else 0
+    return frozenset(seq for seq in gone if first <= seq and (not end or seq < end))
 
 
 def _from(sieve: Sieve, first_seq: int | None) -> Sieve:
@@ -157,11 +167,10 @@ def _records_parts(backup: Backup, sieve: Sieve, number: int) -> list[RecordsPar
 
     Only what lies behind the last wanted sequence is left out: a cut is proven by reading up to it.
     """
+    cuts = [Cut(Mark(), _first_message(backup.data), 0)]
+    total = _content_bytes(backup.data) if number > 1 else 0
     content = Content(backup.data)
     try:
-        begin = first_message(content)
-        total = _content_bytes(backup.data) if number > 1 else 0
-        cuts = [Cut(Mark(), begin, 0)]
         for part in range(1, number):
             cut = cut_behind(content, max(part * total // number, content.mark.at))
             if cut is not None and cut.at > cuts[-1].at:
@@ -174,6 +183,15 @@ def _records_parts(backup: Backup, sieve: Sieve, number: int) -> list[RecordsPar
         for cut, stop in zip(cuts, stops, strict=True)
         if sieve.last is None or cut.seq < sieve.last
     ]
+
+
+def _first_message(data: DataFile) -> int:
+    """Where the messages of version 2 begin."""
+    content = Content(data)
+    try:
+        return first_message(content)
+    finally:
+        content.close()
 
 
 def _content_bytes(data: DataFile) -> int:
