@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.cloudpickle import register_pickle_by_value
 
 from bench.spark import rows
-from bench.spark.direct import Figures, make
+from bench.spark.direct import WRITTEN_SHARE, Figures, make
 from bench.spark.spent import spent_by
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 PARTS = 2
+FEWER = 10
+"""What a query costs whatever it reads is taken off: by another query on so much less."""
 WARM_UPS = 2
 """Java compiles what runs often; what is measured is what a query on a large stream pays."""
 
@@ -26,27 +30,34 @@ def measure_through_spark(spark: SparkSession, server: ServerProcess, number: in
     spark.dataSource.register(rows.MemorySource)
     url, pid = server.url, server.pid
 
-    def memory() -> DataFrame:
-        return spark.read.format("memory_rows").option("messages", str(number)).option("parts", str(PARTS)).load()
+    def memory(wanted: int) -> DataFrame:
+        return spark.read.format("memory_rows").option("messages", str(wanted)).option("parts", str(PARTS)).load()
 
-    def stream(wanted: int = number) -> DataFrame:
-        found = spark.read.format("jetstream").option("servers", url).option("minPartitions", str(PARTS))
-        return found.option("endingOffsets", f'{{"ORDERS": {wanted}}}').load("ORDERS")
+    def some(wanted: int) -> DataFrameReader:
+        found = spark.read.format("jetstream").option("minPartitions", str(PARTS))
+        return found.option("endingOffsets", f'{{"ORDERS": {wanted}}}')
 
-    def backup() -> DataFrame:
-        return (
-            spark.read.format("jetstream").option("backup", str(folder / "backup")).option("minPartitions", str(PARTS))
-        ).load()
+    def stream(wanted: int) -> DataFrame:
+        return some(wanted).option("servers", url).load("ORDERS")
 
-    for _ in range(WARM_UPS):
-        _drop(memory())
-        _drop(stream(number // 5))
+    def backup(wanted: int) -> DataFrame:
+        return some(wanted).option("backup", str(folder / "backup")).load()
+
     figures = Figures()
-    figures["Spark's floor, rows in memory"] = number, spent_by(lambda: _drop(memory()), pid)
-    figures["Spark reads a stream"] = number, spent_by(lambda: _drop(stream()), pid)
-    figures["Spark reads a backup"] = number, spent_by(lambda: _drop(backup()), pid)
     make(url, "SPARK")
-    figures["Spark writes a stream"] = number, spent_by(lambda: _write(memory(), url), pid)
+    queries: dict[str, Callable[[int], None]] = {
+        "Spark's floor, rows in memory": lambda wanted: _drop(memory(wanted)),
+        "Spark reads a stream": lambda wanted: _drop(stream(wanted)),
+        "Spark reads a backup": lambda wanted: _drop(backup(wanted)),
+        "Spark writes a stream": lambda wanted: _write(memory(wanted), url),
+    }
+    for name, work in queries.items():
+        most = number // WRITTEN_SHARE if "writes" in name else number
+        for _ in range(WARM_UPS):
+            work(most // FEWER)
+        fewer = spent_by(partial(work, most // FEWER), pid)
+        figures[name] = most - most // FEWER, spent_by(partial(work, most), pid) - fewer
+        figures[f"{name}: a query on few"] = most // FEWER, fewer
     return figures
 
 
