@@ -18,8 +18,8 @@ from natsctl.spark.source.frames import SMALL_BYTES
 from natsctl.spark.source.protocol import Message, read_next, status_of
 
 SHAPE: Final = (
-    rb" (\d+) (\d+)\r\nNATS/1\.0\r\n((?:[^\r\n]*\r\n)*?)Nats-Stream: [^\r\n]*\r\nNats-Subject: ([^\r\n]*)\r\n"
-    rb"Nats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r\n]*)\r\nNats-Num-Pending: \d+\r\nNats-Last-Sequence: \d+\r\n\r\n"
+    rb" (\d+) (\d+)\r\nNATS/1\.0\r\n((?:[^\r]+\r\n)*?)Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\n"
+    rb"Nats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\nNats-Num-Pending: \d+\r\nNats-Last-Sequence: \d+\r\n\r\n"
 )
 STRIDE: Final = 7
 """Pieces for each frame: size of headers, whole size, own headers, subject, sequence, time, payload."""

@@ -128,7 +128,8 @@ class Deliveries:
             return
         tokens = words[3].split(b".")
         numbers = 5 if len(tokens) > 11 else 4
-        shape = rb"([^ \r\n]+) %b %b\.(\d+)\.\d+\.(\d+)\.\d+%b " % (
+        # A class of one character that is not wanted is half as dear as one of three; sizes tell what it lets through.
+        shape = rb"([^ ]+) %b %b\.(\d+)\.\d+\.(\d+)\.\d+%b " % (
             re.escape(words[2]),
             re.escape(b".".join(tokens[:-numbers])),
             rb"\.[^ ]+" if numbers == 5 else b"",
