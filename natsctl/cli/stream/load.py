@@ -75,7 +75,7 @@ def load(
         from natsctl.spark.loading.source import read_rows
 
         rows = read_rows(opened, what)
-        content = look(rows)
+        content = look(rows, before.config.subjects)
         check_subjects(stream, before.config.subjects, content)
         if session.dry_run:
             raise Previewed(effect=_effect(content))

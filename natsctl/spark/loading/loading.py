@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.api.subjects import is_literal, matches
 from natsctl.spark.loading.headers import HEADERS, OWN_ID, PLACE
 from natsctl.spark.loading.source import NUMBER
 from natsctl.spark.sql.views import FORMAT
@@ -14,8 +13,6 @@ from natsctl.spark.sql.views import FORMAT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_SUBJECTS = 100_000
-"""Subjects that are looked at before anything is sent."""
 _ID, _OWN = "msgId", "own"
 
 
@@ -24,15 +21,16 @@ class Content(NamedTuple):
 
     messages: int
     bytes: int
-    subjects: list[str]
+    refused: str | None
+    """One of the subjects that the stream does not take; "" for none at all."""
     number_of_subjects: int
     first_seq: int | None
     last_seq: int | None
     without_place: int
 
 
-def look(rows: DataFrame) -> Content:
-    """What the rows hold, all of them read once."""
+def look(rows: DataFrame, taken: Sequence[str]) -> Content:
+    """What the rows hold, all of them read once, for a stream that takes messages on those subjects."""
     from pyspark.sql import functions as f
 
     by_subject = rows.groupBy("subject").agg(
@@ -45,25 +43,32 @@ def look(rows: DataFrame) -> Content:
     total = by_subject.agg(
         f.sum("messages"),
         f.sum("bytes"),
-        f.slice(f.collect_list(f.coalesce("subject", f.lit(""))), 1, MOST_SUBJECTS),
+        f.min(
+            f.when(~f.coalesce(f.col("subject"), f.lit("")).rlike(pattern_of(taken)), f.coalesce("subject", f.lit("")))
+        ),
         f.count(f.lit(1)),
         f.min("first"),
         f.max("last"),
         f.sum("without_place"),
     ).collect()[0]
-    return Content(total[0] or 0, total[1] or 0, sorted(total[2]), total[3], total[4], total[5], total[6] or 0)
+    return Content(total[0] or 0, total[1] or 0, total[2], total[3], total[4], total[5], total[6] or 0)
+
+
+def pattern_of(taken: Sequence[str]) -> str:
+    """A regular expression of Java for the subjects that a stream takes."""
+    token = {"*": r"[^.\s]+", ">": r"[^\s]+"}
+    patterns = [r"\.".join(token.get(part) or f"\\Q{part}\\E" for part in one.split(".")) for one in taken]
+    return f"^(?:{'|'.join(patterns) or '$.'})$"
 
 
 def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
-    """Raises UsageError for a subject that the stream does not take, or that none can have."""
-    for subject in content.subjects:
-        if not is_literal(subject):
-            raise UsageError(f"{subject!r} is no subject to publish to", hint="--subject gives all messages another")
-        if not any(matches(pattern, subject) for pattern in taken):
-            raise UsageError(
-                f"Stream {stream} does not take messages on {subject}: it listens on {', '.join(taken) or 'nothing'}",
-                hint="--subject gives all messages another; natsctl str edit --subjects has it listen on more",
-            )
+    """Raises UsageError for a subject that the stream does not take."""
+    if content.refused is not None:
+        raise UsageError(
+            f"Stream {stream} does not take messages on {content.refused or 'no subject'}: "
+            f"it listens on {', '.join(taken) or 'nothing'}",
+            hint="--subject gives all messages another; natsctl str edit --subjects has it listen on more",
+        )
 
 
 def messages(rows: DataFrame, ids: str, writers: int) -> DataFrame:
