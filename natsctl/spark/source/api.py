@@ -73,12 +73,14 @@ class JetStreamApi:
             refuse(name, error)
         return answer
 
-    def stream_info(self, stream: str, *, subjects_filter: str = "") -> dict[str, Any]:
+    def stream_info(self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False) -> dict[str, Any]:
         """The configuration and state of a stream, with message counts by subject where a filter is given (all pages).
 
-        Raises StreamNotFound.
+        With `deleted_details` its state has the sequences of deleted messages. Raises StreamNotFound.
         """
         body: dict[str, Any] = {"subjects_filter": subjects_filter} if subjects_filter else {}
+        if deleted_details:
+            body["deleted_details"] = True
         answer = self.ask(f"STREAM.INFO.{stream}", body or None)
         subjects: dict[str, int] = answer["state"].get("subjects") or {}
         while subjects_filter and len(subjects) < answer.get("total", 0):

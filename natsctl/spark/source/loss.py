@@ -5,20 +5,27 @@
 | the stream is another one of the same name | StreamRecreated | reading begins anew |
 | it ends before where reading stood | SequenceWentBack | reading waits |
 | its first message is behind where reading stood | DataLoss | reading goes on at the first message |
+| messages in between were deleted since it was looked at last | DataLoss | reading goes on without them |
 
-The last is no loss where messages go by design: with a limit by subject a newer one has taken the place of an older
-one, and a work queue or a stream with interest drops what its consumers have taken.
+The last two are no loss where messages go by design: with a limit by subject a newer one has taken the place of an
+older one, and a work queue or a stream with interest drops what its consumers have taken. Nor is what had been deleted
+before a query saw it, nor what may have been on subjects that it does not read.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
 from natsctl.spark.source.offsets import Position
 
+MAX_DELETED: Final = 100_000
+"""Deleted messages up to which a server is asked for their sequences: about a megabyte."""
+_MAX_SPANS: Final = 10
 _GO_ON: Final = "start anew with another checkpoint or offsets, or let the query go on with failOnDataLoss=false"
 
 
@@ -36,6 +43,11 @@ class StreamState:
     per_subject: int
     limits: tuple[str, ...]
     """By what old messages go, as texts."""
+    thins_out: bool = False
+    """Whether messages inside go without anybody's deleting them."""
+    num_deleted: int = 0
+    deleted: tuple[int, ...] | None = None
+    """The sequences of deleted messages, ascending; None where they are not known."""
 
     @property
     def whole(self) -> bool:
@@ -61,7 +73,21 @@ def stream_state(answer: dict[str, Any]) -> StreamState:
         retention=config.get("retention", "limits"),
         per_subject=max(config.get("max_msgs_per_subject", 0), 0),
         limits=_limits(config),
+        thins_out=any(config.get(name) for name in _THINNING),
+        num_deleted=state.get("num_deleted", 0),
+        deleted=tuple(state.get("deleted") or ()) if "deleted" in state or not state.get("num_deleted") else None,
     )
+
+
+_THINNING: Final = ("allow_rollup_hdrs", "allow_msg_ttl", "allow_msg_schedules", "mirror")
+"""Features by which messages replace earlier ones, go at a time of their own, or were never copied."""
+
+
+def standing_at(seq: int, now: StreamState, since: int | None = None) -> Position:
+    """Where a query stands that has read a stream up to a sequence, and what it knows of the rest."""
+    if now.deleted is None:
+        return Position(seq, now.created, since)
+    return Position(seq, now.created, since, max(now.last, seq), sum(one > seq for one in now.deleted))
 
 
 def _limits(config: dict[str, Any]) -> tuple[str, ...]:
@@ -118,6 +144,39 @@ def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
     else:
         tell(DataLoss(f"{now.name}: {span(first, gone)} {why_gone(now)}; {_GO_ON} at {gone + 1}"), fail=fail)
     return gone + 1
+
+
+def check_deleted(stood: Position, last: int, now: StreamState, *, fail: bool) -> None:
+    """Raise DataLoss where messages up to `last` were deleted that the query had yet to read when it looked last."""
+    if now.by_design or now.thins_out or stood.known is None or now.deleted is None:
+        return
+    earlier = [seq for seq in now.deleted if stood.seq < seq <= stood.known]
+    later = [seq for seq in now.deleted if stood.known < seq <= last]
+    missing = max(len(earlier) - stood.gone, 0) + len(later)
+    if not missing:
+        return
+    among = f", {stood.gone} more of them were gone before" if stood.gone else ""
+    tell(
+        DataLoss(
+            f"{now.name}: {missing} {'message' if missing == 1 else 'messages'} between {stood.seq} and {last} were "
+            f"deleted before they were read ({spans([*earlier, *later])}{among}); {_GO_ON}, which goes on without them"
+        ),
+        fail=fail,
+    )
+
+
+def spans(seqs: Sequence[int]) -> str:
+    """Ascending sequences as a text, those that follow each other together, a long list cut short."""
+    if not seqs:
+        return ""
+    breaks = [at for at, (one, next_one) in enumerate(pairwise(seqs), 1) if next_one != one + 1]
+    ends = [0, *breaks, len(seqs)]
+    told = [
+        f"{seqs[begin]}" if end == begin + 1 else f"{seqs[begin]}..{seqs[end - 1]}"
+        for begin, end in pairwise(ends[: _MAX_SPANS + 1])
+    ]
+    more = len(seqs) - ends[min(_MAX_SPANS, len(ends) - 1)]
+    return ", ".join(told) + (f" and {more} more" if more else "")
 
 
 def check_read(first: int, last: int, missing: int, now: StreamState, *, fail: bool) -> None:

@@ -4,6 +4,8 @@
 exclusive and an end inclusive, so that an empty stream is at 0. `created` is the identity of a stream. Where a batch
 does not go on from the batch before, because a stream was found by its pattern or is another one of the same name, the
 end of that batch says `since`: the sequence behind which it begins, so that the batch is the same whenever it runs.
+`known` is where the stream ended when the offset was made, and `gone` how many messages between the two were deleted
+by then, if any: what is deleted later was lost to the query.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ class Position:
     seq: int
     created: str
     since: int | None = None
+    known: int | None = None
+    gone: int = 0
 
     def same_stream(self, created: str) -> bool:
         """Whether it is of the stream that was made at that time."""
@@ -36,11 +40,16 @@ Offsets = Mapping[str, Position]
 
 def encode_offsets(offsets: Offsets) -> dict[str, Any]:
     """The offsets as JSON has them; equal ones give equal texts."""
-    streams = {}
+    streams: dict[str, dict[str, Any]] = {}
     for name in sorted(offsets):
         position = offsets[name]
-        since = {} if position.since is None else {"since": position.since}
-        streams[name] = {"seq": position.seq, "created": position.created, **since}
+        streams[name] = {"seq": position.seq, "created": position.created}
+        if position.since is not None:
+            streams[name]["since"] = position.since
+        if position.known is not None:
+            streams[name]["known"] = position.known
+        if position.gone:
+            streams[name]["gone"] = position.gone
     return {"v": VERSION, "streams": streams}
 
 
@@ -52,6 +61,8 @@ def parse_offsets(said: Mapping[str, Any]) -> dict[str, Position]:
             "checkpoint of its own, or use the natsctl that wrote it"
         )
     return {
-        name: Position(int(each["seq"]), str(each["created"]), each.get("since"))
+        name: Position(
+            int(each["seq"]), str(each["created"]), each.get("since"), each.get("known"), each.get("gone", 0)
+        )
         for name, each in said["streams"].items()
     }

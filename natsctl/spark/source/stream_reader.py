@@ -25,7 +25,17 @@ from natsctl.spark.source.asking import Asking
 from natsctl.spark.source.columns import RowShape
 from natsctl.spark.source.errors import DataLoss, StreamNotFound
 from natsctl.spark.source.follower import Follower
-from natsctl.spark.source.loss import StreamState, check_begin, check_end, check_identity, stream_state, tell
+from natsctl.spark.source.loss import (
+    MAX_DELETED,
+    StreamState,
+    check_begin,
+    check_deleted,
+    check_end,
+    check_identity,
+    standing_at,
+    stream_state,
+    tell,
+)
 from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
 from natsctl.spark.source.part import StreamPart
 from natsctl.spark.source.planning import Stretch, chosen_streams, count, cut, parts, starting_at
@@ -46,7 +56,7 @@ class Step:
         """Where the stream stands when it was read up to `last`."""
         if self.stood is not None and self.since is None and last <= self.stood.seq:
             return self.stood
-        return Position(last, self.stretch.state.created, self.since)
+        return standing_at(last, self.stretch.state, self.since)
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,8 +87,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _initial(self, api: JetStreamApi) -> dict[str, Position]:
         found = {}
         for name in chosen_streams(api, self._reading):
-            state = stream_state(api.stream_info(name))
-            found[name] = Position(starting_at(api, self._reading, state) - 1, state.created)
+            state = self._looked_at(api, name)
+            found[name] = standing_at(starting_at(api, self._reading, state) - 1, state)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -151,13 +161,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if stood is not None and check_identity(stood, state, fail=fail):
             if not check_end(stood.seq, state, fail=fail) or last <= stood.seq:
                 return Step(Stretch(state, stood.seq + 1, stood.seq), stood)
-            return Step(Stretch(state, check_begin(stood.seq + 1, last, state, fail=fail), last), stood)
+            first = check_begin(stood.seq + 1, last, state, fail=fail)
+            check_deleted(stood, last, state, fail=fail)
+            return Step(Stretch(state, first, last), stood)
         return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
 
     def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
         """A stream as it is now; None for one of a pattern that is gone, where that is allowed."""
         try:
-            return stream_state(api.stream_info(name))
+            return self._looked_at(api, name)
         except StreamNotFound:
             if not self._reading.pattern:
                 raise
@@ -165,6 +177,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             text = f"{name} was deleted; it was read up to {stood.seq}, and what came after that is gone"
             tell(DataLoss(f"{text}. failOnDataLoss=false goes on without it"), fail=self._reading.fail)
         return None
+
+    def _looked_at(self, api: JetStreamApi, name: str) -> StreamState:
+        """A stream as it is now, with the sequences of deleted messages where those tell of a loss."""
+        state = stream_state(api.stream_info(name))
+        if state.deleted is not None or self._reading.filters or state.thins_out or state.by_design:
+            return state
+        return state if state.num_deleted > MAX_DELETED else stream_state(api.stream_info(name, deleted_details=True))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The parts of a batch; none where start and end are the same."""
@@ -181,6 +200,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             state = self._state(api, name, stood)
             if state is not None and check_identity(stood, state, fail=self._reading.fail):
                 stretches.append(self._stretch(state, begin, end.seq))
+                if before.get(name) is not None and before[name].same_stream(end.created):
+                    check_deleted(before[name], end.seq, state, fail=self._reading.fail)
         return [*parts(api, stretches, self._reading, self._reading.filters)]
 
     def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:

@@ -9,7 +9,15 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
-from natsctl.spark.source.loss import StreamState, check_begin, check_end, check_identity, check_read, stream_state
+from natsctl.spark.source.loss import (
+    StreamState,
+    check_begin,
+    check_end,
+    check_identity,
+    check_read,
+    spans,
+    stream_state,
+)
 from natsctl.spark.source.offsets import Position
 
 CREATED = "2026-11-21T03:38:08Z"
@@ -84,7 +92,9 @@ def test_a_streams_state_is_read_from_the_servers_answer() -> None:
     }
     state = {"messages": 150, "bytes": 9000, "first_seq": 151, "last_seq": 300}
     read = stream_state({"config": config, "created": CREATED, "state": state})
-    assert read == replace(NOW, limits=("max_age 60s", "max_msgs 150", "the messages' own TTL"))
+    assert read == replace(
+        NOW, limits=("max_age 60s", "max_msgs 150", "the messages' own TTL"), thins_out=True, deleted=()
+    )
     assert read.whole
 
 
@@ -92,3 +102,17 @@ def test_an_empty_stream_begins_with_its_first_message_to_come() -> None:
     empty = stream_state({"config": {"name": "E"}, "created": CREATED, "state": {"first_seq": 0, "last_seq": 0}})
     assert (empty.first, empty.last) == (1, 0)
     assert empty.whole
+
+
+@pytest.mark.parametrize(
+    ("seqs", "told"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([7, 8, 9, 11], "7..9, 11"),
+        (list(range(0, 60, 2)), "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 20 more"),
+        ([*range(0, 20, 2), 30, 31], "0, 2, 4, 6, 8, 10, 12, 14, 16, 18 and 2 more"),
+    ],
+)
+def test_deleted_messages_are_told_as_ranges_and_many_cut_short(seqs: list[int], told: str) -> None:
+    assert spans(seqs) == told

@@ -54,7 +54,7 @@ class Query:
         given = {"servers": url, "startingOffsets": "earliest", "numRetries": "0", **options}
         given.setdefault("stream", "ORDERS")
         source = JetStreamDataSource({name: value for name, value in given.items() if value})
-        reader = source.streamReader(source.schema())  # type: ignore[arg-type]  # never a DDL text
+        reader = source.streamReader(source.schema())
         assert isinstance(reader, JetStreamStreamReader)
         self.reader = reader
 
@@ -338,6 +338,53 @@ def test_messages_deleted_in_the_middle_are_no_loss(api: JetStreamApi) -> None:
     query = Query(api)
     delete(api, 10, 11, 50)
     assert len(query.run(query.begin())[0]) == 97
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "30"}])
+def test_messages_that_are_deleted_before_they_are_read_are_a_loss(api: JetStreamApi, limit: dict[str, str]) -> None:
+    make(api)
+    query = Query(api, **limit)
+    start = query.next(query.begin())
+    if not limit:
+        add(api, "ORDERS", 20)
+    read = start["streams"]["ORDERS"]["seq"]
+    delete(api, 5, read + 3, read + 4, read + 9)
+    with pytest.raises(DataLoss, match=rf"3 messages .* deleted before .* \({read + 3}\.\.{read + 4}, {read + 9}\)"):
+        query.next(start)
+    allowed = Query(api, failOnDataLoss="false", **limit)
+    assert len(allowed.run(start)[0]) == (20 if not limit else 70) - 3
+
+
+def test_messages_that_are_deleted_before_a_batch_is_run_again_are_a_loss(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.begin()
+    end = query.next(start)
+    delete(api, 7)
+    with pytest.raises(DataLoss, match=r"1 message between 0 and 30 .* \(7\)"):
+        Query(api).rows(start, end)
+    assert len(Query(api, failOnDataLoss="false").rows(start, end)) == 29
+
+
+def test_messages_that_are_deleted_more_than_once_are_told_by_number(api: JetStreamApi) -> None:
+    make(api)
+    delete(api, 40, 50)
+    query = Query(api, maxOffsetsPerTrigger="30")
+    start = query.next(query.begin())
+    delete(api, 60)
+    with pytest.raises(DataLoss, match=r"1 message .* \(40, 50, 60, 2 more of them were gone before\)"):
+        query.next(start)
+
+
+def test_no_deleted_message_is_a_loss_where_it_may_not_have_been_wanted(api: JetStreamApi) -> None:
+    make(api, allow_rollup_hdrs=True)
+    make(api, "OTHER")
+    rolled_up, filtered = Query(api, maxOffsetsPerTrigger="30"), Query(api, stream="OTHER", subject="OTHER.1")
+    starts = [rolled_up.next(rolled_up.begin()), filtered.begin()]
+    delete(api, 60)
+    delete(api, 60, name="OTHER")
+    assert len(rolled_up.run(starts[0])[0]) == 69
+    assert len(filtered.run(starts[1])[0]) == 25
 
 
 def test_messages_that_newer_ones_of_their_subject_replaced_are_no_loss(
