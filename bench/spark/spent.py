@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_USER, _BEGAN = 11, 19
+"""Places in a process's status, behind its name: CPU in user mode, with that of the kernel behind it; when it began."""
+_LOOK_EVERY_S = 0.2
+
+_Process = tuple[str, float]
+"""Which part of the work a process is, and its CPU seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +43,41 @@ class Spent:
 
 def spent_by(work: Callable[[], object], server_pid: int = 0) -> Spent:
     """What some work costs."""
-    before = _now(server_pid)
-    work()
-    return _now(server_pid) - before
+    before, seen, done = _now(server_pid), dict[tuple[str, str], _Process](), threading.Event()
+    watching = threading.Thread(target=_watch, args=(done, server_pid, seen))
+    begun = time.perf_counter()
+    watching.start()
+    try:
+        work()
+    finally:
+        wall_s = time.perf_counter() - begun
+        done.set()
+        watching.join()
+    seen.update(_now(server_pid))
+    parts = dict.fromkeys(("server", "java", "python"), 0.0)
+    for key, (part, seconds) in seen.items():
+        parts[part] += seconds - (before[key][1] if key in before else 0.0)
+    return Spent(wall_s, parts["server"], parts["java"], parts["python"])
 
 
-def _now(server_pid: int) -> Spent:
-    """What has been spent until now; the server's part is apart even where it is a child of this process."""
-    java = python = 0.0
-    for pid in _family(os.getpid(), server_pid):
-        name, seconds = _of(pid)
-        if name == "java":
-            java += seconds
-        else:
-            python += seconds
-    return Spent(time.perf_counter(), _of(server_pid)[1] if server_pid else 0.0, java, python)
+def _watch(done: threading.Event, server_pid: int, seen: dict[tuple[str, str], _Process]) -> None:
+    """Note what processes have spent, again and again: Spark's workers end when they like, and take it with them."""
+    while not done.wait(_LOOK_EVERY_S):
+        seen.update(_now(server_pid))
+
+
+def _now(server_pid: int) -> dict[tuple[str, str], _Process]:
+    """What each process has spent until now, by its id and when it began; the server may be a child of this one."""
+    found = dict[tuple[str, str], _Process]()
+    for pid in [*_family(os.getpid(), server_pid), *([server_pid] if server_pid else [])]:
+        try:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
+        except OSError:
+            continue  # it has ended
+        numbers = rest.split()
+        part = "server" if pid == server_pid else "java" if name == "java" else "python"
+        found[str(pid), numbers[_BEGAN]] = part, sum(map(int, numbers[_USER : _USER + 2])) / _TICKS_PER_S
+    return found
 
 
 def _family(pid: int, without: int) -> Iterator[int]:
@@ -65,12 +92,3 @@ def _family(pid: int, without: int) -> Iterator[int]:
             continue  # the thread has ended
         for child in children:
             yield from _family(int(child), without)
-
-
-def _of(pid: int) -> tuple[str, float]:
-    """A process's name and its CPU seconds, with those of children that have ended."""
-    try:
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
-    except OSError:
-        return "", 0.0  # it has ended, and is counted with its parent from now on
-    return name, sum(map(int, rest.split()[11:15])) / _TICKS_PER_S
