@@ -21,6 +21,7 @@ KIN = (
     ("Streams and what they hold", ("stream", "consumer", "kv", "object", "counter")),
     ("Messages", ("publish", "subscribe", "request", "reply", "service", "trace")),
     ("Streams kept in files", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
+    ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups", ("backup", "restore")),
     ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),

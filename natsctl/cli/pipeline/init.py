@@ -9,11 +9,12 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json
+from natsctl.cli.options import Json, session_of
 from natsctl.cli.pipeline.chosen import note_pipeline
 
 
 def init(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="folder to make; its last part names the pipeline")],
     stream: Annotated[
         str, typer.Option("--stream", metavar="STREAM", help="the stream that the example reads")
@@ -29,12 +30,13 @@ def init(
 
     if not is_asset_name(stream):
         raise UsageError(f"--stream {stream}: no stream can have that name")
-    folder = Path(name)
+    folder, dry = Path(name), session_of(ctx).dry_run
     try:
-        files = write_project(folder, stream)
+        files = write_project(folder, stream, dry=dry)
     except FileExistsError as failure:
         raise UsageError(str(failure), hint="name a folder that is not there yet") from failure
-    note_pipeline(folder.absolute().name, folder)
+    if not dry:
+        note_pipeline(folder.absolute().name, folder)
     if json:
         shown = [str(path.relative_to(folder)) for path in files]
         output.emit_json(to_builtins(Initialised(folder.absolute().name, str(folder.absolute()), shown)))

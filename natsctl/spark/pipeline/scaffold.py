@@ -60,14 +60,13 @@ def by_subject() -> DataFrame:
 _IGNORED: Final = "/storage/\n/tables/\n/.natsctl/\n__pycache__/\n"
 
 
-def write_project(folder: Path, stream: str) -> list[Path]:
-    """Write a project that reads a stream, and return its files. Raises FileExistsError, OSError.
+def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]:
+    """Write a project that reads a stream, unless `dry`, and return its files. Raises FileExistsError, OSError.
 
     What it publishes goes to `BIG_<STREAM>`, a stream that the user makes.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     sink = f"BIG_{stream}"
-    words = {"name": folder.name, "stream": stream, "quoted": quote(stream), "sink": sink, "prefix": sink}
+    words = {"name": folder.absolute().name, "stream": stream, "quoted": quote(stream), "sink": sink, "prefix": sink}
     texts = {
         "spark-pipeline.yml": _SPECIFICATION.format(**words),
         "natsctl.yml": _OWN.format(**words),
@@ -78,8 +77,8 @@ def write_project(folder: Path, stream: str) -> list[Path]:
     there = [name for name in texts if (folder / name).exists()]
     if there:
         raise FileExistsError(f"{folder / there[0]} is there")
-    for name, text in texts.items():
+    for name, text in texts.items() if not dry else ():
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(re.sub(r" +$", "", text, flags=re.MULTILINE), encoding="utf-8")
     return [folder / name for name in texts]
