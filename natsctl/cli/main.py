@@ -174,7 +174,7 @@ NOUNS = (
         answer="sql.shapes:Rows|sql.shapes:Explained",
         examples=(
             'natsctl sql "select subject, count(*) from ORDERS group by 1"',
-            "natsctl sql 'select cast(value as string) from ORDERS where seq > 100' --limit 10 -j",
+            "natsctl sql 'select string(value) from ORDERS where seq > 100' --limit 9 -j",
             "natsctl sql @report.sql --csv",
         ),
     ),

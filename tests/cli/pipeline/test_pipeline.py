@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.spark.pipeline.project import find_project
+from natsctl.spark.pipeline.run_record import log_path
 from natsctl.testing.done import Done
 from natsctl.testing.process import ServerProcess
 
@@ -135,3 +137,23 @@ def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     assert json.loads(got)["subject"] == "LARGE.ann"
     tables = json.loads((shop / ".natsctl" / "tables.json").read_text())
     assert {*tables} == {"orders_kept", "customers"}
+
+
+def test_logs_are_the_events_of_the_last_run_and_what_else_it_said(natsctl: Natsctl, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    natsctl("pipeline", "init", str(shop))
+    assert natsctl("pipeline", "logs", str(shop), "-j").out == ""
+    event = {
+        "time": "2026-11-21T10:00:00.000Z",
+        "flow": "messages",
+        "state": "COMPLETED",
+        "message": "done",
+        "error": "",
+    }
+    log = log_path(find_project(shop))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(f"{json.dumps(event)}\nsomething else\n")
+    first, second = natsctl("pipeline", "logs", str(shop), "-j").lines
+    assert first == {**event, "read": {}}
+    assert (second["flow"], second["message"]) == ("", "something else")
+    assert natsctl("pipeline", "logs", str(shop), "--lines", "1").out.endswith("something else\n")
