@@ -14,13 +14,13 @@ from bench.spark.raw import Wire, drain, fetch, publish
 from bench.spark.rows import batches, lines
 from bench.spark.spent import Spent, spent_by
 from natsctl.spark.source.archive.reader import backup_reader
-from natsctl.spark.source.batch_writer import JetStreamBatchWriter
-from natsctl.spark.source.columns import SCHEMA_FIELDS, row_shape
+from natsctl.spark.source.columns.rows import SCHEMA_FIELDS, row_shape
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.option_table import BATCH_READ
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
 from natsctl.testing.process import ServerProcess
 
 Figures = dict[str, tuple[int, Spent]]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.columns import SCHEMA_FIELDS, arrow_schema
+from natsctl.spark.source.columns.rows import SCHEMA_FIELDS, arrow_schema
 
 ROWS_OF_BATCH: Final = 10_000
 

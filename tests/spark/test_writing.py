@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:

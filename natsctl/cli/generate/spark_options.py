@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from natsctl.spark.source.options import as_markdown
+from natsctl.spark.source.options.options import as_markdown
 
 BEGIN = "<!-- options: python -m natsctl.cli.generate writes them -->\n"
 END = "<!-- end of options -->\n"

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.offsets import Position, parse_offsets
+from natsctl.spark.source.reading.offsets import Position, parse_offsets
 
 
 @dataclass(frozen=True)

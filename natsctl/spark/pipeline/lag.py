@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from natsctl.spark.pipeline.checkpoints import Progress
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.errors import StreamNotFound
-from natsctl.spark.source.offsets import Position
-from natsctl.spark.source.option_table import STREAM_READ
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import STREAM_READ
+from natsctl.spark.source.reading.offsets import Position
 
 
 @dataclass(frozen=True)

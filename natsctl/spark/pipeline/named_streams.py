@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from natsctl.spark.pipeline.faults import Fault, PipelineFaults
 from natsctl.spark.pipeline.own_settings import FILE, StreamSink, StreamView
 from natsctl.spark.pipeline.project import Project
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.errors import OptionFault, StreamNotFound
-from natsctl.spark.source.option_table import BATCH_READ, STREAM_READ, STREAM_WRITE
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ, STREAM_WRITE
 
 
 def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamView, ...]:

@@ -14,7 +14,7 @@ from natsctl.spark.pipeline.project import Project
 from natsctl.spark.pipeline.run_record import Recorder
 from natsctl.spark.pipeline.tables import remember_tables, restore_tables
 from natsctl.spark.pipeline.update import Updates
-from natsctl.spark.source.offsets import Position
+from natsctl.spark.source.reading.offsets import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

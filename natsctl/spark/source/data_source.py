@@ -11,24 +11,24 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.admission import admission_of
 from natsctl.spark.source.archive.reader import backup_reader
-from natsctl.spark.source.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
-from natsctl.spark.source.batch_writer import JetStreamBatchWriter
-from natsctl.spark.source.columns import default_schema, row_shape
-from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.columns.rows import default_schema, row_shape
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.follower import Follower
-from natsctl.spark.source.option_table import BATCH_READ, STREAM_READ
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.reading import reading_of
-from natsctl.spark.source.stream_reader import JetStreamStreamReader
-from natsctl.spark.source.stream_writer import JetStreamStreamWriter
-from natsctl.spark.source.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ, STREAM_READ
+from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
+from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
+from natsctl.spark.source.reading.admission import admission_of
+from natsctl.spark.source.reading.batch_reader import JetStreamBatchReader, JetStreamPushdownReader
+from natsctl.spark.source.reading.follower import Follower
+from natsctl.spark.source.reading.reading import reading_of
+from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
+from natsctl.spark.source.reading.subject_table import SUBJECT_FIELDS, SubjectTableReader, is_subject_table
 
 
 class JetStreamDataSource(DataSource):
-    """Streams as tables; what the options may be stands in `option_table`."""
+    """Streams as tables; what the options may be stands in `options.table`."""
 
     @classmethod
     def name(cls) -> str:

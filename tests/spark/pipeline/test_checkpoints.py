@@ -15,9 +15,9 @@ from natsctl.spark.pipeline.project import Project, find_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record
 from natsctl.spark.pipeline.scaffold import write_project
 from natsctl.spark.pipeline.status import run_state
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import delete, make, purge, remake

@@ -18,9 +18,9 @@ from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
 from natsctl.spark.source.archive.reader import BackupReader, backup_reader
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.columns import default_schema, row_shape
-from natsctl.spark.source.option_table import BATCH_READ
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.columns.rows import default_schema, row_shape
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
 
 Row = dict[str, Any]
 EVERYTHING = Sieve()

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.columns import RowShape, default_schema, row_shape
-from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.columns.rows import RowShape, default_schema, row_shape
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 

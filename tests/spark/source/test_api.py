@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.api import ONE_SHOT, JetStreamApi, StoredMessage
+from natsctl.spark.source.connection.api import ONE_SHOT, JetStreamApi, StoredMessage
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, ServerUnreachable
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures

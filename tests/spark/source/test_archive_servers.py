@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.api.times import parse_time
-from natsctl.spark.source.api import JetStreamApi
 from natsctl.spark.source.archive import parts as parts_module
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.backups import as_row, rows

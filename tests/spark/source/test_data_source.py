@@ -19,15 +19,15 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from natsctl.cli.generate.files import ROOT
 from natsctl.cli.generate.spark_options import page
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.batch_reader import JetStreamPushdownReader
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
-from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import DataLoss, OptionFault
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.option_table import BATCH_READ
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.reading.batch_reader import JetStreamPushdownReader
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge

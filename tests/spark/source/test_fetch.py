@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.columns import ValueDoesNotFit
+from natsctl.spark.source.columns.rows import ValueDoesNotFit
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, StreamNotFound
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     FEW,

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import NotAuthorised, ServerUnreachable
 from natsctl.spark.source.fetch import read_range
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.fetch.task import Interrupted
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.fakes import proxied

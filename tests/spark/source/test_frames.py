@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.columns import Rows
-from natsctl.spark.source.direct_frames import DirectAnswers, DirectWindow
+from natsctl.spark.source.columns.rows import Rows
 from natsctl.spark.source.errors import ServerUnreachable
-from natsctl.spark.source.frames import Deliveries, Window, place_of
+from natsctl.spark.source.fetch.direct_frames import DirectAnswers, DirectWindow
+from natsctl.spark.source.fetch.frames import Deliveries, Window, place_of
 
 INBOX = b"_INBOX.abc"
 ACK = b"$JS.ACK.ORDERS.reader.1"

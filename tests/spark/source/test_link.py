@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer, NotAuthorised, OptionFault, ServerUnreachable
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.shared_servers import server, started  # noqa: F401  # fixtures

@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.option_table import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, TABLE
-from natsctl.spark.source.option_values import duration_s, meet, moment_ns, sequences, size_bytes, subjects
-from natsctl.spark.source.options import Options, as_markdown
-from natsctl.spark.source.reading import reading_of
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options, as_markdown
+from natsctl.spark.source.options.table import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE, TABLE
+from natsctl.spark.source.options.values import duration_s, meet, moment_ns, sequences, size_bytes, subjects
+from natsctl.spark.source.reading.reading import reading_of
 
 PLACES = (BATCH_READ, STREAM_READ, BATCH_WRITE, STREAM_WRITE)
 

@@ -10,18 +10,18 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from natsctl.spark.source import planning
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import DataLoss, OptionFault, SequenceWentBack, StreamNotFound
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.loss import stream_state
-from natsctl.spark.source.option_table import BATCH_READ
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.planning import Stretch, batch_stretches, count, cut, parts
-from natsctl.spark.source.pushdown import Wanted
-from natsctl.spark.source.reading import Reading, reading_of
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
+from natsctl.spark.source.reading import planning
+from natsctl.spark.source.reading.loss import stream_state
+from natsctl.spark.source.reading.part import StreamPart
+from natsctl.spark.source.reading.planning import Stretch, batch_stretches, count, cut, parts
+from natsctl.spark.source.reading.pushdown import Wanted
+from natsctl.spark.source.reading.reading import Reading, reading_of
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge

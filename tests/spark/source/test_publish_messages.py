@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.errors import OptionFault, PublishFailed
-from natsctl.spark.source.option_table import BATCH_WRITE
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish.ids import MessageIds, RowIds
 from natsctl.spark.source.publish.messages import MessageMaker
 from natsctl.spark.source.publish.roles import Roles, write_roles
@@ -226,10 +226,10 @@ def test_no_task_imports_pandas_which_takes_longer_than_many_a_write() -> None:
     said = """
 import sys
 import pyarrow as pa
-from natsctl.spark.source.arrays import binary_array, int_array
-from natsctl.spark.source.ddl import parsed_schema
-from natsctl.spark.source.option_table import BATCH_WRITE
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.columns.arrays import binary_array, int_array
+from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.options.table import BATCH_WRITE
+from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.publish.acks import AckParser
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.messages import MessageMaker

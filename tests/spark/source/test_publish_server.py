@@ -12,13 +12,13 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 import pyarrow as pa
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, NotAuthorised, PublishFailed
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.publish import publisher as module
 from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.publisher import Publisher, PublishLimits
-from natsctl.spark.source.settings import ServerSettings
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 

@@ -17,7 +17,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import (
     DataLoss,
@@ -26,10 +28,8 @@ from natsctl.spark.source.errors import (
     StreamNotFound,
     StreamRecreated,
 )
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.settings import ServerSettings
-from natsctl.spark.source.stream_reader import JetStreamStreamReader
+from natsctl.spark.source.reading.part import StreamPart
+from natsctl.spark.source.reading.stream_reader import JetStreamStreamReader
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, delete, make, purge, remake

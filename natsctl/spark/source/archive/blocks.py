@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from natsctl.spark.source.archive.content import Content, Mark
-from natsctl.spark.source.columns import Rows, RowShape
+from natsctl.spark.source.columns.rows import Rows, RowShape
 
 _HEAD: Final = "<IQqH"
 """A text and no Struct, which cannot be pickled with the functions that use it."""

@@ -16,7 +16,7 @@ from natsctl.spark.source.archive.content import Content, DataFile, Mark
 from natsctl.spark.source.archive.cuts import Cut, cut_behind
 from natsctl.spark.source.archive.records import MAGIC, RecordReader, first_message
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.errors import BackupFault
 
 LEAST_BYTES: Final = 2 << 20

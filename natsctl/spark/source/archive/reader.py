@@ -12,12 +12,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from natsctl.spark.source.archive.backups import Backup, backups_at
 from natsctl.spark.source.archive.parts import ArchivePart, archive_partitions, read_archive
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.errors import OptionFault, StreamNotFound
-from natsctl.spark.source.option_values import EARLIEST, LATEST
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.pushdown import Wanted, push
-from natsctl.spark.source.reading import cores
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.values import EARLIEST, LATEST
+from natsctl.spark.source.reading.pushdown import Wanted, push
+from natsctl.spark.source.reading.reading import cores
 
 
 class BackupReader(DataSourceReader):

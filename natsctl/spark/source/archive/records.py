@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from natsctl.spark.source.archive.content import Content
-from natsctl.spark.source.columns import Rows, RowShape
+from natsctl.spark.source.columns.rows import Rows, RowShape
 
 MAGIC: Final = b"NATSARC1"
 MAX_RECORD_BYTES: Final = 72 << 20

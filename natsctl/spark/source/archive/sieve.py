@@ -9,7 +9,7 @@ from itertools import compress
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.columns.rows import Rows
 
 
 @dataclass(frozen=True)

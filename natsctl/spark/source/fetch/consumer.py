@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.api import ONE_SHOT, header_of
-from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.connection.api import ONE_SHOT, header_of
+from natsctl.spark.source.connection.protocol import Message, description_of, status_of
 from natsctl.spark.source.errors import ApiRefused, JetStreamSourceError, ServerUnreachable
+from natsctl.spark.source.fetch.frames import Deliveries, Window
 from natsctl.spark.source.fetch.task import Interrupted, Task
-from natsctl.spark.source.frames import Deliveries, Window
-from natsctl.spark.source.protocol import Message, description_of, status_of
 
 BAD_REQUEST: Final = 400
 NO_MESSAGES: Final = 404

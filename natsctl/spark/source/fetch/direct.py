@@ -12,12 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.api import header_of
-from natsctl.spark.source.direct_frames import DirectAnswers
+from natsctl.spark.source.connection.api import header_of
+from natsctl.spark.source.connection.protocol import Message, description_of, status_of
 from natsctl.spark.source.errors import ApiRefused, ServerUnreachable
+from natsctl.spark.source.fetch.direct_frames import DirectAnswers
 from natsctl.spark.source.fetch.subjects import Subjects
 from natsctl.spark.source.fetch.task import Interrupted, Task
-from natsctl.spark.source.protocol import Message, description_of, status_of
 
 MOST_BYTES: Final = 4 << 20
 """Of one request: it holds the server's connection for as long as it takes."""

@@ -7,15 +7,15 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.columns.rows import RowShape
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised
 from natsctl.spark.source.fetch.consumer import ConsumerReader
 from natsctl.spark.source.fetch.direct import DirectReader
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.fetch.single import SingleReader
 from natsctl.spark.source.fetch.task import Interrupted, Task
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.ranges import FetchLimits, ReadRange, Transport
-from natsctl.spark.source.settings import ServerSettings
 
 SMALL_RANGE: Final = 5_000
 """So few messages are there sooner by direct get than a consumer is made."""

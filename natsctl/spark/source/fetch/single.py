@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from natsctl.spark.source.api import NO_MESSAGE, refuse, time_ns_of
-from natsctl.spark.source.arrays import int_array
-from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.columns.arrays import int_array
+from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.connection.api import NO_MESSAGE, refuse, time_ns_of
+from natsctl.spark.source.connection.protocol import Message, read_next, status_of
 from natsctl.spark.source.errors import NoAnswer, ServerUnreachable
 from natsctl.spark.source.fetch.subjects import Subjects
 from natsctl.spark.source.fetch.task import Task
-from natsctl.spark.source.protocol import Message, read_next, status_of
 
 STRETCH: Final = 256
 """Sequences that are asked for at once; a server lets some thousands of requests wait."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from natsctl.spark.source.arrays import int_array
-from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.columns.arrays import int_array
+from natsctl.spark.source.columns.rows import Rows
 
 EVERYTHING = ">"
 

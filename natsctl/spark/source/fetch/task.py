@@ -10,12 +10,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.columns import Rows, RowShape
+from natsctl.spark.source.columns.rows import Rows, RowShape
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, NoAnswer, NotAuthorised, ServerUnreachable
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 
 WINDOW_BYTES: Final = 1 << 20
 """So much is taken apart at once: a tenth of that costs half as much again for each message."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.errors import PublishFailed
 
 MSG_ID_HEADER = "Nats-Msg-Id"

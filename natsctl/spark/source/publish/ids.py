@@ -15,7 +15,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.publish.header_blocks import joined
 
 MessageIds = Literal["content", "row"]

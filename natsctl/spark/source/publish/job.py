@@ -9,13 +9,13 @@ from typing import Literal
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.driver_settings import server_settings
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.driver_settings import server_settings
+from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.publish.ids import MessageIds
 from natsctl.spark.source.publish.publisher import PublishLimits
 from natsctl.spark.source.publish.roles import Roles, write_roles
-from natsctl.spark.source.settings import ServerSettings
 
 Idempotence = Literal["ids", "ledger", "none"]
 

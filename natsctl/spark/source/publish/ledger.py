@@ -16,15 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.arrays import binary_array
-from natsctl.spark.source.columns import HEADERS, RowShape, arrow_schema
+from natsctl.spark.source.columns.arrays import binary_array
+from natsctl.spark.source.columns.rows import HEADERS, RowShape, arrow_schema
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link, Reply
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, OptionFault, PublishFailed, StreamNotFound
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.link import Link, Reply
+from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.header_blocks import header_blocks
-from natsctl.spark.source.ranges import FetchLimits, ReadRange
-from natsctl.spark.source.settings import ServerSettings
 
 BUCKET: Final = "natsctl_spark"
 _STREAM: Final = f"KV_{BUCKET}"

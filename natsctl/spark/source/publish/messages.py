@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import binary_array, int_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.errors import PublishFailed
 from natsctl.spark.source.publish.header_blocks import MSG_ID_HEADER, binary, constant, header_blocks, joined
 from natsctl.spark.source.publish.ids import RowIds

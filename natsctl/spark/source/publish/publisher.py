@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer, PublishFailed
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.publish.acks import AckParser, Answers
 from natsctl.spark.source.publish.messages import Messages
 from natsctl.spark.source.publish.window import Part, Window, content_bytes

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.options import Options
 
 MSG_ID = "msgId"
 EXPECTED = {

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import JetStreamSourceError
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.job import WriteJob, Written
 from natsctl.spark.source.publish.ledger import Ledger, Stored

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from natsctl.spark.source.arrays import int_array
+from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.publish.acks import Answers, Refusal
 
 

@@ -7,8 +7,8 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.settings import ServerSettings
 
 
 class Encryption:

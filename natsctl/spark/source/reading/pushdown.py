@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from natsctl.spark.source.option_values import check_subject, meet
+from natsctl.spark.source.options.values import check_subject, meet
 
 _NEVER_NULL = ("stream", "seq", "subject", "timestamp", "value")
 

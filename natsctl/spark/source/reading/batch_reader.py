@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.columns import RowShape
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.planning import batch_stretches, parts
-from natsctl.spark.source.pushdown import Wanted, push
-from natsctl.spark.source.reading import Reading
-from natsctl.spark.source.settings import ServerSettings
-from natsctl.spark.source.task import read_part
+from natsctl.spark.source.columns.rows import RowShape
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.reading.part import StreamPart
+from natsctl.spark.source.reading.planning import batch_stretches, parts
+from natsctl.spark.source.reading.pushdown import Wanted, push
+from natsctl.spark.source.reading.reading import Reading
+from natsctl.spark.source.reading.task import read_part
 
 
 class JetStreamBatchReader(DataSourceReader):

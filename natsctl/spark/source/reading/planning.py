@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
-from natsctl.spark.source.loss import StreamState, check_begin, check_end, stream_state
-from natsctl.spark.source.option_values import EARLIEST, LATEST
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.pushdown import Wanted
-from natsctl.spark.source.ranges import ReadRange
-from natsctl.spark.source.reading import Reading
+from natsctl.spark.source.fetch.ranges import ReadRange
+from natsctl.spark.source.options.values import EARLIEST, LATEST
+from natsctl.spark.source.reading.loss import StreamState, check_begin, check_end, stream_state
+from natsctl.spark.source.reading.part import StreamPart
+from natsctl.spark.source.reading.pushdown import Wanted
+from natsctl.spark.source.reading.reading import Reading
 
 MESSAGES_PER_TASK = 10_000
 """Fewer are not worth a task of their own, which costs about as much as reading them."""

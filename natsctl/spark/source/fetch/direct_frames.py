@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.api import header_of, time_ns_of
-from natsctl.spark.source.arrays import int_array, number_array, text_array
-from natsctl.spark.source.columns import Rows
-from natsctl.spark.source.frames import SMALL_BYTES
-from natsctl.spark.source.protocol import Message, read_next, status_of
+from natsctl.spark.source.columns.arrays import int_array, number_array, text_array
+from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.connection.api import header_of, time_ns_of
+from natsctl.spark.source.connection.protocol import Message, read_next, status_of
+from natsctl.spark.source.fetch.frames import SMALL_BYTES
 
 SHAPE: Final = (
     rb" (\d+) (\d+)\r\nNATS/1\.0\r\n((?:[^\r]+\r\n)*?)Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\n"

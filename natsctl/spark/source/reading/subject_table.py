@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.arrays import int_array, repeated, text_array
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.columns import arrow_schema
+from natsctl.spark.source.columns.arrays import int_array, repeated, text_array
+from natsctl.spark.source.columns.rows import arrow_schema
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.reading import Reading
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.reading.reading import Reading
 
 SUFFIX: Final = "$subjects"
 SUBJECT_FIELDS: Final = (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.option_values import moment_ns
+from natsctl.spark.source.options.values import moment_ns
 
 VERSION: Final = 1
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from natsctl.spark.source.errors import DataLoss, SequenceWentBack, StreamRecreated
-from natsctl.spark.source.offsets import Position
+from natsctl.spark.source.reading.offsets import Position
 
 MAX_DELETED: Final = 100_000
 """Deleted messages up to which a server is asked for their sequences: about a megabyte."""

@@ -8,10 +8,10 @@ import ssl
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from natsctl.spark.source.encryption import Encryption
+from natsctl.spark.source.connection.encryption import Encryption
+from natsctl.spark.source.connection.nkeys import public_key_text, signature_text
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import NotAuthorised, OptionFault, ServerUnreachable
-from natsctl.spark.source.nkeys import public_key_text, signature_text
-from natsctl.spark.source.settings import ServerSettings
 
 SCHEMES: Final = ("nats", "tls")
 DEFAULT_PORT: Final = 4222

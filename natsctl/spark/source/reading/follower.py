@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from natsctl.spark.source.api import NO_CONSUMER, JetStreamApi
+from natsctl.spark.source.connection.api import NO_CONSUMER, JetStreamApi
 from natsctl.spark.source.errors import ApiRefused, ConnectionLost, JetStreamSourceError, NoAnswer, OptionFault
-from natsctl.spark.source.offsets import Offsets
+from natsctl.spark.source.reading.offsets import Offsets
 
 _MARK: Final = {"natsctl.spark": "follows a query"}
 _RESET_SINCE: Final = (2, 14)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.options.options import Options
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 

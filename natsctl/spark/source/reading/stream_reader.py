@@ -19,13 +19,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from natsctl.spark.source.admission import Admission
-from natsctl.spark.source.api import JetStreamApi
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.columns.rows import RowShape
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import DataLoss, StreamNotFound
-from natsctl.spark.source.follower import Follower
-from natsctl.spark.source.loss import (
+from natsctl.spark.source.reading.admission import Admission
+from natsctl.spark.source.reading.follower import Follower
+from natsctl.spark.source.reading.loss import (
     MAX_DELETED,
     StreamState,
     check_begin,
@@ -36,12 +37,11 @@ from natsctl.spark.source.loss import (
     stream_state,
     tell,
 )
-from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.planning import Stretch, chosen_streams, count, cut, parts, starting_at
-from natsctl.spark.source.reading import Reading
-from natsctl.spark.source.settings import ServerSettings
-from natsctl.spark.source.task import read_part
+from natsctl.spark.source.reading.offsets import Position, encode_offsets, parse_offsets
+from natsctl.spark.source.reading.part import StreamPart
+from natsctl.spark.source.reading.planning import Stretch, chosen_streams, count, cut, parts, starting_at
+from natsctl.spark.source.reading.reading import Reading
+from natsctl.spark.source.reading.task import read_part
 
 
 @dataclass(frozen=True)

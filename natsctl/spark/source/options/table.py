@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from natsctl.spark.source.option_values import (
+from natsctl.spark.source.options.values import (
     duration_s,
     flag,
     key_text,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.option_table import STREAM_READ
-from natsctl.spark.source.option_values import names
-from natsctl.spark.source.options import Options
-from natsctl.spark.source.ranges import FetchLimits, Transport
+from natsctl.spark.source.fetch.ranges import FetchLimits, Transport
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import STREAM_READ
+from natsctl.spark.source.options.values import names
 
 
 @dataclass(frozen=True)

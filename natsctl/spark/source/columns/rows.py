@@ -23,11 +23,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from natsctl.spark.source.arrays import binary_array, int_array, repeated, text_array
-from natsctl.spark.source.ddl import parsed_schema
+from natsctl.spark.source.columns.arrays import binary_array, int_array, repeated, text_array
+from natsctl.spark.source.columns.ddl import parsed_schema
+from natsctl.spark.source.columns.header_column import header_column
+from natsctl.spark.source.columns.json_column import Misfit, json_column
 from natsctl.spark.source.errors import JetStreamSourceError, OptionFault
-from natsctl.spark.source.header_column import header_column
-from natsctl.spark.source.json_column import Misfit, json_column
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from natsctl.spark.source.api import JetStreamApi
+from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.settings import ServerSettings
 
 Answer = TypeVar("Answer")
 

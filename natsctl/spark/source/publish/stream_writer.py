@@ -10,9 +10,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.link import Link
-from natsctl.spark.source.option_table import STREAM_WRITE
+from natsctl.spark.source.options.table import STREAM_WRITE
 from natsctl.spark.source.publish.job import write_job
 from natsctl.spark.source.publish.ledger import Ledger
 from natsctl.spark.source.publish.report import report, told

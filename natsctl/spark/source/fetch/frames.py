@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from natsctl.spark.source.arrays import int_array, number_array
-from natsctl.spark.source.columns import Rows
+from natsctl.spark.source.columns.arrays import int_array, number_array
+from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.connection.protocol import Message, read_next
 from natsctl.spark.source.errors import ServerUnreachable
-from natsctl.spark.source.protocol import Message, read_next
 
 PLAIN_STRIDE: Final = 5
 """Pieces for each frame: subject, sequence, time, size, payload."""

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from natsctl.spark.source.asking import Asking
-from natsctl.spark.source.columns import RowShape
+from natsctl.spark.source.columns.rows import RowShape
+from natsctl.spark.source.connection.asking import Asking
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
-from natsctl.spark.source.loss import check_identity, check_read, stream_state
-from natsctl.spark.source.offsets import Position
-from natsctl.spark.source.part import StreamPart
-from natsctl.spark.source.ranges import FetchLimits
-from natsctl.spark.source.settings import ServerSettings
+from natsctl.spark.source.fetch.ranges import FetchLimits
+from natsctl.spark.source.reading.loss import check_identity, check_read, stream_state
+from natsctl.spark.source.reading.offsets import Position
+from natsctl.spark.source.reading.part import StreamPart
 
 
 def read_part(

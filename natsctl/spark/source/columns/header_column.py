@@ -8,7 +8,7 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import binary_array, int_array, text_array
+from natsctl.spark.source.columns.arrays import binary_array, int_array, text_array
 
 
 def header_column(blocks: Sequence[bytes], kind: pa.ListType) -> pa.ListArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from natsctl.spark.source.options import Options
+from natsctl.spark.source.options.options import Options
 
 
 @dataclass(frozen=True)

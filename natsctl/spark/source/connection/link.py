@@ -16,10 +16,10 @@ import time
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from natsctl.spark.source.connection.handshake import READ_BYTES, Greeted, greet, server_url
+from natsctl.spark.source.connection.protocol import Message, read_next, status_of
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ConnectionLost, JetStreamSourceError, NoAnswer, NotAuthorised, ServerUnreachable
-from natsctl.spark.source.handshake import READ_BYTES, Greeted, greet, server_url
-from natsctl.spark.source.protocol import Message, read_next, status_of
-from natsctl.spark.source.settings import ServerSettings
 
 ANSWERS: Final = b"1"
 """The subscription of answers to requests; one that nobody waits for any more is dropped."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from natsctl.spark.source.ranges import ReadRange
+from natsctl.spark.source.fetch.ranges import ReadRange
 
 
 @dataclass(frozen=True)

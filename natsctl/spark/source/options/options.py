@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.option_table import OF_SPARK, TABLE, Option
+from natsctl.spark.source.options.table import OF_SPARK, TABLE, Option
 
 
 class Options:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, NoReturn
 
+from natsctl.spark.source.connection.link import Link, Reply
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, NotAuthorised, StreamNotFound
-from natsctl.spark.source.link import Link, Reply
-from natsctl.spark.source.settings import ServerSettings
 
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014

@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Final
 
-from natsctl.spark.source.ed25519 import public_key, sign
+from natsctl.spark.source.connection.ed25519 import public_key, sign
 from natsctl.spark.source.errors import OptionFault
 
 SEED_PREFIX: Final = 18 << 3

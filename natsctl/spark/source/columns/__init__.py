@@ -1,0 +1,1 @@
+"""What a row has: schemas, and Arrow columns made of messages."""

@@ -1,0 +1,1 @@
+"""Batches and streaming queries: what is read, from where to where, what is lost."""
