@@ -99,6 +99,6 @@ def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(q
     assert "ReadSchema: struct<seq:bigint,subject:string>" in plan
     with pytest.raises(UnknownTable) as missing:
         queries.run("select 1 from my-steam s")
-    assert missing.value.hint == 'did you mean "my-stream"?'
+    assert missing.value.hint.startswith('did you mean "my-stream"')
     with pytest.raises(AnalysisException, match="subject"):
         queries.run("select subjekt from my-stream")

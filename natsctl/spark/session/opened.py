@@ -103,9 +103,11 @@ def _active_session() -> SparkSession | None:
 def own_session(options: SparkOptions, launch: Launch | None = None) -> Iterator[SparkSession]:
     """A session in a Spark that is started here, as `launch` says. Raises JavaUnsuitable, SparkStartFailed."""
     launch = launch or launch_of(options)
-    with running_machine(launch) as machine, _environment(machine, options):
+    with running_machine(launch) as machine:
         try:
-            with _session_of({}) as session:
+            with contextlib.ExitStack() as stack:
+                with _environment(machine, options):
+                    session = stack.enter_context(_session_of({}))
                 yield session
         except Exception as failure:
             if log := machine.logged():
@@ -115,7 +117,7 @@ def own_session(options: SparkOptions, launch: Launch | None = None) -> Iterator
 
 @contextlib.contextmanager
 def _environment(machine: VirtualMachine, options: SparkOptions) -> Iterator[None]:
-    """What PySpark reads in the environment when it looks for its Java."""
+    """What PySpark reads in the environment when it looks for its Java; programs that are started later must not."""
     wanted = {
         "PYSPARK_GATEWAY_PORT": str(machine.port),
         "PYSPARK_GATEWAY_SECRET": machine.secret,
