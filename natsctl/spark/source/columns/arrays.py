@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import accumulate
 from typing import Final
 
@@ -21,7 +20,7 @@ MOST_BYTES: Final = (1 << 31) - 1
 
 def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
     """Bytes as a column."""
-    if "pandas" in sys.modules or find_spec("pandas") is None:
+    if "pandas" in sys.modules:
         return pa.array(data, pa.binary())
     whole = b"".join(data)
     if len(whole) > MOST_BYTES:
