@@ -19,6 +19,9 @@ from natsctl.client.short_client import ShortClient
 from natsctl.testing import nursery
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
+SPARK = Path(__file__).parent / "spark"
+"""Its own tests share a session of Spark, which takes ten seconds to start and gets quicker with use."""
+
 # A shell that starts pytest in the background ignores Ctrl-C for it; commands that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,7 +44,9 @@ Client._send_ping = ShortClient._send_ping  # type: ignore[assignment]  # uses n
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs the reference where it is not there."""
+    """Have one worker do what starts Spark; skip what needs the reference where it is not there."""
+    # What comes first is done by the first worker before another one has nothing left to do and takes from its end.
+    items.sort(key=lambda item: item.path.parent != SPARK)
     if reference_binary() is None:
         for item in items:
             if item.get_closest_marker("reference"):
