@@ -76,9 +76,11 @@ class _Lines:
         rate = done / elapsed_s
         if not self._total:
             return f"{amount(done, self._unit)}, {amount(rate, self._unit)}/s"
-        left_s = (self._total - done) / rate if rate else 0
         share = f"{100 * done / self._total:.0f}% of {amount(self._total, self._unit)}"
-        return f"{share}, {amount(rate, self._unit)}/s, {duration(int(max(left_s, 0)) * 1_000_000_000)} left"
+        if not rate:
+            return share
+        left_s = max((self._total - done) / rate, 0)
+        return f"{share}, {amount(rate, self._unit)}/s, {duration(int(left_s) * 1_000_000_000)} left"
 
 
 class _Bar:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from natsctl.cli.progress import _Lines
 from natsctl.cli.render import values
 from natsctl.cli.render.values import FOREVER_NS, age_limit, body_text, duration, limit, safe, when
 
@@ -64,3 +65,9 @@ def test_ages_never_are_negative() -> None:
     assert values.ago("2026-01-01T00:00:10Z", 0) == "0s"
     assert values.ago("1970-01-01T00:00:01Z", 3 * S) == "2.00s"
     assert values.ago(None, 3 * S) == "never"
+
+
+def test_what_has_not_begun_tells_no_time_that_is_left() -> None:
+    lines = _Lines("Query", 4, "tasks")
+    assert lines._figures(0, 2.0) == "0% of 4 tasks"
+    assert lines._figures(1, 2.0) == "25% of 4 tasks, 0 tasks/s, 6.00s left"
