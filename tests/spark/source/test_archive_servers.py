@@ -6,6 +6,7 @@ import base64
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def test_a_backup_has_the_rows_that_the_server_holds(
     url = api.link.settings.urls[0]
 
     for target in ("b", "b.tgz"):
-        command = ["natsctl", "-s", url, "stream", "backup", "ODD", str(tmp_path / target)]
+        command = [sys.executable, "-m", "natsctl", "-s", url, "stream", "backup", "ODD", str(tmp_path / target)]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     held = held_by(api, "ODD")
 
