@@ -30,6 +30,8 @@ from natsctl.spark.session.virtual_machine import Launch
 
 START_WITHIN_S: Final = 120.0
 END_WITHIN_S: Final = 20.0
+POLL_S: Final = 0.05
+"""Between two looks at processes that tell nobody when they are ready."""
 _PACKAGE: Final = "org.apache.spark.deploy"
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
@@ -86,7 +88,7 @@ class LocalCluster:
         while not (pids := self.executor_pids()):
             if time.monotonic() > until_s:
                 raise SparkStartFailed(f"no executor runs within {within_s:g} s", self.log())
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         os.kill(pids[0], signal.SIGKILL)
         return pids[0]
 
@@ -163,7 +165,7 @@ class _Daemon:
         while not (found := find(self.log_path.read_text(errors="replace"))):
             if self.process.poll() is not None or time.monotonic() > until_s:
                 raise SparkStartFailed(f"Spark's {self.log_path.stem} did not start", self.log_path.read_text()[-4000:])
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         return found
 
     def children(self, word: bytes) -> list[int]:

@@ -106,7 +106,7 @@ def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -
         try:
             check_streams(project, server_options(session))
             run_on_spark(session, spark, work, bar=False, opening=session_for(project), stop=over.set)
-        except Exception as failure:
+        except Exception as failure:  # of whatever kind: it is noted for `pipeline status`, and raised on
             recorder.state("failed", str(failure))
             raise
         except BaseException:

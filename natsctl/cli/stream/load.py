@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig
     from natsctl.spark.loading.loading import Content
 
+Ids = Annotated[
+    str,
+    typer.Option(
+        "--ids", metavar="auto|seq|own", help="message ids: their own or STREAM:SEQ, the latter, their own only"
+    ),
+]
+Writers = Annotated[
+    int, typer.Option("--writers", metavar="N", help="publish at once; order is kept within subjects then", min=1)
+]
+
 
 @flagged()
 def load(
@@ -41,15 +51,8 @@ def load(
     as_json: Annotated[
         bool, typer.Option("--row-as-json", help="each row as JSON is the payload", show_default=False)
     ] = False,
-    ids: Annotated[
-        str,
-        typer.Option(
-            "--ids", metavar="auto|seq|own", help="message ids: their own or STREAM:SEQ, the latter, their own only"
-        ),
-    ] = "auto",
-    writers: Annotated[
-        int, typer.Option("--writers", metavar="N", help="publish at once; order is kept within subjects then", min=1)
-    ] = 1,
+    ids: Ids = "auto",
+    writers: Writers = 1,
     json: Json = False,
 ) -> None:
     """Store what `stream export` wrote, or rows of other tables, in a stream.

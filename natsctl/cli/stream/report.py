@@ -11,6 +11,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
+from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
 from natsctl.cli.spark_flags import SparkFlags
@@ -19,6 +20,8 @@ from natsctl.cli.stream.listing import Streams, Subject, list_streams, nothing_f
 from natsctl.cli.waiting import watch_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
     from natsctl.api.stream import StreamInfo
@@ -52,6 +55,13 @@ class Order(NamedTuple):
         return (asked or ["bytes"])[0]
 
 
+OfCluster = Annotated[
+    str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
+]
+Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="who leads how many streams", show_default=False)]
+Dot = Annotated[str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)]
+
+
 @flagged()
 def report(
     ctx: typer.Context,
@@ -60,18 +70,12 @@ def report(
     spark: SparkFlags,
     stream: StreamName = None,
     subject: Subject = "",
-    cluster: Annotated[
-        str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
-    ] = "",
+    cluster: OfCluster = "",
     reverse: Reverse = False,
     columns: Columns = None,
     raw: RawNumbers = False,
-    leaders: Annotated[
-        bool, typer.Option("--leaders", "-l", help="who leads how many streams", show_default=False)
-    ] = False,
-    dot: Annotated[
-        str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)
-    ] = "",
+    leaders: Leaders = False,
+    dot: Dot = "",
     watch: Watch = None,
     rounds: Rounds = 0,
     all_streams: All = False,
@@ -83,12 +87,12 @@ def report(
     stored when, what is there twice and what is missing.
     """
     deep.check(stream, others=bool(subject or cluster or leaders or dot or watch or columns or all_streams))
+    session = session_of(ctx)
     if deep.deep:
-        from natsctl.cli.names import pick_stream
-
-        session = session_of(ctx)
         deep_report(session, spark, pick_stream(session, stream), deep, json=json)
         return
+    from natsctl.cli.live import emit_each
+    from natsctl.cli.live import watch as show_again
     from natsctl.cli.render.columns import chosen
     from natsctl.cli.render.stream_table import REPORT
 
@@ -97,34 +101,35 @@ def report(
     if every_s and dot:
         raise UsageError("--watch excludes --dot")
     picked = chosen(REPORT, columns, False)
-    session = session_of(ctx)
 
     def look() -> Streams:
         found = list_streams(session, subject=subject, all_streams=all_streams)
         kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
         return found._replace(answers=kept)
 
+    if every_s and json:
+        emit_each(lambda: _document(look(), order, reverse), every_s, rounds)
+        return
     if every_s:
-        from natsctl.cli.live import emit_each
-        from natsctl.cli.live import watch as show_again
-
-        if json:
-            emit_each(lambda: _document(look(), order, reverse), every_s, rounds)
-        else:
-            show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s, rounds=rounds)
+        show_again(lambda: _tables(look(), picked, order, reverse, raw, leaders), every_s, rounds=rounds)
         return
     streams = look()
     if dot:
         _write_dot(streams, dot)
     if json:
         output.emit_json(_document(streams, order, reverse))
-    elif not streams.answers and not streams.absent:
-        output.emit(nothing_found(streams, subject, None))
-    elif dot != STDOUT:
-        from natsctl.cli.screen import show_table
-
-        show_table(_tables(streams, picked, order, reverse, raw, leaders))
+    elif dot != STDOUT or not (streams.answers or streams.absent):
+        _show(streams, subject, lambda: _tables(streams, picked, order, reverse, raw, leaders))
     tell_absent(streams.absent)
+
+
+def _show(streams: Streams, subject: str, tables: Callable[[], RenderableType]) -> None:
+    if not streams.answers and not streams.absent:
+        output.emit(nothing_found(streams, subject, None))
+        return
+    from natsctl.cli.screen import show_table
+
+    show_table(tables())
 
 
 def _cluster_of(info: StreamInfo) -> str:

@@ -84,7 +84,8 @@ class Graph:
 
         def read() -> DataFrame:
             reader: Any = spark.read if view.batch else spark.readStream
-            return reader.format(FORMAT).options(**options).load()  # type: ignore[no-any-return]
+            frame: DataFrame = reader.format(FORMAT).options(**options).load()
+            return frame
 
         self._places[view.name] = (FILE, view.line)
         pipelines.temporary_view(name=quote(view.name))(read)

@@ -21,7 +21,7 @@ from natsctl.spark.pipeline.project import Project
 try:
     import fcntl
 except ImportError:  # Windows, where two runs of one pipeline are not kept apart
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # what is asked before it is used
 
 ATTEMPTS: Final = 5
 RETRY_S: Final = 0.1

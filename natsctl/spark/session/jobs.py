@@ -39,7 +39,7 @@ def job_status(session: SparkSession) -> Iterator[Callable[[], Tasks]]:
         try:
             yield told.tasks
         finally:
-            session.removeProgressHandler(told.hear)  # type: ignore[arg-type]
+            session.removeProgressHandler(told.hear)  # type: ignore[arg-type]  # the same function
     else:
         yield _Looked(session).tasks
 

@@ -109,7 +109,7 @@ def own_session(options: SparkOptions, launch: Launch | None = None) -> Iterator
                 with _environment(machine, options):
                     session = stack.enter_context(_session_of({}))
                 yield session
-        except Exception as failure:
+        except Exception as failure:  # of whatever kind: it is raised on, with what Spark wrote
             if log := machine.logged():
                 failure.spark_log = log  # type: ignore[attr-defined]  # for whoever tells of it
             raise

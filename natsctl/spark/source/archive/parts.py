@@ -16,7 +16,7 @@ from natsctl.spark.source.archive.content import Content, DataFile, Mark
 from natsctl.spark.source.archive.cuts import Cut, cut_behind
 from natsctl.spark.source.archive.records import MAGIC, RecordReader, first_message
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.columns.rows import RowShape
+from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.errors import BackupFault
 
 LEAST_BYTES: Final = 2 << 20
@@ -85,10 +85,11 @@ def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]
     gone = part.gone if isinstance(part, BlocksPart) else frozenset[int]()
     content = Content(part.data, part.blocks[0].mark if isinstance(part, BlocksPart) else part.mark)
     try:
+        pieces: Iterator[Rows]
         if isinstance(part, BlocksPart):
             pieces = (rows_of(content, block, shape) for block in part.blocks)
         else:
-            pieces = iter(RecordReader(content, part.at, part.stop, shape).rows, None)  # type: ignore[assignment]
+            pieces = iter(RecordReader(content, part.at, part.stop, shape).rows, None)
         for rows in pieces:
             kept = part.sieve.sifted(rows, pattern, gone)
             if len(kept.seqs):
