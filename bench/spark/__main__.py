@@ -16,10 +16,12 @@ from bench.spark.commands import Run, measure_commands
 from bench.spark.direct import Figures, measure_without_spark, temporary
 from bench.spark.spent import Spent
 from bench.spark.through import measure_through_spark
-from natsctl.spark.session import SparkOptions, open_session
+from natsctl.spark.session import SparkOptions
+from natsctl.spark.session.opened import own_session
+from natsctl.spark.session.options import MANY_MESSAGES
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
-MASTER: Final = "local[2]"
+SPARK: Final = SparkOptions(master="local[2]", messages=MANY_MESSAGES)
 RESERVED_S: Final = 1e-6
 
 
@@ -57,28 +59,27 @@ def client_us(figures: Figures, name: str) -> float:
     return us(figures, name, lambda spent: spent.java_s + spent.python_s)
 
 
-FLOOR, READ, BACKUP, WRITE = (
+FLOOR, ARROW_FLOOR, READ, BACKUP, WRITE = (
     "Spark's floor, rows in memory",
+    "Spark's floor, Arrow in memory",
     "Spark reads a stream",
     "Spark reads a backup",
     "Spark writes a stream",
 )
 READER, RAW, NATS_PY = "read, the source's reader", "read, raw", "read, nats-py fetch"
-WRITER, PUBLISHED = "publish, the source's writer", "publish, raw"
+WRITER, PUBLISHED = "publish, the source's writer", "publish, raw, ids and acks"
 TARGETS: Final = (
     Target("read of Spark's floor, by the clock", lambda of: rate(of, READ) / rate(of, FLOOR), least=0.7),
-    Target(
-        "read of Spark's floor, CPU but for the server",
-        lambda of: client_us(of, FLOOR) / client_us(of, READ),
-        least=0.7,
-    ),
+    Target("the same, CPU but for the server", lambda of: client_us(of, FLOOR) / client_us(of, READ)),
+    Target("the same, Arrow's batches in place of rows", lambda of: client_us(of, ARROW_FLOOR) / client_us(of, READ)),
     Target("read, us of CPU a message, everything", lambda of: us(of, READ), most=6.5),
     Target("the reader, times a socket nobody parses, CPU", lambda of: us(of, READER) / us(of, RAW)),
     Target("the reader, times nats-py's fetch", lambda of: rate(of, READER) / rate(of, NATS_PY), least=10),
     Target("the same by the client's CPU", lambda of: client_us(of, NATS_PY) / client_us(of, READER), least=10),
     Target("a backup of a stream, CPU", lambda of: us(of, BACKUP) / us(of, READ), most=0.67),
     Target("write, messages a second", lambda of: rate(of, WRITE), least=100_000),
-    Target("the writer, times raw publishing, CPU", lambda of: us(of, WRITER) / us(of, PUBLISHED)),
+    Target("the same, of what a bare socket reaches", lambda of: rate(of, WRITE) / rate(of, PUBLISHED)),
+    Target("the writer, times a bare socket, CPU", lambda of: us(of, WRITER) / us(of, PUBLISHED)),
 )
 
 
@@ -120,7 +121,7 @@ def main() -> None:
         with temporary() as name, ServerProcess(Path(name) / "server", kind) as server:
             figures = measure_without_spark(server, options.messages, Path(name))
             if "spark" in options.parts:
-                with open_session(SparkOptions(master=MASTER)) as spark:
+                with own_session(SPARK) as spark:
                     figures |= measure_through_spark(spark, server, options.messages, Path(name))
             report(kind, figures)
             if "commands" in options.parts and kind == kinds[0]:

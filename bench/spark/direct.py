@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from bench.spark.raw import Wire, drain, fetch, publish
+from bench.spark.raw import Wire, drain, fetch, publish, publish_acknowledged
 from bench.spark.rows import batches, lines
 from bench.spark.spent import Spent, spent_by
 from natsctl.spark.source.archive.reader import backup_reader
@@ -26,7 +26,7 @@ from natsctl.testing.process import ServerProcess
 Figures = dict[str, tuple[int, Spent]]
 """By what was done: how many messages, and what it cost."""
 NATS_PY_SHARE: Final = 20
-WRITTEN_SHARE: Final = 5
+WRITTEN_SHARE: Final = 2
 """Of the messages, so that what takes long takes no longer than the rest."""
 WARM_UP: Final = 5_000
 """Messages by which modules are imported, and connections known to work."""
@@ -47,10 +47,13 @@ def measure_without_spark(server: ServerProcess, number: int, folder: Path) -> F
     make(url, "ORDERS")
     make(url, "COPY")
     make(url, "WARM")
+    make(url, "ASKED")
     sent = lines("ORDERS", number)
     figures["publish, raw"] = number, spent_by(lambda: publish(url, sent), pid)
     _write(url, "WARM", WARM_UP)
     written = number // WRITTEN_SHARE
+    asked = lines("ASKED", written, b"i.ack ")
+    figures["publish, raw, ids and acks"] = written, spent_by(lambda: publish_acknowledged(url, asked), pid)
     figures["publish, the source's writer"] = written, spent_by(lambda: _write(url, "COPY", written), pid)
     _read(url, "WARM", WARM_UP)
     figures["read, raw"] = number, spent_by(lambda: drain(url, "ORDERS", number), pid)

@@ -1,18 +1,21 @@
-"""The messages that are read and written, as protocol lines and as Arrow, and a source that has them in memory."""
+"""The messages that are read and written, as protocol lines and as Arrow, and sources that have them in memory."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.columns.rows import SCHEMA_FIELDS, arrow_schema
 
 ROWS_OF_BATCH: Final = 10_000
+NOTE_AT: Final = 100
+"""Within the text that ends a payload."""
 
 
 def payload(chance: random.Random, number: int) -> bytes:
@@ -23,21 +26,24 @@ def payload(chance: random.Random, number: int) -> bytes:
     return fields + chance.randbytes(64).hex().encode()[: 126 - len(fields)] + b'"}'
 
 
-def lines(stream: str, number: int) -> list[bytes]:
-    """So many messages on a thousand subjects, every tenth with a header."""
+def lines(stream: str, number: int, reply: bytes = b"") -> list[bytes]:
+    """So many messages on a thousand subjects, every tenth with a header; those with a reply have ids as well."""
     chance, found = random.Random(7), []
     for at in range(number):
-        body, subject = payload(chance, at), b"%s.%d" % (stream.encode(), at % 1000)
-        if at % 10:
-            found.append(b"PUB %s %d\r\n%s\r\n" % (subject, len(body), body))
-        else:
-            head = b"NATS/1.0\r\nTrace: %d\r\n\r\n" % at
+        body, subject = payload(chance, at), b"%s.%d %s" % (stream.encode(), at % 1000, reply)
+        head = b"" if at % 10 else b"Trace: %d\r\n" % at
+        if reply:
+            head += b"Nats-Msg-Id: %016x\r\n" % chance.getrandbits(64)
+        if head:
+            head = b"NATS/1.0\r\n%s\r\n" % head
             found.append(b"HPUB %s %d %d\r\n%s%s\r\n" % (subject, len(head), len(head) + len(body), head, body))
+        else:
+            found.append(b"PUB %s %d\r\n%s\r\n" % (subject, len(body), body))
     return found
 
 
 def batches(stream: str, number: int, first: int = 1) -> Iterator[pa.RecordBatch]:
-    """The same messages as rows of all columns, which are made once and yielded again and again."""
+    """The same messages as rows of all columns: made once and yielded again and again, each time told apart."""
     chance, size = random.Random(7), min(number, ROWS_OF_BATCH)
     schema = arrow_schema(StructType([*SCHEMA_FIELDS]))
     kinds = {field.name: field.type for field in schema}
@@ -51,13 +57,15 @@ def batches(stream: str, number: int, first: int = 1) -> Iterator[pa.RecordBatch
         ),
         "value": pa.array([payload(chance, at) for at in range(size)], pa.binary()),
     }
-    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+    values = columns["value"]
     for at in range(0, number, size):
+        columns["value"] = pc.binary_replace_slice(values, NOTE_AT, NOTE_AT + 12, b"%012d" % at)
+        batch = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
         yield batch.slice(0, min(size, number - at))
 
 
 class MemoryReader(DataSourceReader):
-    """Yields rows that it has."""
+    """Yields rows that it has, as Python has them."""
 
     def __init__(self, number: int, parts: int) -> None:
         self._number, self._count = number, parts
@@ -66,6 +74,17 @@ class MemoryReader(DataSourceReader):
         """Equal parts."""
         return [InputPartition(self._number // self._count) for _ in range(self._count)]
 
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]] | Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        (made,) = batches("MEMORY", min(partition.value, ROWS_OF_BATCH))
+        rows = list(zip(*(column.to_pylist() for column in made.columns), strict=True))
+        for at in range(0, partition.value, ROWS_OF_BATCH):
+            yield from rows[: partition.value - at]
+
+
+class ArrowReader(MemoryReader):
+    """Yields batches that it has: nothing is made, nothing is converted."""
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
         yield from batches("MEMORY", partition.value)
@@ -73,6 +92,8 @@ class MemoryReader(DataSourceReader):
 
 class MemorySource(DataSource):
     """Spark's own floor: what a Python data source costs whose rows cost nothing."""
+
+    made: type[MemoryReader] = MemoryReader
 
     @classmethod
     def name(cls) -> str:
@@ -85,4 +106,15 @@ class MemorySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader."""
-        return MemoryReader(int(self.options["messages"]), int(self.options["parts"]))
+        return self.made(int(self.options["messages"]), int(self.options["parts"]))
+
+
+class ArrowSource(MemorySource):
+    """The same with Arrow's batches in place of rows."""
+
+    made = ArrowReader
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "memory_batches"

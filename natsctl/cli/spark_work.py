@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from natsctl.api.errors import NatsctlError
@@ -41,21 +42,23 @@ def run_on_spark(
     what: str = "Spark",
     bar: bool = True,
     needs_server: bool = True,
+    messages: int = 0,
     opening: Callable[[SparkOptions], AbstractContextManager[SparkSession]] | None = None,
     stop: Callable[[], None] = lambda: None,
 ) -> T:
     """The result of `work(spark session, options of the data source for this command's server)`.
 
     The work runs in another thread, and must leave printing to its caller while there is a `bar`. Without
-    `needs_server` no server is connected to, and the options are empty. Ctrl-C and SIGTERM cancel its jobs and stop its
-    streaming queries, after `stop()` has told the work so. `opening` opens another session than `open_session` does.
+    `needs_server` no server is connected to, and the options are empty. `messages` are those that it may have to read.
+    Ctrl-C and SIGTERM cancel its jobs and stop its streaming queries, after `stop()` has told the work so. `opening`
+    opens another session than `open_session` does.
     Raises UsageError, ExtraMissing, JavaUnsuitable, and Spark's failures as natsctl's.
     """
     from natsctl.spark.session import open_session
     from natsctl.spark.session.jobs import job_status
     from natsctl.spark.session.translation import translated
 
-    options = spark.options
+    options = replace(spark.options, messages=messages)
     server = server_options(session) if needs_server else {}
     quiet = session.json
     with progress(what, None, "tasks", bar=bar, quiet=quiet or not bar) as tracker:

@@ -3,3 +3,6 @@
 `source` is the data source `jetstream`, which travels to executors by value; everything beside it stays with the
 driver: sessions, commands' work, pipelines. Nothing here is imported unless a command needs Spark or Arrow.
 """
+
+SOURCE_BY_NAME = "NATSCTL_SPARK_SOURCE_BY_NAME"
+"""A variable in the environment of Python processes that all have this very natsctl, where names are enough."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.spark.session import SparkOptions, open_session
-from natsctl.spark.session.opened import register_by_value
+from natsctl.spark.session.remote import register_by_value
 from natsctl.testing.spark_messages import SINK, SOURCE
 
 if TYPE_CHECKING:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from natsctl.api.errors import UsageError
 
 Run = Callable[..., Any]
 
@@ -52,3 +55,31 @@ def test_a_query_from_a_file_and_none_at_all(natsctl: Run, orders: None, tmp_pat
     assert natsctl("sql", f"@{tmp_path / 'q.sql'}", "--csv").out == "count(1)\n3\n"
     for words in ((), ("",), ("-- nothing",), ("@none",), ("select 1", "--csv", "-j")):
         assert natsctl("sql", *words).code == 2, words
+
+
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        (("sql", "select max(value) from my-orders"), 3),
+        (("sql", "select 1 from my-orders a, `my-orders` b, OTHER"), 5),
+        (("sql", "select max(subject) from `my-orders$subjects`"), 0),
+        (("sql", "select max(value) from my-orders", "--explain"), 0),
+        (("stream", "export", "my-orders", "out.csv"), 3),
+        (("stream", "report", "my-orders", "--deep"), 3),
+    ],
+)
+def test_spark_is_told_how_much_there_is_to_read(
+    natsctl: Run, orders: None, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], messages: int
+) -> None:
+    assert natsctl("str", "add", "OTHER", "--subjects", "other", "--defaults").code == 0
+    for _ in range(2):
+        assert natsctl("pub", "other", "x", "--wait", "-q").code == 0
+    told: list[int] = []
+
+    def run_on_spark(*_: object, messages: int = 0, **__: object) -> None:
+        told.append(messages)
+        raise UsageError("Spark is not started here")
+
+    monkeypatch.setitem(sys.modules, "natsctl.cli.spark_work", SimpleNamespace(run_on_spark=run_on_spark))
+    assert natsctl(*words).code == 2
+    assert told == [messages]

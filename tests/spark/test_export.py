@@ -16,13 +16,17 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 import nats
 from nats.js.api import StreamConfig
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
 from natsctl.spark.export.columns import headers_of, payload_of
-from natsctl.spark.export.continuing import Note, prepare, remove_strays
+from natsctl.spark.export.continuing import Note, prepare, remove_strays, report_of
 from natsctl.spark.export.target import Target, target_of
-from natsctl.spark.export.writing import writer_of
-from natsctl.spark.loading.source import NoFile, read_rows, source_of
+from natsctl.spark.export.writing import check_written, replace_folder, writer_of
+from natsctl.spark.loading.headers import left_out
+from natsctl.spark.loading.loading import look, messages
+from natsctl.spark.loading.source import NUMBER, NoFile, read_rows, source_of
+from natsctl.spark.paths import spark_path
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
 from natsctl.spark.sql.views import schema_of
 from natsctl.testing.process import ServerProcess
@@ -220,15 +224,17 @@ def as_imported(messages: list[Message]) -> list[Message]:
 
 
 def test_what_is_exported_comes_back_once_and_in_order(
-    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path
+    natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(running.url, {"ORDERS": ["ORDERS.>"]}, HOSTILE)
-    path = str(tmp_path / "all.parquet")
+    path = str(tmp_path / "all é [1].parquet")
     natsctl("stream", "export", "ORDERS", path)
     rename(running.url, "ORDERS")
     made(running.url, {"COPY": ["ORDERS.>"]}, [])
+    capsys.readouterr()
     natsctl("stream", "import", "COPY", path)
     assert stored(running.url, "COPY") == as_imported(HOSTILE)
+    assert "left out what a server would obey: Nats-Expected-… of 1 message" in capsys.readouterr().err
     natsctl("stream", "import", "COPY", path)
     assert len(stored(running.url, "COPY")) == len(HOSTILE)
     made(running.url, {"COPY": ["elsewhere"]}, [])
@@ -248,8 +254,8 @@ def test_every_format_gives_back_every_byte(spark: SparkSession, tmp_path: Path,
         for seq, (subject, headers, value) in enumerate(HOSTILE, 1)
     ]
     frame = spark.createDataFrame(rows, schema_of(list(STREAM_COLUMNS)))
-    path = tmp_path / "out"
-    writer_of(frame, target(path, format=name, by=by)).save(path.as_uri())
+    path = tmp_path / ("out é 50%20" if name == "csv" else "out é [1]%20")
+    writer_of(frame, target(path, format=name, by=by)).save(spark_path(path))
     found = read_rows(spark, source_of(str(path), name, "", as_json=False)).collect()
     assert sorted(
         (row["stream"], row["seq"], row["subject"], _pairs(row["headers"]), bytes(row["value"])) for row in found
@@ -260,17 +266,79 @@ def _pairs(headers: Any) -> list[tuple[str, bytes]]:
     return [(key, bytes(value)) for key, value in headers or ()]
 
 
+def test_headers_that_a_server_obeys_are_left_out_unless_the_stream_takes_them() -> None:
+    plain = {one.name for one in left_out(Config(name="A"))}
+    assert {"Nats-TTL", "Nats-Schedule", "Nats-Rollup", "Nats-Stream-Source"} <= plain
+    assert plain - {one.name for one in left_out(Config(name="A", allow_msg_ttl=True))} == {"Nats-TTL"}
+    assert plain - {one.name for one in left_out(Config(name="A", allow_msg_schedules=True))} == {"Nats-Schedule"}
+
+
+def test_csv_in_a_path_that_spark_takes_for_a_pattern_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a[1].csv").touch()
+    with pytest.raises(UsageError, match="reads no CSV"):
+        source_of(str(tmp_path / "a[1].csv"), "", "", as_json=False)
+
+
+def test_what_is_left_out_is_counted_and_all_else_stays_in_its_order(spark: SparkSession) -> None:
+    names = ["Z", "Nats-TTL", "nats-rollup", "A", "Nats-Stream-Source", "KV-Operation", "Nats-Schedule-Target", "Z"]
+    headers = [(name, b"1") for name in names]
+    rows = [
+        ("ORDERS", 1, "o", headers, b"", 1),
+        ("ORDERS", 2, "o", headers[1:3], b"", 2),
+        ("ORDERS", 3, "o", None, b"", 3),
+    ]
+    kinds = "stream string, seq bigint, subject string, headers array<struct<key: string, value: binary>>, value binary"
+    frame, left = spark.createDataFrame(rows, f"{kinds}, {NUMBER} bigint"), left_out(Config(name="A"))
+    content = look(frame, ["o"], left)
+    assert content.left_out == {"Nats-TTL": 2, "Nats-Rollup": 2, "Nats-Stream-Source": 1}
+    found = messages(frame, "seq", 1, left).collect()
+    assert [_pairs(row["headers"]) for row in found] == [
+        [(name, b"1") for name in ("Z", "A", "KV-Operation", "Nats-Schedule-Target", "Z")], [], [],
+    ]  # fmt: skip
+
+
 def test_an_incremental_export_adds_what_is_new_and_only_that(
     natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(running.url, {"INC": ["INC.>"]}, [("INC.a", None, b"1"), ("INC.b", None, b"2")])
-    path = str(tmp_path / "out")
+    path = str(tmp_path / "out é 50%20")
     natsctl("stream", "export", "INC", path, "--incremental", "--format", "json")
     made(running.url, {}, [("INC.a", None, b"3")])
     natsctl("stream", "export", "INC", path, "--incremental", "--format", "json", "-j")
     assert '"messages": 1' in capsys.readouterr().out
     lines = [line for part in Path(path).glob("part-*.json") for line in part.read_text().splitlines()]
     assert sorted(line.rpartition(":")[2] for line in lines) == ['"1"}', '"2"}', '"3"}']
+
+
+def test_what_an_incremental_export_added_is_told_also_by_a_server_that_tells_only_of_sources(tmp_path: Path) -> None:
+    def batch(rows: int, last: int) -> dict[str, Any]:
+        offset = f'{{"v": 1, "streams": {{"INC": {{"seq": {last}}}}}}}'
+        return {"numInputRows": None, "sources": [{"numInputRows": rows, "endOffset": offset}]}
+
+    told = report_of([batch(2, 2), batch(1, 5)], "INC", target(tmp_path / "out", on=True))
+    assert (told.messages, told.last_seq) == (3, 5)
+    assert report_of([], "INC", target(tmp_path / "out", on=True)).messages == 0
+
+
+def test_files_that_were_written_elsewhere_are_missed(tmp_path: Path) -> None:
+    check_written(0, 0, tmp_path)
+    check_written(2, 1, tmp_path)
+    with pytest.raises(StorageError, match="on other machines"):
+        check_written(2, 0, tmp_path)
+
+
+def test_a_folder_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / name).touch()
+    link = tmp_path / "link"
+    link.symlink_to("in/old")
+    replace_folder(tmp_path / "in" / "new", link)
+    assert [path.name for path in link.iterdir()] == ["new"]
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["old"]
+    with pytest.raises(OSError, match="No such"):
+        replace_folder(tmp_path / "in" / "none", link)
+    assert [path.name for path in link.iterdir()] == ["new"]
 
 
 def test_csv_can_be_read_by_others(natsctl: Callable[..., None], running: ServerProcess, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_sql_sees_a_stream_through_a_view_and_a_schema_prunes_columns(streams: S
 def test_where_gives_the_same_with_and_without_pushdown(streams: Streams, api: JetStreamApi) -> None:
     make(api, number=40)
     moment = api.ask("STREAM.MSG.GET.ORDERS", {"seq": 1})["message"]["time"]
-    where = f"seq > 4 AND seq <= 20 AND subject LIKE 'ORDERS.1%' AND timestamp >= '{moment[:26]}Z'"
+    where = f"seq > 4 AND seq <= 20 AND subject LIKE 'ORDERS.1%' AND timestamp >= '{moment.rstrip('Z')[:26]}Z'"
     conf = streams.spark.conf
     before = conf.get("spark.sql.python.filterPushdown.enabled", "false")
     try:

@@ -135,6 +135,15 @@ async def _fill(url: str) -> None:
     await connection.close()
 
 
+def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> None:
+    from natsctl.spark.report.gather import _keys
+
+    pairs = ", ".join(f"struct('{key}' as key, X'31' as value)" for key in "AAB")
+    message = f"select 1L as seq, 'r' as subject, 5L as us, 1 as bytes, array({pairs}) as headers"
+    found = spark.sql(f"select inline({_keys(1.0, payloads=False)}) from ({message})").collect()
+    assert sorted(row["key"] for row in found if row["kind"] == "header") == ["A", "B"]
+
+
 def test_a_stream_is_counted_to_the_byte(spark: SparkSession, running: ServerProcess) -> None:
     pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     from natsctl.spark.report.gather import deep_report

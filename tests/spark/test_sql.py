@@ -18,7 +18,8 @@ from natsctl.cli.suggest import did_you_mean
 from natsctl.spark.sql.catalogue import Catalogue
 from natsctl.spark.sql.counted import Facts
 from natsctl.spark.sql.counted_reader import counted
-from natsctl.spark.sql.queries import Queries, UnknownTable
+from natsctl.spark.sql.queries import Queries
+from natsctl.spark.sql.statements import UnknownTable
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -102,3 +103,24 @@ def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(q
     assert missing.value.hint.startswith('did you mean "my-stream"')
     with pytest.raises(AnalysisException, match="subject"):
         queries.run("select subjekt from my-stream")
+
+
+def test_each_look_at_a_table_has_its_own_filters(queries: Queries) -> None:
+    found = queries.run("select seq from my-stream where seq = 1 union all select seq from my-stream where seq = 2")
+    assert sorted(found.rows) == [(1,), (2,)]
+    assert queries.run("select seq from my-stream where seq = 2").rows == [(2,)]
+    assert queries.run("select min(length(subject)), min(seq) from my-stream where seq % 2 = 1 or seq = 4").rows == [
+        (4, 1)
+    ]
+    text = "create or replace temp view own as select * from my-stream; select 1 from my-stream where seq = 2; "
+    assert queries.run(text + "select min(seq), max(length(value)) from own").rows == [(1, 5)]
+
+
+def test_what_is_cached_stays_as_it_was_read(queries: Queries, running: ServerProcess) -> None:
+    query = "select count(subject) from my-stream where seq > 0"
+    before = queries.run(query).rows
+    queries.run("cache table few as select seq from my-stream")
+    asyncio.run(publish(running.url))
+    assert queries.run("select count(seq) from few").rows == before
+    queries.run("uncache table few")
+    assert queries.run(query).rows == [(before[0][0] + 1,)]

@@ -12,9 +12,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
+
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
+from natsctl.spark.source.publish.ids import RowIds
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -88,5 +91,7 @@ def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
         found = messages(api)[written:]
         assert [value["n"] for _, _, value in found] == [first, first + 1, first + 2]
         batch = 0 if first == 0 else 1
-        assert all(f"Nats-Msg-Id: {done.id}:{batch}:0:" in headers for _, headers, _ in found)
+        contents = pa.array([f'out.{n % 2}\n\n{{"n":{n}}}'.encode() for n in range(first, first + 3)])
+        ids = RowIds(f"{done.id}.{batch}.0", "content").of(3, lambda contents=contents: contents).to_pylist()
+        assert [headers.partition("Nats-Msg-Id: ")[2].strip().encode() for _, headers, _ in found] == ids
         written += 3

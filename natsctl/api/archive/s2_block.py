@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
 
 import cramjam
 
 from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy, decoded_size
 
 __all__ = ["BlockFault", "decode_block", "decode_steps", "decoded_size"]
-
-STEP: Final = 1024
-"""Runs and repeats that are taken in between two pauses: 2 ms."""
 
 
 def decode_block(block: bytes) -> bytes:
@@ -27,12 +23,11 @@ def decode_block(block: bytes) -> bytes:
 
 
 def decode_steps(block: bytes) -> Generator[None, None, bytes]:
-    """Return what `decode_block` does, and yield after every `STEP` elements that had to be looked at."""
+    """Return what `decode_block` does, and yield between pieces of long work."""
     parts: list[bytes] = []
     for part in as_snappy(block):
         parts.append(part)
-        if not len(parts) % STEP:
-            yield
+        yield
     try:
         return bytes(cramjam.snappy.decompress_raw(b"".join(parts)))
     except cramjam.DecompressionError as fault:

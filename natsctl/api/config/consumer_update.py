@@ -44,6 +44,11 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiEr
 
 
 def _value(config: ConsumerConfig, name: str) -> object:
-    """Return a field as it is compared: times by the moment they mean."""
+    """Return a field as it is compared: times by the moment they mean, what a server tells that is none as it is."""
     value = getattr(config, name)
-    return parse_time(value) if name == "opt_start_time" and value is not None else value
+    if name != "opt_start_time" or value is None:
+        return value
+    try:
+        return parse_time(value)
+    except ValueError:
+        return value

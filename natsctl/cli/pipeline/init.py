@@ -22,6 +22,8 @@ def init(
     json: Json = False,
 ) -> None:
     """Make the folder of a pipeline, with an example from a stream into a table and into another stream."""
+    from shlex import quote
+
     from msgspec import to_builtins
 
     from natsctl.api.subjects import is_asset_name
@@ -43,6 +45,7 @@ def init(
         return
     for path in files:
         output.emit(str(path))
-    output.note(f"next: natsctl stream add BIG_{stream} --subjects 'BIG_{stream}.>' --defaults")
-    output.note(f"      natsctl pipeline validate {name}")
-    output.note(f"      natsctl pipeline run {name} --once")
+    sink, word = quote(f"BIG_{stream}"), quote(name)
+    output.note(f"next: natsctl stream add {sink} --subjects {quote(f'BIG_{stream}.>')} --defaults")
+    output.note(f"      natsctl pipeline validate {word}")
+    output.note(f"      natsctl pipeline run {word} --once")

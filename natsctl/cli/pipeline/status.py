@@ -90,9 +90,9 @@ def _of_project(session: Session, project: Project) -> Status:
 
 def _of_checkpoint(session: Session, checkpoint: str) -> Status:
     from natsctl.cli.pipeline.shapes import Status
+    from natsctl.spark.paths import local_path
     from natsctl.spark.pipeline.checkpoints import read_progress
     from natsctl.spark.pipeline.faults import NoPipeline
-    from natsctl.spark.pipeline.project import local_path
 
     folder = local_path(checkpoint)
     if folder is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from natsctl.api.units import format_size
+from natsctl.api.units import SECOND, format_duration, format_size
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.values import safe
 
@@ -48,5 +48,6 @@ def render_server(server: SparkServer) -> Page:
     rows.maybe("Tasks Run On", safe(server.master or ""))
     rows.maybe("Java", safe(server.java or ""))
     rows.maybe("Memory", format_size(server.memory_bytes) if server.memory_bytes else "")
+    rows.maybe("Stops When Idle For", format_duration(round(server.idle_stop_s * SECOND)) if server.idle_stop_s else "")
     rows.maybe("Log", safe(server.log or ""))
     return page

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
@@ -33,6 +33,9 @@ def start(
     ] = "local[*]",
     java: JavaPath = "",
     conf: Conf = None,
+    idle_stop: Annotated[
+        str, typer.Option("--idle-stop", metavar="DURATION", help="stop when no command used it for so long; 0: never")
+    ] = "8h",
     json: Json = False,
 ) -> None:
     """Start a Spark in background, which commands use from then on: their queries begin in a second.
@@ -40,11 +43,13 @@ def start(
     It listens on the loopback address, for who knows its token: this user. It takes about 1 GB of memory until
     natsctl spark stop.
     """
-    from natsctl.spark.session.background import running_server, start_server
+    from natsctl.spark.session.background import running_server
+    from natsctl.spark.session.background_start import start_server
     from natsctl.spark.session.options import SparkOptions, parse_conf
 
     options = SparkOptions(master=master, java=java, conf=parse_conf(conf))
     options.check()
+    idle_stop_s = _seconds(idle_stop)
     server = running_server()
     if session_of(ctx).dry_run:
         raise Previewed(effect={"start": server is None})
@@ -52,7 +57,7 @@ def start(
         output.note("Spark runs in background already")
     elif not json:
         output.note("starting Spark in background")
-    _show(_shape(server or start_server(options)), json)
+    _show(_shape(server or start_server(options, idle_stop_s)), json)
 
 
 @flagged()
@@ -76,6 +81,19 @@ def status(json: Json = False) -> int:
     server = running_server()
     _show(_shape(server) if server else SparkServer(running=False), json)
     return ExitCode.DONE if server else ExitCode.NOT_FOUND
+
+
+def _seconds(text: str) -> float:
+    """The length of --idle-stop. Raises UsageError."""
+    from natsctl.api.units import SECOND, parse_duration
+
+    try:
+        length_ns = parse_duration(text)
+    except ValueError as failure:
+        raise UsageError(f"--idle-stop: {failure}") from failure
+    if length_ns < 0:
+        raise UsageError(f"--idle-stop {text}: expected a time such as 8h, or 0 for never")
+    return length_ns / SECOND
 
 
 def _running() -> BackgroundServer:
@@ -102,6 +120,7 @@ def _shape(server: BackgroundServer) -> SparkServer:
         master=server.master,
         java=server.java,
         memory_bytes=memory_bytes(server),
+        idle_stop_s=server.idle_stop_s or None,
         log=str(log_file()),
     )
 

@@ -16,7 +16,7 @@ class WarmStart(Model, kw_only=True):
 
 
 class SparkServer(Model, kw_only=True):
-    """A Spark in background; what is not known is null."""
+    """A Spark in background; what is not known is null, and so is when it stops by itself where it never does."""
 
     running: bool
     pid: int | None = None
@@ -25,4 +25,5 @@ class SparkServer(Model, kw_only=True):
     master: str | None = None
     java: str | None = None
     memory_bytes: Size64 | None = None
+    idle_stop_s: float | None = None
     log: str | None = None

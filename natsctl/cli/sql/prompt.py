@@ -66,6 +66,7 @@ class Prompt:
             output.tell(render_error(failure, False))
 
     def _on_spark(self, text: str) -> Any:
+        self._asked.check(text)
         if not self._warm:
             output.note("starting Spark, which the queries after this one find started")
             self._spark.enter_context(self._asked.staying())

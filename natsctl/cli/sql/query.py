@@ -68,8 +68,10 @@ def sql(
 
     text = read_query(query)
     tables = tables_of(session, backup)
-    counted = None if use_spark or backup else counting(session, tables, text)
+    counted = answered(session, tables, text, whole=not (use_spark or backup))
     asked = SparkQueries(session, spark, tables)
+    if counted is None:
+        asked.check(text)
     if explain:
         _explain(asked, text, counted is not None, json)
     elif counted is not None:
@@ -77,7 +79,7 @@ def sql(
     elif every_s is None:
         shown.show(lambda: asked.run(text, shown.limit))
     else:
-        with asked.staying():
+        with asked.staying(text):
             shown.show(lambda: asked.run(text, shown.limit, bar=False))
 
 
@@ -90,7 +92,7 @@ def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Sho
     tables = tables_of(session, backup)
 
     def counted(text: str) -> Look | None:
-        return None if use_spark or backup else counting(session, tables, text)
+        return answered(session, tables, text, whole=not (use_spark or backup))
 
     Prompt(SparkQueries(session, spark, tables), tables, shown, counted).run()
 
@@ -100,6 +102,15 @@ def tables_of(session: Session, backup: Path | None) -> Tables:
     from natsctl.cli.sql.tables import BackupTables, ServerTables
 
     return ServerTables(session) if backup is None else BackupTables(backup)
+
+
+def answered(session: Session, tables: Tables, text: str, *, whole: bool) -> Look | None:
+    """What answers a query without Spark: which tables there are, and where it is `whole` what the server counts."""
+    from natsctl.spark.sql.statements import listed
+
+    if (found := listed(text, tables.catalogue)) is not None:
+        return lambda: found
+    return counting(session, tables, text) if whole else None
 
 
 def counting(session: Session, tables: Tables, text: str) -> Look | None:

@@ -57,6 +57,9 @@ class Shown:
         if self.json:
             output.emit_json(found.documents())
             return
+        if not found.columns:
+            output.note("done: the statement has no rows")
+            return
         if self.csv:
             import sys
 

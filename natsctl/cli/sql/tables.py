@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
@@ -33,6 +33,9 @@ class Tables(Protocol):
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The options of the data source that read a stream, given those of the server."""
 
+    def state(self, stream: str) -> dict[str, Any]:
+        """How many messages a stream has, from where to where, as STREAM.INFO tells it."""
+
 
 class ServerTables:
     """Streams of the server that the command's session is of."""
@@ -42,11 +45,16 @@ class ServerTables:
     def __init__(self, session: Session) -> None:
         from natsctl.spark.sql.catalogue import Catalogue
 
+        self._session = session
         self.catalogue = Catalogue(session.run(lambda manager: manager.stream_names()))
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The server's options, and the stream; messages that expire while they are read are no failure."""
         return {**base, "stream": stream, "failOnDataLoss": "false"}
+
+    def state(self, stream: str) -> dict[str, Any]:
+        """What the server knows of it."""
+        return dict(self._session.run(lambda manager: manager.stream_info(stream)).raw.get("state") or {})
 
 
 class BackupTables:
@@ -73,6 +81,13 @@ class BackupTables:
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
         """The path of the stream's backup alone: no server is asked."""
         return {"backup": str(self._paths[stream])}
+
+    def state(self, stream: str) -> dict[str, Any]:
+        """What the backup's description says."""
+        from natsctl.client.backup.opened import open_backup
+
+        with open_backup(self._paths[stream]) as opened:
+            return dict(opened.state)
 
 
 def backups_by_stream(path: Path) -> dict[str, Path]:

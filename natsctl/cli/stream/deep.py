@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.cli.spark_flags import SparkFlags
     from natsctl.spark.report.model import DeepReport
+
+
+NEVER = "1970-01-01T00:00:00Z"
+"""When the first and the last message of an empty stream were stored."""
 
 
 class DeepFlags(NamedTuple):
@@ -46,13 +50,15 @@ class DeepFlags(NamedTuple):
 
 def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFlags, *, json: bool) -> None:
     """Show the report on a stream, and write its page."""
+    from natsctl.api.times import parse_time
     from natsctl.cli.spark_work import run_on_spark
     from natsctl.cli.stream.export import checked_tables
     from natsctl.spark.report.slots import slot_length
 
     tables = checked_tables(session, stream, flags.backup)
-    first_ns, last_ns, last_seq = _reach(session, stream, flags.backup)
-    slot_s = slot_length(first_ns, last_ns)
+    state = tables.state(stream)
+    slot_s = slot_length(*(parse_time(state.get(name) or NEVER) for name in ("first_ts", "last_ts")))
+    last_seq = int(state.get("last_seq") or 0)
 
     def work(opened: SparkSession, options: dict[str, str]) -> DeepReport:
         from natsctl.spark.report.gather import deep_report as report_on
@@ -63,29 +69,11 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
         return report_on(opened, located, stream, slot_s, payloads=flags.payloads)
 
     what = f"Reading Stream {stream}"
-    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server)
+    messages = int(state.get("messages") or 0)
+    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
     if flags.html is not None:
         _write(found, flags.html)
     _show(found, json)
-
-
-def _reach(session: Session, stream: str, backup: Path | None) -> tuple[int, int, int]:
-    """When the first and the last message were stored, and the last sequence."""
-    from natsctl.api.times import parse_time
-
-    state = _state(session, stream, backup)
-    times = [parse_time(state.get(name) or "1970-01-01T00:00:00Z") for name in ("first_ts", "last_ts")]
-    return times[0], times[1], int(state.get("last_seq") or 0)
-
-
-def _state(session: Session, stream: str, backup: Path | None) -> dict[str, Any]:
-    if backup is None:
-        return dict(session.run(lambda manager: manager.stream_info(stream)).raw.get("state") or {})
-    from natsctl.cli.sql.tables import backups_by_stream
-    from natsctl.client.backup.opened import open_backup
-
-    with open_backup(backups_by_stream(backup)[stream]) as opened:
-        return dict(opened.state)
 
 
 def _write(found: DeepReport, path: Path) -> None:

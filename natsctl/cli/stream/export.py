@@ -159,7 +159,9 @@ def export(
     from natsctl.cli.spark_work import run_on_spark
 
     what = f"Exporting Stream {stream}"
-    _show(run_on_spark(session, spark, work, what=what, needs_server=tables.on_server), where.incremental, json)
+    messages = int(tables.state(stream).get("messages") or 0)
+    found = run_on_spark(session, spark, work, what=what, needs_server=tables.on_server, messages=messages)
+    _show(found, where.incremental, json)
 
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:

@@ -58,10 +58,11 @@ def load(
     """Store what `stream export` wrote, or rows of other tables, in a stream.
 
     Messages keep their subjects, headers, payloads and order. Each has a message id, its own or where it was before
-    (ORDERS:17), so that an import again stores nothing twice within the stream's duplicate window. Headers that servers
-    obey (Nats-Expected-…, Nats-Rollup, Nats-Batch-…) are left out. With --dry-run the rows are counted.
+    (ORDERS:17), so that an import again stores nothing twice within the stream's duplicate window. It stands behind the
+    other headers, whose order is kept. Headers that servers obey, such as Nats-Expected-… and Nats-Rollup, are left out
+    and counted; Nats-TTL and Nats-Schedule only where the stream takes none. With --dry-run the rows are counted.
     """
-    from natsctl.spark.loading.headers import IDS
+    from natsctl.spark.loading.headers import IDS, left_out
     from natsctl.spark.loading.source import source_of
 
     if ids not in IDS:
@@ -71,6 +72,7 @@ def load(
     with suggesting(session, stream):
         before = session.run(lambda manager: manager.stream_info(stream)).value
     _check_open(before.config)
+    left = left_out(before.config)
 
     def work(opened: SparkSession, options: dict[str, str]) -> Content:
         from natsctl.client.preview import Previewed
@@ -78,11 +80,11 @@ def load(
         from natsctl.spark.loading.source import read_rows
 
         rows = read_rows(opened, what)
-        content = look(rows, before.config.subjects)
+        content = look(rows, before.config.subjects, left)
         check_subjects(stream, before.config.subjects, content)
         if session.dry_run:
             raise Previewed(effect=_effect(content))
-        store(messages(rows, ids, writers), options, ids, _name(stream, source))
+        store(messages(rows, ids, writers, left), options, ids, _name(stream, source))
         return content
 
     from natsctl.cli.spark_work import run_on_spark
@@ -94,10 +96,12 @@ def load(
 
 
 def _check_open(config: StreamConfig) -> None:
-    """Raises UsageError for a stream that takes no messages."""
+    """Raises UsageError for a stream that takes no messages, or none with a payload."""
     if config.mirror is not None or config.sealed:
         why = "is a mirror" if config.mirror is not None else "is sealed"
         raise UsageError(f"Stream {config.name} {why}: it takes no messages")
+    if config.allow_msg_counter:
+        raise UsageError(f"Stream {config.name} counts: it takes increments only", hint="natsctl counter increment")
 
 
 def _name(stream: str, source: str) -> str:
@@ -110,6 +114,7 @@ def _effect(content: Content) -> dict[str, Any]:
         "messages": content.messages,
         "bytes": content.bytes,
         "subjects": content.number_of_subjects,
+        "left_out": content.left_out,
     }
     if content.first_seq is not None:
         found |= {"first_seq": content.first_seq, "last_seq": content.last_seq}
@@ -120,7 +125,11 @@ def _show(stream: str, content: Content, stored: int, json: bool) -> None:
     """Tell what was read and by how much the stream has grown, of which others may have a part."""
     known = max(content.messages - stored, 0)
     if json:
-        output.emit_json({"stream": stream, "messages": content.messages, "stored": stored, "known": known})
+        counts = {"messages": content.messages, "stored": stored, "known": known}
+        output.emit_json({"stream": stream, **counts, "left_out": content.left_out})
         return
     told = f", {count(known)} of which it had already" if known else ""
     output.emit(f"Imported {plural(content.messages, 'message')} into Stream {safe(stream)}{told}")
+    if content.left_out:
+        named = ", ".join(f"{name} of {plural(number, 'message')}" for name, number in content.left_out.items())
+        output.note(f"left out what a server would obey: {named}")

@@ -72,9 +72,13 @@ class Purged(Model):
 
 
 class Imported(Model, kw_only=True):
-    """How many messages were read, by how many the stream has grown, and how many it had already."""
+    """How many messages were read, by how many the stream has grown, and how many it had already.
+
+    `left_out` counts, by the name of headers that a server obeys, the messages that were stored without theirs.
+    """
 
     stream: str
     messages: int
     stored: int
     known: int
+    left_out: dict[str, int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,13 @@ from natsctl.spark.export.columns import written
 from natsctl.spark.export.delta import told
 from natsctl.spark.export.report import Exported
 from natsctl.spark.export.target import OWN, Target
+from natsctl.spark.export.writing import check_written
+from natsctl.spark.paths import spark_path
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
 from natsctl.spark.sql.views import FORMAT, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT, NOTE = "checkpoint", "export.json"
 SINK_LOG = "_spark_metadata"
@@ -75,30 +76,30 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
     if target.partition_by:
         writer = writer.partitionBy(target.partition_by)
     folder = target.local.resolve()
-    checkpoint = (folder / OWN / CHECKPOINT).as_uri()
+    checkpoint = spark_path(folder / OWN / CHECKPOINT)
     with told(target.format):
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(folder.as_uri())
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(spark_path(folder))
     query.awaitTermination()
     if failure := query.exception():
         raise failure
     remove_strays(folder)
-    return _report(query, stream, target)
+    done = report_of(query.recentProgress, stream, target)
+    check_written(done.messages, done.files, target.local)
+    return done
 
 
-def _report(query: StreamingQuery, stream: str, target: Target) -> Exported:
-    progress: list[Any] = list(query.recentProgress)
-    last = 0
-    for one in progress:
-        for source in one["sources"]:
-            last = max(last, _sequence(source["endOffset"], stream))
+def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
+    """What was added, by what Spark tells of each batch."""
+    # What a batch has read in all a Spark Connect server leaves out; what it has read of each source is always told.
+    sources: list[Any] = [source for one in progress for source in one["sources"]]
     return Exported(
         stream=stream,
         path=target.path,
         format=target.format.name,
-        messages=sum(int(one["numInputRows"] or 0) for one in progress),
+        messages=sum(int(source["numInputRows"] or 0) for source in sources),
         bytes=0,
         first_seq=0,
-        last_seq=last,
+        last_seq=max((_sequence(source["endOffset"], stream) for source in sources), default=0),
         files=sum(1 for _ in target.local.rglob("part-*")),
     )
 

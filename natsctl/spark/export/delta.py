@@ -10,10 +10,10 @@ from natsctl.spark.export.formats import Format
 
 _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 _HINT = (
-    "give it with --conf spark.jars.packages=io.delta:delta-spark_4.1_2.13:4.1.0\n"
+    "give it the version that is for this Spark, such as for Spark 4.2 (4.4.0 writes on 4.3 too, but does not read):\n"
+    "--conf spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0\n"
     "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension\n"
-    "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog, "
-    "of the version that is for this Spark"
+    "--conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"
 )
 
 

@@ -15,6 +15,7 @@ from natsctl.spark.export.delta import told
 from natsctl.spark.export.formats import is_url
 from natsctl.spark.export.merging import merge
 from natsctl.spark.export.report import Exported
+from natsctl.spark.paths import spark_path
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
 from natsctl.spark.sql.views import read_stream
 
@@ -65,13 +66,9 @@ def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
     path = target.local
     aside = path.parent.resolve() / f".natsctl-{secrets.token_hex(8)}.part"
     try:
-        writer.save(aside.as_uri())
+        writer.save(spark_path(aside))
         parts = sorted(aside.rglob(PARTS))
-        if observed.get.get("messages") and not parts:
-            raise StorageError(
-                f"Spark wrote to {aside} on other machines, whose disks are not seen here",
-                hint="name a place that all of them have, such as s3a://bucket/folder",
-            )
+        check_written(int(observed.get.get("messages") or 0), len(parts), path)
         if not target.is_file:
             replace_folder(aside, path)
             return len(parts)
@@ -82,6 +79,15 @@ def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def check_written(messages: int, files: int, path: Path) -> None:
+    """Raises StorageError where messages were written, and no file of them is seen here."""
+    if messages and not files:
+        raise StorageError(
+            f"Spark wrote {path} on other machines, whose disks are not seen here",
+            hint="name a place that all of them have, such as s3a://bucket/folder",
+        )
+
+
 def header(target: Target) -> bytes:
     """The line of names that a single file of CSV begins with."""
     columns = WRITTEN.get(target.format.name, {})
@@ -90,10 +96,19 @@ def header(target: Target) -> bytes:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Have the new folder in the place of another, or of none."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    new.rename(path)
+    """Have the new folder in the place of another, or of none, which is removed when the new one is there."""
+    path = path.resolve()  # a link stays, and what it leads to is replaced
+    if not path.is_dir():
+        new.rename(path)
+        return
+    old = path.with_name(f".natsctl-{secrets.token_hex(8)}.old")
+    path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _counts() -> list[Any]:

@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-DROPPED: Final = "(?i)Nats-(Expected-.*|Batch-.*|Rollup)"
-"""Headers that a server obeys: conditions of then, parts of a batch of then, and orders to remove what is there."""
+if TYPE_CHECKING:
+    from natsctl.api.stream import StreamConfig
+
 MSG_ID: Final = "nats-msg-id"
 IDS: Final = ("auto", "seq", "own")
 """Which ids messages get: their own unless one occurs twice, else by where they were; that always; their own only."""
 
-KEPT = f"filter(headers, pair -> not rlike(pair.key, '^{DROPPED}$'))"
-HEADERS = f"if(size({KEPT}) > 0, {KEPT}, null)"
+
+class Obeyed(NamedTuple):
+    """Headers that a server obeys, or that only a server may set: by the name that a person is told, and a pattern.
+
+    A stream with the setting `taken_with` takes them in the meaning that they had.
+    """
+
+    name: str
+    pattern: str
+    taken_with: str = ""
+
+
+OBEYED: Final = (
+    Obeyed("Nats-Expected-…", "Nats-Expected-.*"),  # conditions of then, to which the copy would be held
+    Obeyed("Nats-Batch-…", "Nats-Batch-.*"),  # parts of a batch that is over
+    Obeyed("Nats-Rollup", "Nats-Rollup"),  # would remove what is there
+    Obeyed("Nats-Incr", "Nats-Incr"),  # would count again
+    Obeyed("Nats-Trace-…", "Nats-Trace-(?:Dest|Only|Hop)"),  # would be traced, and with Only not stored
+    Obeyed("Nats-Stream-Source", "Nats-Stream-Source"),  # refused: servers say so of what they copy
+    Obeyed("Nats-Scheduler", "Nats-Scheduler"),  # refused: servers say so of what they publish by a schedule
+    Obeyed("Nats-Schedule-Next", "Nats-Schedule-Next"),  # the same
+    Obeyed("Nats-TTL", "Nats-TTL", "allow_msg_ttl"),
+    Obeyed("Nats-Schedule", "Nats-Schedule", "allow_msg_schedules"),
+)
+
+
+def left_out(config: StreamConfig) -> tuple[Obeyed, ...]:
+    """The headers that a stream must not be sent again."""
+    return tuple(one for one in OBEYED if not (one.taken_with and getattr(config, one.taken_with)))
+
+
+def kept(left: Sequence[Obeyed]) -> str:
+    """The expression of the headers that are sent, null where a message has none of them."""
+    pattern = "|".join(one.pattern for one in left)
+    found = f"filter(headers, pair -> not rlike(pair.key, '^(?i)(?:{pattern})$'))"
+    return f"if(size({found}) > 0, {found}, null)"
+
+
+def has(one: Obeyed) -> str:
+    """The expression of 1 for a message that has such a header, of 0 for one that has none."""
+    return f"if(exists(headers, pair -> rlike(pair.key, '^(?i){one.pattern}$')), 1, 0)"
+
+
 OWN_ID = f"cast(try_element_at(filter(headers, pair -> lower(pair.key) = '{MSG_ID}'), 1).value as string)"
 """The id that a message has of its own, null where it has none."""
 PLACE = "concat(stream, ':', seq)"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.spark.loading.headers import HEADERS, OWN_ID, PLACE
+from natsctl.spark.loading.headers import OWN_ID, PLACE, Obeyed, has, kept
 from natsctl.spark.loading.source import NUMBER
 from natsctl.spark.sql.views import FORMAT
 
@@ -27,10 +27,12 @@ class Content(NamedTuple):
     first_seq: int | None
     last_seq: int | None
     without_place: int
+    left_out: dict[str, int]
+    """How many messages have headers that are left out, by the name of those."""
 
 
-def look(rows: DataFrame, taken: Sequence[str]) -> Content:
-    """What the rows hold, all of them read once, for a stream that takes messages on those subjects."""
+def look(rows: DataFrame, taken: Sequence[str], left: Sequence[Obeyed]) -> Content:
+    """What the rows hold, all read once, for a stream that takes those subjects and is not sent those headers."""
     from pyspark.sql import functions as f
 
     by_subject = rows.groupBy("subject").agg(
@@ -39,6 +41,7 @@ def look(rows: DataFrame, taken: Sequence[str]) -> Content:
         f.min("seq").alias("first"),
         f.max("seq").alias("last"),
         f.sum(f.expr(f"if({PLACE} is null, 1, 0)")).alias("without_place"),
+        *(f.sum(f.expr(has(one))).alias(one.name) for one in left),
     )
     total = by_subject.agg(
         f.sum("messages"),
@@ -50,8 +53,10 @@ def look(rows: DataFrame, taken: Sequence[str]) -> Content:
         f.min("first"),
         f.max("last"),
         f.sum("without_place"),
+        *(f.sum(f"`{one.name}`") for one in left),
     ).collect()[0]
-    return Content(total[0] or 0, total[1] or 0, total[2], total[3], total[4], total[5], total[6] or 0)
+    counts = {one.name: total[at] for at, one in enumerate(left, 7) if total[at]}
+    return Content(total[0] or 0, total[1] or 0, total[2], total[3], total[4], total[5], total[6] or 0, counts)
 
 
 def pattern_of(taken: Sequence[str]) -> str:
@@ -71,12 +76,13 @@ def check_subjects(stream: str, taken: Sequence[str], content: Content) -> None:
         )
 
 
-def messages(rows: DataFrame, ids: str, writers: int) -> DataFrame:
-    """The rows as the data source writes them: in order, with ids as asked for (one of `IDS`).
+def messages(rows: DataFrame, ids: str, writers: int, left: Sequence[Obeyed]) -> DataFrame:
+    """The rows as the data source writes them: in order, with ids as asked for (one of `IDS`), without some headers.
 
     One writer keeps the order of all messages, several that of each subject.
     """
-    frame = rows.selectExpr("stream", "seq", "subject", f"{HEADERS} as headers", "value", NUMBER, f"{OWN_ID} as {_OWN}")
+    headers = f"{kept(left)} as headers"
+    frame = rows.selectExpr("stream", "seq", "subject", headers, "value", NUMBER, f"{OWN_ID} as {_OWN}")
     frame = frame.selectExpr("*", f"{_id_of(frame, ids)} as {_ID}")
     frame = frame.repartition(writers, "subject") if writers > 1 else frame.repartition(1)
     return frame.sortWithinPartitions("stream", "seq", NUMBER).select("subject", "headers", "value", _ID)

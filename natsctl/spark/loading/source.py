@@ -10,7 +10,9 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
 from natsctl.spark.export.columns import headers_of, payload_of
 from natsctl.spark.export.delta import told
-from natsctl.spark.export.formats import DELTA, FORMATS, PARQUET, Format, format_of, is_url, named_format
+from natsctl.spark.export.formats import CSV, DELTA, FORMATS, PARQUET, Format, format_of, is_url, named_format
+from natsctl.spark.paths import is_pattern, spark_input
+from natsctl.spark.sql.text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +46,10 @@ def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
     place = Path(path)
     if not place.exists():
         raise NoFile(f"{path} does not exist")
-    return Source(path, format_of(path, format) if format else _found_format(place), subject, as_json)
+    found = format_of(path, format) if format else _found_format(place)
+    if found is CSV and is_pattern(place.resolve()):
+        raise UsageError(f"{path}: Spark reads no CSV in a path with any of []{{}}*?\\", hint="copy it to another")
+    return Source(path, found, subject, as_json)
 
 
 def _found_format(place: Path) -> Format:
@@ -74,7 +79,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
     Raises UsageError for columns that are not what messages need.
     """
     spark.conf.set(_TYPE_INFERENCE, "false")
-    path = source.path if is_url(source.path) else Path(source.path).resolve().as_uri()
+    path = source.path if is_url(source.path) else spark_input(Path(source.path).resolve())
     with told(source.format):
         frame = spark.read.format(source.format.name).options(**source.format.reading).load(path)
     kinds = {name.lower(): kind for name, kind in frame.dtypes}
@@ -82,7 +87,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
         raise UsageError(f"{source.path} has no column subject: {_columns(kinds)}", hint="give --subject SUBJECT")
     if not {"value", "value_base64"} & kinds.keys() and not source.as_json:
         raise UsageError(f"{source.path} has no column value: {_columns(kinds)}", hint="--row-as-json sends whole rows")
-    subject = _text(source.subject) if source.subject else "cast(subject as string)"
+    subject = literal(source.subject) if source.subject else "cast(subject as string)"
     payload = "cast(to_json(struct(*)) as binary)" if source.as_json else payload_of(kinds)
     return frame.selectExpr(
         f"{'cast(stream as string)' if 'stream' in kinds else 'cast(null as string)'} as stream",
@@ -96,8 +101,3 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 def _columns(kinds: dict[str, str]) -> str:
     return f"it has {', '.join(kinds) or 'none'}"
-
-
-def _text(value: str) -> str:
-    """A text as a literal of SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

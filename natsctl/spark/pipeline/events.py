@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 _STATE: Final = re.compile(r"Flow '?(?P<flow>.+?)'? (?:is|has|was) (?P<state>[A-Z]{4,})\b(?P<rest>.*)", re.DOTALL)
 _UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?P<flow>.+?)'\.(?P<rest>.*)", re.DOTALL)
@@ -16,7 +16,22 @@ _CONDITION: Final = re.compile(r"\[(?P<condition>[A-Z][A-Z0-9_.]+)\] (?P<text>.*
 _OWN: Final = re.compile(r"\[(?P<condition>JETSTREAM_[A-Z_]+)\] (?P<text>[^\n]+)")
 _WRAPPING: Final = ("STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR")
 UNRESOLVED: Final = "UNRESOLVED"
+_NOT_EXPECTED: Final = "UNKNOWN_RESPONSE"
 _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
+
+
+def without_counters(responses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The responses of a server without the last one, in which some servers count what their Python processes did.
+
+    PySpark's client does not expect it of a pipeline. It comes behind everything else, and only after a success.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield from responses
+    except PySparkException as failure:
+        if failure.getCondition() != _NOT_EXPECTED:
+            raise
 
 
 @dataclass(frozen=True)

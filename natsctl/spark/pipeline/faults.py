@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,6 +39,21 @@ class NoPipeline(NatsctlError):
     """There is no pipeline of that name, or in that folder."""
 
     exit_code: ClassVar[int] = ExitCode.NOT_FOUND
+
+
+class NoTable(NatsctlError):
+    """The pipeline has no table of that name."""
+
+    exit_code: ClassVar[int] = ExitCode.NOT_FOUND
+
+
+def check_tables(wanted: Iterable[str], known: Iterable[str]) -> None:
+    """Raises NoTable for a name that is none of a pipeline's tables: Spark would pass over it without a word."""
+    names = sorted(known)
+    folded = {name.lower() for name in names}
+    for name in wanted:
+        if name.lower() not in folded:
+            raise NoTable(f"the pipeline has no table {name}", hint=f"it has {', '.join(names) or 'none'}")
 
 
 class PipelineBusy(NatsctlError):

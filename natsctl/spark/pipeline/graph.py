@@ -19,6 +19,7 @@ from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysi
 from pyspark.pipelines.block_session_mutations import block_session_mutations
 from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.graph_element_registry import graph_element_registration_context
+from pyspark.pipelines.output import Output, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
@@ -42,6 +43,13 @@ class _Registry(SparkConnectGraphElementRegistry):
     def __init__(self, spark: SparkSession, graph_id: str, places: dict[str, Place]) -> None:
         super().__init__(spark, graph_id)
         self._places = places
+        self.tables: set[str] = set()
+
+    def register_output(self, output: Output) -> None:
+        """Remember a table, which may be asked for anew."""
+        if isinstance(output, Table):
+            self.tables.add(short_name(output.name))
+        super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
         """Remember it first, as registering it may fail."""
@@ -65,6 +73,11 @@ class Graph:
             sql_conf=dict(_runtime(spark, project.configuration)),
         )
         self._registry = _Registry(spark, self.id, self._places)
+
+    @property
+    def tables(self) -> set[str]:
+        """The names of tables."""
+        return self._registry.tables | {made.name for _, made in self._statements.values() if made.is_table}
 
     def declare(self, views: tuple[StreamView, ...], sinks: tuple[StreamSink, ...]) -> None:
         """Give Spark all definitions; what fails becomes faults, and the files behind it are still read."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
+from natsctl.spark.paths import local_path, spark_path
 from natsctl.spark.pipeline.faults import Fault, NoPipeline, PipelineFaults
 from natsctl.spark.pipeline.own_settings import OwnSettings, load_own_settings
 from natsctl.spark.pipeline.yaml_lines import Keys, line_of, load_with_lines
@@ -58,14 +58,6 @@ class Project:
         return list(found)
 
 
-def local_path(url: str) -> Path | None:
-    """The path of a file:// URL, or of what is no URL; None for other file systems."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if "://" in url or parts.scheme in ("dbfs", "hdfs", "s3a") else Path(url)
-
-
 def find_project(where: Path | None = None) -> Project:
     """The project of that folder or specification, or without one of this folder or one above it.
 
@@ -95,7 +87,7 @@ def load_project(specification: Path) -> Project:
         raise PipelineFaults(faults)
     storage = str(said["storage"])
     if "://" not in storage:
-        storage = (folder / storage.removeprefix("file:")).resolve().as_uri()
+        storage = spark_path((folder / storage.removeprefix("file:")).resolve())
     return Project(
         folder=folder,
         specification=specification.absolute(),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Final
 
-from natsctl.spark.sql.text import quote
+from natsctl.spark.sql.text import literal, quote
 
 _SPECIFICATION: Final = """\
 # Spark's own file: https://spark.apache.org/docs/latest/declarative-pipelines-programming-guide.html
@@ -35,9 +36,9 @@ FROM STREAM {quoted};
 -- What to publish: a row is a message.
 CREATE TEMPORARY VIEW big_messages AS
 SELECT
-  concat('{prefix}.', subject) AS subject,
+  concat({prefix}, subject) AS subject,
   to_json(struct(seq, bytes)) AS value,
-  concat('{stream}:', seq) AS msgId
+  concat({place}, seq) AS msgId
 FROM STREAM messages
 WHERE bytes > 100;
 """
@@ -60,13 +61,24 @@ def by_subject() -> DataFrame:
 _IGNORED: Final = "/storage/\n/tables/\n/.natsctl/\n__pycache__/\n"
 
 
+_PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[A-Za-z][A-Za-z0-9_-]*", re.IGNORECASE)
+"""Texts that YAML takes for texts as they are."""
+
+
 def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]:
     """Write a project that reads a stream, unless `dry`, and return its files. Raises FileExistsError, OSError.
 
     What it publishes goes to `BIG_<STREAM>`, a stream that the user makes.
     """
     sink = f"BIG_{stream}"
-    words = {"name": folder.absolute().name, "stream": stream, "quoted": quote(stream), "sink": sink, "prefix": sink}
+    words = {
+        "name": _yaml(folder.absolute().name),
+        "stream": _yaml(stream),
+        "sink": _yaml(sink),
+        "quoted": quote(stream),
+        "prefix": literal(f"{sink}."),
+        "place": literal(f"{stream}:"),
+    }
     texts = {
         "spark-pipeline.yml": _SPECIFICATION.format(**words),
         "natsctl.yml": _OWN.format(**words),
@@ -82,3 +94,8 @@ def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(re.sub(r" +$", "", text, flags=re.MULTILINE), encoding="utf-8")
     return [folder / name for name in texts]
+
+
+def _yaml(text: str) -> str:
+    """A text as YAML reads it."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from natsctl.spark.paths import spark_path
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing
 from natsctl.spark.session.jobs import is_remote
@@ -35,8 +36,6 @@ _SETTINGS: Final = {
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.artifact.isolation.enabled": "true",
     "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
-    # Spark shows the options of a sink in plans and failures; logins are among them.
-    "spark.sql.redaction.options.regex": "(?i)url|servers|user|password|token|content",
 }
 
 
@@ -53,7 +52,7 @@ def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextMan
                 yield remote
             return
         os.environ.setdefault(_TOKEN, secrets.token_urlsafe(24))
-        tables = {"spark.sql.warehouse.dir": project.tables.as_uri()}
+        tables = {"spark.sql.warehouse.dir": spark_path(project.tables)}
         conf = {**_SETTINGS, **tables, **project.configuration, **project.own.conf, **options.settings}
         own = replace(options, master=options.master or LOCAL, conf=tuple(conf.items()))
         with open_session(own) as session:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from natsctl.spark.sql.text import Token, tokens
 
 _KINDS = ("TABLE", "VIEW", "FLOW")
+_TABLE = re.compile(
+    r"(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*create\s+(?:or\s+\w+\s+)?(?:(?:streaming\s+)?table|materialized\s+view)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _POSITION = re.compile(r"line (\d+),? pos \d+")
 _DRAWN = re.compile(r"== SQL[^\n]*==\n(.*?)\n-*\^\^\^", re.DOTALL)
 
@@ -20,6 +24,11 @@ class Statement:
     text: str
     line: int
     name: str
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it makes a table, that of a materialized view included."""
+        return _TABLE.match(self.text.lstrip()) is not None
 
     @property
     def first_line(self) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsctl.client.whole_file import whole_file
-from natsctl.spark.pipeline.project import Project, local_path
+from natsctl.spark.paths import local_path
+from natsctl.spark.pipeline.project import Project
 from natsctl.spark.sql.text import quote
 
 if TYPE_CHECKING:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
-from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event
-from natsctl.spark.pipeline.faults import Fault, PipelineFaults
+from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
+from natsctl.spark.pipeline.faults import Fault, PipelineFaults, check_tables
 from natsctl.spark.pipeline.graph import Graph
 from natsctl.spark.pipeline.named_streams import check_streams
 from natsctl.spark.pipeline.project import Project, find_project
+from natsctl.spark.pipeline.storage import named_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,25 +31,31 @@ class Updates:
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
         """One update, or with `dry` its check alone; what the files say now counts.
 
-        Raises PipelineFaults, and what Spark raises where a flow fails.
+        Raises PipelineFaults, NoTable, and what Spark raises where a flow fails.
         """
         project = self._project = find_project(self._project.specification)
         graph = Graph(self._spark, project, self._server)
         graph.declare(check_streams(project, self._server), project.own.sinks)
         if graph.faults:
             raise PipelineFaults(graph.faults)
+        check_tables((short_name(name) for name in full_refresh), graph.tables)
+        with named_storage(self._spark, project) as storage:
+            results = start_run(
+                self._spark,
+                graph.id,
+                full_refresh=list(full_refresh),
+                full_refresh_all=full_refresh_all,
+                refresh=[],
+                dry=dry,
+                storage=storage,
+            )
+            self._follow(graph, results)
+
+    def _follow(self, graph: Graph, results: Iterator[dict[str, Any]]) -> None:
+        """Tell of what happens until the update has ended. Raises PipelineFaults, and what Spark raises."""
         faults: list[Fault] = []
-        results = start_run(
-            self._spark,
-            graph.id,
-            full_refresh=list(full_refresh),
-            full_refresh_all=full_refresh_all,
-            refresh=[],
-            dry=dry,
-            storage=project.storage,
-        )
         try:
-            for result in results:
+            for result in without_counters(results):
                 if "pipeline_event_result" not in result:
                     continue
                 said = result["pipeline_event_result"].event

@@ -72,7 +72,8 @@ def _keys(slot_s: float, payloads: bool) -> str:
     }
     structs = ", ".join(f"struct('{kind}' as kind, {key} as key)" for kind, key in single.items())
     ids = f"if({OWN_ID} is null, array(), array(struct('{ID}' as kind, {OWN_ID} as key)))"
-    named = f"transform(coalesce(headers, array()), pair -> struct('{HEADER}' as kind, pair.key as key))"
+    names = "array_distinct(transform(coalesce(headers, array()), pair -> pair.key))"
+    named = f"transform({names}, key -> struct('{HEADER}' as kind, key))"
     return f"concat(array({structs}), {ids}, {named})"
 
 

@@ -62,7 +62,7 @@ class Repeats(Model, kw_only=True):
 
 
 class HeaderUse(Model, kw_only=True):
-    """How often a header occurs."""
+    """How many messages have a header, once or more often."""
 
     key: str
     messages: int

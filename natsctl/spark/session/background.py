@@ -1,7 +1,6 @@
-"""Spark in background: a Spark Connect server on this machine, whose sessions begin at once.
+"""Spark in background as others see it: where it listens, whether it runs, how it is stopped.
 
-It listens on the loopback address only and answers who knows its token; address and token are in a file that nobody
-else may read. Spark's own ports ask for a secret too.
+Address and token are in a file that nobody else may read.
 """
 
 from __future__ import annotations
@@ -9,27 +8,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from natsctl.client.whole_file import PRIVATE, whole_file
 from natsctl.spark.session.caches import cache_folder
-from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing, SparkStartFailed
-from natsctl.spark.session.options import LOCAL, SparkOptions
+from natsctl.spark.session.failures import SparkStartFailed
 from natsctl.spark.session.spark_home import pyspark_folder
-from natsctl.spark.session.virtual_machine import END_WAIT_S, wait_until
+from natsctl.spark.session.virtual_machine import END_WAIT_S
 
-CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 CONNECT_WAIT_S = 5.0
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,10 @@ class BackgroundServer:
     master: str
     java: str
     started_s: float
+    idle_stop_s: float = 0.0
+    """After so long without a session it stops by itself; 0 for never."""
+    source_code: str = ""
+    """Of which code the data source is that it knows without being given it."""
 
     @property
     def url(self) -> str:
@@ -53,7 +50,7 @@ class BackgroundServer:
     @property
     def runs(self) -> bool:
         """Whether its process is there."""
-        return bool(self.began) and _began(self.pid) == self.began
+        return bool(self.began) and beginning_of(self.pid) == self.began
 
 
 def state_file() -> Path:
@@ -69,10 +66,10 @@ def log_file() -> Path:
 def running_server() -> BackgroundServer | None:
     """The server that runs, of the Spark that is installed; None where there is none."""
     server = recorded_server()
-    if server is None or not server.runs or server.version != _version():
+    if server is None or not server.runs or server.version != spark_version():
         return None
     try:
-        socket.create_connection((_HOST, server.port), CONNECT_WAIT_S).close()
+        socket.create_connection((HOST, server.port), CONNECT_WAIT_S).close()
     except OSError:
         return None
     return server
@@ -86,54 +83,10 @@ def recorded_server() -> BackgroundServer | None:
         return None
 
 
-def start_server(options: SparkOptions) -> BackgroundServer:
-    """Start a server that outlives this process, and wait until it listens.
-
-    Raises ExtraMissing, JavaUnsuitable, SparkStartFailed, OSError.
-    """
-    from natsctl.spark.session.launches import lasting_launch
-
-    launch = lasting_launch(options)
-    if not any(launch.home.jars.glob("spark-connect_*.jar")):
-        raise ExtraMissing("Spark in background", "pyspark[connect]", INSTALL_PIPELINES)
-    port, token = _free_port(), secrets.token_urlsafe(32)
-    conf = {
-        **launch.conf,
-        "spark.authenticate": "true",
-        "spark.connect.grpc.binding.address": _HOST,
-        "spark.connect.grpc.binding.port": str(port),
-    }
-    launch = replace(launch, conf=conf)
-    state_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _log() as log:
-        process = subprocess.Popen(
-            launch.submit("--class", CLASS, "spark-internal"),
-            env={**launch.environment, TOKEN: token, "SPARK_CONNECT_MODE": "0"},
-            cwd=state_file().parent,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            wait_until(lambda: _listens(port), process, log)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    server = BackgroundServer(
-        port,
-        token,
-        process.pid,
-        _began(process.pid),
-        _version(),
-        options.master or LOCAL,
-        f"{launch.java.version} ({launch.java.program})",
-        time.time(),
-    )
+def record(server: BackgroundServer) -> None:
+    """Have commands find it. Raises OSError."""
     with whole_file(state_file(), PRIVATE) as file:
         file.write(json.dumps(asdict(server)).encode())
-    return server
 
 
 def stop_server(server: BackgroundServer) -> None:
@@ -152,52 +105,38 @@ def stop_server(server: BackgroundServer) -> None:
 
 
 def memory_bytes(server: BackgroundServer) -> int | None:
-    """The memory that the server has at the moment; None where the system does not say."""
-    said = _ps(server.pid, "rss")
-    return int(said) * 1024 if said.isdigit() else None
+    """The memory that the server and all processes below it have at the moment; None where the system does not say."""
+    below: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for line in _ps("-e", "-o", "pid=,ppid=,rss=").splitlines():
+        pid, parent, size = map(int, line.split())
+        below.setdefault(parent, []).append(pid)
+        sizes[pid] = size
+    family = [server.pid]
+    for pid in family:
+        family += below.get(pid, [])
+    return 1024 * sum(sizes.get(pid, 0) for pid in family) or None
 
 
-@contextlib.contextmanager
-def _log() -> Iterator[IO[bytes]]:
-    handle = os.open(log_file(), os.O_RDWR | os.O_CREAT | os.O_TRUNC, PRIVATE)
-    with os.fdopen(handle, "r+b") as log:
-        yield log
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((_HOST, 0))
-        return int(free.getsockname()[1])
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection((_HOST, port), 1.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _version() -> str:
+def spark_version() -> str:
     """The version of the PySpark that is installed, and where: a client's Python is the server's."""
-    from importlib.metadata import version
+    folder = pyspark_folder()
+    return f"{(folder / 'version.py').read_text().strip().splitlines()[-1]} {folder}"
 
-    return f"{version('pyspark')} {pyspark_folder()}"
 
-
-def _began(pid: int) -> str:
+def beginning_of(pid: int) -> str:
     """When a process began, as the system says; "" where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return _ps(pid, "lstart") if not Path("/proc/self").exists() else ""
+        return _ps("-p", str(pid), "-o", "lstart=") if not Path("/proc/self").exists() else ""
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]
 
 
-def _ps(pid: int, what: str) -> str:
+def _ps(*words: str) -> str:
     try:
-        done = subprocess.run(["ps", "-p", str(pid), "-o", f"{what}="], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(["ps", *words], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

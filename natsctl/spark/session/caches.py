@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import getpass
 import hashlib
 import os
 import secrets
 import shutil
+import stat
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,6 +19,18 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     environment = os.environ if environment is None else environment
     home = environment.get("XDG_CACHE_HOME", "")
     return (Path(home) if home else Path.home() / ".cache") / "natsctl" / "spark"
+
+
+def temporary_folder() -> Path:
+    """A folder below that of temporary files which this user alone can write to. Raises OSError."""
+    folder = Path(tempfile.gettempdir()) / f"natsctl-{os.getuid() if hasattr(os, 'getuid') else getpass.getuser()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if hasattr(os, "getuid") and (
+        found.st_uid != os.getuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode)
+    ):
+        raise PermissionError(errno.EPERM, "others can write to it", str(folder))
+    return folder
 
 
 def key_of(*parts: object) -> str:

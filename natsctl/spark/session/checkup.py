@@ -132,13 +132,17 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
             "SPARK_HOME", f"{named} is not Spark {spark.version}: not used", State.WARNING, "unset SPARK_HOME"
         )
     try:
-        archive = archive_path(choose_java(options.java, environment), quick_home(spark))
+        home = quick_home(spark)
+        archive = archive_path(choose_java(options.java, environment), home)
     except (JavaUnsuitable, OSError) as failure:
         yield _finding(
             "cache", f"{cache_folder(environment)}: {failure}", State.WARNING, "XDG_CACHE_HOME names another"
         )
         return
-    if archive.is_file():
+    if home.folder.parent != cache_folder():
+        text = f"{cache_folder(environment)} cannot be made or written to: starts take twice as long"
+        yield _finding("cache", text, State.WARNING, "XDG_CACHE_HOME names another")
+    elif archive.is_file():
         yield _finding("cache", f"{archive} ({format_size(archive.stat().st_size)})")
     else:
         text = f"no archive of classes in {archive.parent}: starts take twice as long"

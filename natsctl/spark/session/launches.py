@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from natsctl.spark.session.class_data import class_data_options
 from natsctl.spark.session.java import choose_java
@@ -14,42 +13,28 @@ from natsctl.spark.session.local_settings import (
     memory_option,
     process_environment,
 )
-from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.options import MANY_MESSAGES, SparkOptions
 from natsctl.spark.session.quick_python import python_environment
 from natsctl.spark.session.spark_home import installed_spark, quick_home
 from natsctl.spark.session.virtual_machine import Launch
 
 
 def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
-    """The Java process of a session that answers soon. Raises JavaUnsuitable, ExtraMissing, OSError.
+    """The Java process of a session that answers soon, unless it has much to read.
 
-    On this machine it takes the archive of classes where there is one.
+    It takes the archive of classes where there is one. That also goes for the driver of a cluster, which plans and
+    waits while others do the work. What the user says of the JIT wins. Raises JavaUnsuitable, ExtraMissing, OSError.
     """
-    environment = os.environ if environment is None else environment
-    launch = lasting_launch(options, environment)
-    if not options.is_local:
-        return launch
-    return replace(
-        launch, options=[*launch.options, *QUICK, *class_data_options(launch.java, launch.home, launch.before)]
-    )
-
-
-def lasting_launch(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
-    """The same for work of minutes and more, which Java compiles better. Raises as `launch_of`."""
     environment = os.environ if environment is None else environment
     java = choose_java(options.java, environment)
     home = quick_home(installed_spark(environment))
     settings = application_settings(options)
-    flags = [memory_option(settings), *settings.get("spark.driver.extraJavaOptions", "").split()]
+    before = class_path(options, environment)
+    users = settings.get("spark.driver.extraJavaOptions", "").split()
+    compilers = () if options.is_local and options.messages >= MANY_MESSAGES else QUICK
+    flags = [*compilers, memory_option(settings), *users, *class_data_options(java, home, before)]
     for_python = python_environment(environment) if options.is_local else dict(environment)
-    return Launch(
-        java,
-        home,
-        flags,
-        settings,
-        process_environment(options, home.folder, for_python),
-        class_path(options, environment),
-    )
+    return Launch(java, home, flags, settings, process_environment(options, home.folder, for_python), before)
 
 
 def class_path(options: SparkOptions, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session.options import LOCAL, SparkOptions
 
 HEAP_LEAST_BYTES = 1 << 30
 HEAP_MOST_BYTES = 4 << 30
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For work of seconds: half the time to the first answer; whole minutes of work want the JIT that these leave out."""
+
+SECRET_OPTIONS = "(?i)url|servers|user|password|token|nkey|credentials|content"
+"""The options of data sources that Spark leaves out of plans, failures and its pages: what logins may be in."""
 
 _LOOPBACK = ("127.", "localhost", "[::1]")
 
@@ -22,6 +26,7 @@ def session_settings(options: SparkOptions) -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.redaction.options.regex": SECRET_OPTIONS,
         **{key: value for key, value in options.conf if key.startswith("spark.sql.")},
     }
 
@@ -78,15 +83,17 @@ def machine_memory_bytes() -> int:
 def process_environment(options: SparkOptions, home: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of Spark's Java, and of the Python processes that it starts here.
 
-    On this machine those are this Python. On a cluster the name has to be right on every machine, so it is what
-    PYSPARK_PYTHON says, or python3, which here is found beside this Python first.
+    On this machine those are this Python, with this natsctl. On a cluster the name has to be right on every machine, so
+    it is what PYSPARK_PYTHON says, or python3, which here is found beside this Python first.
     """
     found = {**environment, "SPARK_HOME": str(home)}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         found.pop(name, None)
     found["PYSPARK_PYTHON"] = python_program(options, environment)
     found["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if not options.is_local:
+    if options.is_local:
+        found[SOURCE_BY_NAME] = "1"
+    else:
         found["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     return found
 

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import IO, TYPE_CHECKING
 
-from natsctl.api.errors import Unreachable
-from natsctl.spark.session.background import running_server
-from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissing
 from natsctl.spark.session.launches import launch_of
 from natsctl.spark.session.local_settings import application_settings, python_program, session_settings
 from natsctl.spark.session.options import SparkOptions
 from natsctl.spark.session.quick_python import ask_numpy_of_numpy_only, compiled_imports
+from natsctl.spark.session.quiet import quieten, quieten_interrupts
+from natsctl.spark.session.remote import remote_for, remote_session
 from natsctl.spark.session.spark_home import pyspark_folder
 from natsctl.spark.session.virtual_machine import Launch, VirtualMachine, running_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_OF_REMOTE = ("pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
-"""What PySpark imports for sessions on a server."""
-CONNECT_PORT = 15002
-"""Where Spark Connect servers listen unless they are told otherwise."""
-REACH_WAIT_S = 20.0
-_REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @contextlib.contextmanager
@@ -49,8 +37,8 @@ def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
         with settings_applied(there, session_settings(options)):
             yield there
         return
-    if remote := _remote_url(options):
-        with _remote_session(remote, options) as session:
+    if remote := remote_for(options):
+        with remote_session(remote, options) as session:
             yield session
     elif "PYSPARK_GATEWAY_PORT" in os.environ:
         with _session_of(application_settings(options) if options.master else session_settings(options)) as session:
@@ -58,20 +46,6 @@ def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
     else:
         with own_session(options) as session:
             yield session
-
-
-def _remote_url(options: SparkOptions) -> str:
-    """The Spark Connect server to use: what was named, else the one in background where it can do what is asked."""
-    if options.remote or options.master:
-        return options.remote
-    if named := os.environ.get("SPARK_REMOTE", ""):
-        return named
-    if "PYSPARK_GATEWAY_PORT" in os.environ or options.java:
-        return ""
-    if not all(key.startswith("spark.sql.") for key, value in options.conf):
-        return ""
-    found = running_server()
-    return found.url if found else ""
 
 
 @contextlib.contextmanager
@@ -100,19 +74,35 @@ def _active_session() -> SparkSession | None:
 
 
 @contextlib.contextmanager
-def own_session(options: SparkOptions, launch: Launch | None = None) -> Iterator[SparkSession]:
+def own_session(
+    options: SparkOptions, launch: Launch | None = None, log: IO[bytes] | None = None
+) -> Iterator[SparkSession]:
     """A session in a Spark that is started here, as `launch` says. Raises JavaUnsuitable, SparkStartFailed."""
     launch = launch or launch_of(options)
-    with running_machine(launch) as machine:
+    with running_machine(launch, log) as machine:
         try:
             with contextlib.ExitStack() as stack:
                 with _environment(machine, options):
                     session = stack.enter_context(_session_of({}))
-                yield session
+                with texts_kept():
+                    yield session
         except Exception as failure:  # of whatever kind: it is raised on, with what Spark wrote
-            if log := machine.logged():
-                failure.spark_log = log  # type: ignore[attr-defined]  # for whoever tells of it
+            if said := machine.logged():
+                failure.spark_log = said  # type: ignore[attr-defined]  # for whoever tells of it
             raise
+
+
+@contextlib.contextmanager
+def texts_kept() -> Iterator[None]:
+    """Have failures of Spark tell their text also when their Java, which it asks for it, has ended: as a note."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        failure.add_note(str(failure))
+        raise
 
 
 @contextlib.contextmanager
@@ -135,14 +125,6 @@ def _environment(machine: VirtualMachine, options: SparkOptions) -> Iterator[Non
                 os.environ[name] = value
 
 
-def _quieten() -> None:
-    """Keep PySpark from logging each failure on stderr beside raising it."""
-    from pyspark.logger import PySparkLogger
-
-    for name in _LOGGERS:
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
-
-
 @contextlib.contextmanager
 def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session in the Java that the environment names; PySpark forgets that Java afterwards."""
@@ -153,13 +135,15 @@ def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
 
     on_interrupt = signal.getsignal(signal.SIGINT)
     ask_numpy_of_numpy_only()
+    quieten_interrupts()
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = None
     try:
-        session = builder.getOrCreate()
-        _quieten()
+        with texts_kept():
+            session = builder.getOrCreate()
+        quieten()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # PySpark's would talk to Spark within the handler
         yield session
@@ -171,52 +155,3 @@ def _session_of(settings: Mapping[str, str]) -> Iterator[SparkSession]:
             with contextlib.suppress(Py4JError, OSError):
                 gateway.shutdown()
             SparkContext._gateway = SparkContext._jvm = None
-
-
-@contextlib.contextmanager
-def _remote_session(url: str, options: SparkOptions) -> Iterator[SparkSession]:
-    """A session on a Spark Connect server, which gets the data source by value. Raises ExtraMissing."""
-    from importlib.util import find_spec
-
-    for package in _OF_REMOTE:
-        if find_spec(package) is None:
-            raise ExtraMissing("a session on a Spark server", package.partition(".")[0], INSTALL_PIPELINES)
-    check_reachable(url)
-    before = os.environ.get(_REMOTE_MODE)
-    session = None
-    try:
-        with compiled_imports(os.environ):
-            from pyspark.sql import SparkSession
-
-            builder = SparkSession.builder.remote(url)
-            for key, value in session_settings(options).items():
-                builder = builder.config(key, value)
-            session = builder.create()
-            register_by_value(session)
-        _quieten()
-        yield session
-    finally:
-        if session is not None:
-            session.stop()
-        if before is None:
-            os.environ.pop(_REMOTE_MODE, None)
-
-
-def check_reachable(url: str) -> None:
-    """Raises Unreachable where nobody listens at a Spark Connect URL: PySpark would try again for ten minutes."""
-    place = urlsplit(url)
-    try:
-        address = place.hostname or "", place.port or CONNECT_PORT
-        socket.create_connection(address, REACH_WAIT_S).close()
-    except (OSError, ValueError) as failure:
-        why = getattr(failure, "strerror", None) or str(failure)
-        raise Unreachable(
-            f"no Spark Connect server at sc://{place.netloc}: {why}", hint="is it running? See --remote"
-        ) from failure
-
-
-def register_by_value(session: SparkSession) -> None:
-    """Make the data source known where natsctl is not installed: its code travels with its name."""
-    from natsctl.spark.registered import DefaultSource
-
-    session.dataSource.register(DefaultSource)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,15 +40,18 @@ def python_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def compiled_imports(environment: Mapping[str, str]) -> Iterator[None]:
-    """The same for what this process imports meanwhile."""
+    """The same for what this process imports meanwhile, of which no garbage is collected: there is next to none."""
     folder = compiled_folder(environment)
-    before = sys.pycache_prefix, sys.dont_write_bytecode
+    before, collected = (sys.pycache_prefix, sys.dont_write_bytecode), gc.isenabled()
     if folder is not None:
         sys.pycache_prefix, sys.dont_write_bytecode = str(folder), False
+    gc.disable()  # a tenth of the time
     try:
         yield
     finally:
         sys.pycache_prefix, sys.dont_write_bytecode = before
+        if collected:
+            gc.enable()
 
 
 def ask_numpy_of_numpy_only() -> None:

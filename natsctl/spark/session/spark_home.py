@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from natsctl.spark.session.caches import cache_folder, key_of, made_once
+from natsctl.spark.session.caches import cache_folder, key_of, made_once, temporary_folder
 from natsctl.spark.session.failures import ExtraMissing, SparkStartFailed
 from natsctl.spark.session.java import ASK_TIMEOUT_S, Java
 from natsctl.spark.session.java_home import java_home
@@ -65,7 +65,10 @@ def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
 
 
 def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
-    """The same Spark in a folder of links, whose Python processes start quickly. Raises OSError."""
+    """The same Spark in a folder of links, whose Python processes start quickly.
+
+    Where there can be no cache it is in the folder of temporary files. Raises OSError.
+    """
     site = pyspark_folder().parent
 
     def make(folder: Path) -> None:
@@ -78,7 +81,10 @@ def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
             (libraries / entry.name).symlink_to(site if entry.name == "pyspark.zip" else entry)
 
     name = f"home-{spark.version}-{key_of(spark.folder, spark.version, site, sys.version)}"
-    return replace(spark, folder=made_once((caches or cache_folder()) / name, make))
+    try:
+        return replace(spark, folder=made_once((caches or cache_folder()) / name, make))
+    except OSError:
+        return replace(spark, folder=made_once(temporary_folder() / name, make))
 
 
 def java_options(home: SparkHome, java: Java) -> list[str]:

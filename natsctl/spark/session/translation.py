@@ -56,8 +56,11 @@ _OF_SOURCE: dict[str, type[NatsctlError]] = {
 
 _OWN = re.compile(r"\[(JETSTREAM_[A-Z_]+)\] ([^\n]+)")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.*?)(?:\s*SQLSTATE: \w+|$)", re.DOTALL)
+_STACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"^(?!SQLSTATE)([A-Za-z_][\w.]*(?:: .*)?)$", re.M)
 _ENDED = "Spark's process has ended"
 _MEMORY = "give Spark more with --conf spark.driver.memory=8g, on a cluster with --conf spark.executor.memory=8g"
+_DISK = "the target's, or that of Spark's own files, which --conf spark.local.dir=PATH puts elsewhere"
 
 TOLD = (
     SparkTold(
@@ -94,7 +97,13 @@ TOLD = (
         "--conf spark.pyspark.python=PATH names the Python of machines that run tasks",
     ),
     SparkTold(r"java\.lang\.OutOfMemoryError|Java heap space", SparkFailed, "Spark ran out of memory", _MEMORY),
-    SparkTold(r"No space left on device", SparkFailed, "no space is left on a disk", "--conf spark.local.dir=PATH"),
+    SparkTold(
+        r"(?:NoSuchMethod|NoSuchField|AbstractMethod|IncompatibleClassChange|NoClassDefFound)Error: [^\n]*",
+        SparkFailed,
+        "",
+        "a package that Spark was given is for another version of Spark",
+    ),
+    SparkTold(r"No space left on device", SparkFailed, "no space is left on a disk", _DISK),
     SparkTold(
         r"ExecutorLostFailure \([^\n]*|Executor heartbeat timed out[^\n]*|Lost executor[^\n]*",
         SparkFailed,
@@ -123,6 +132,9 @@ _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
 }
 
 
+_QUOTES = "names stand in backticks; what is in double quotes is a text"
+
+
 def translated(failure: BaseException, log: str = "") -> NatsctlError:
     """The failure of work on Spark as one of natsctl's; one that is already is returned as it is.
 
@@ -135,7 +147,13 @@ def translated(failure: BaseException, log: str = "") -> NatsctlError:
         return _of_system(failure)
     parts = list(_parts(failure))
     whole = "\n".join(parts)
-    found = _own(whole) or _told(f"{whole}\n{log}") or _by_condition(failure, whole) or _plain(failure, whole)
+    found = (
+        _own(whole)
+        or _told(f"{whole}\n{log}")
+        or _of_python(whole)
+        or _by_condition(failure, whole)
+        or _plain(failure, whole)
+    )
     if isinstance(found, SparkFailed):
         found.detail = whole
     return found
@@ -146,8 +164,16 @@ def _parts(failure: BaseException) -> Iterator[str]:
     seen: set[int] = set()
     while failure is not None and id(failure) not in seen:
         seen.add(id(failure))
-        yield str(failure)
+        yield _text(failure)
         failure = getattr(failure, "_cause", None) or failure.__cause__  # type: ignore[assignment]  # ends with None
+
+
+def _text(failure: BaseException) -> str:
+    """What a failure says; of one that asks a Java for it which has ended, what was noted before."""
+    try:
+        return str(failure)
+    except Exception:  # whatever that asking ends with
+        return "\n".join(getattr(failure, "__notes__", ()))
 
 
 def _of_system(failure: OSError) -> NatsctlError:
@@ -173,6 +199,14 @@ def _told(whole: str) -> NatsctlError | None:
     return None
 
 
+def _of_python(whole: str) -> NatsctlError | None:
+    """What Python raised in a task: the last line of its stack, which Spark quotes as a whole."""
+    if (begin := whole.find(_STACK)) < 0:
+        return None
+    raised = _RAISED.findall(whole[begin:].partition("\n\tat ")[0])
+    return SparkFailed(_short(raised[-1]), hint="--trace shows where") if raised else None
+
+
 def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
     """A failure to which Spark gives a name: a mistake in the query, unless the name says otherwise."""
     found = _CONDITION.search(whole)
@@ -182,6 +216,8 @@ def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
     base = condition.partition(".")[0]
     is_query = any("AnalysisException" in kind.__name__ for kind in type(failure).__mro__)
     kind, hint = _BY_CONDITION.get(base, (UsageError if is_query else SparkFailed, ""))
+    if base == "PARSE_SYNTAX_ERROR" and "near '\"" in text:
+        hint = _QUOTES
     place = _place(whole)
     return kind(_short(text), hint="\n".join(part for part in (place, hint) if part))
 

@@ -1,7 +1,7 @@
 """Spark's Java process: started by itself, without the scripts and the second Java of spark-submit.
 
 It listens for PySpark on a port with a secret, and ends when its stdin does: with the command, however that ends. What
-it and the Python processes below it write goes to a file without a name, which is shown when something fails.
+it and the Python processes below it write goes to a file, which is shown when something fails.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ class VirtualMachine:
 
 
 @contextlib.contextmanager
-def running_machine(launch: Launch) -> Iterator[VirtualMachine]:
-    """A Spark for PySpark, ended in the end. Raises SparkStartFailed."""
-    with tempfile.TemporaryFile() as log:
+def running_machine(launch: Launch, log: IO[bytes] | None = None) -> Iterator[VirtualMachine]:
+    """A Spark for PySpark, ended in the end; `log` gets what it writes. Raises SparkStartFailed."""
+    with contextlib.ExitStack() as stack:
+        log = log or stack.enter_context(tempfile.TemporaryFile())
         process, port, secret = _started(launch, log)
         try:
             yield VirtualMachine(process, log, port, secret)

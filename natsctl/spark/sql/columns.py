@@ -13,6 +13,15 @@ from natsctl.spark.sql.text import Token, tokens
 _BEFORE_STAR = ("SELECT", "DISTINCT", "ALL")
 _ALL_COLUMNS = ("NATURAL", "PIVOT", "UNPIVOT", "TABLE", "TRANSFORM", "MAP", "REDUCE", "DESCRIBE", "DESC")
 _BEGINNINGS = ("SELECT", "WITH")
+_QUERIES = (*_BEGINNINGS, "FROM", "TABLE", "VALUES", "DESCRIBE", "DESC", "EXPLAIN", "SHOW")
+EVERYTHING = "select *"
+"""A query for which all columns are needed."""
+
+
+def is_query(statement: str) -> bool:
+    """Whether a statement only asks; others may leave views behind that read the tables they name."""
+    words = [token for token in tokens(statement) if not token.is_symbol("(")]
+    return bool(words) and words[0].is_word(*_QUERIES)
 
 
 def needed(query: str, columns: Iterable[str]) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import NatsctlError
-from natsctl.api.exit_codes import ExitCode
 from natsctl.spark.sql.catalogue import Catalogue, Table
+from natsctl.spark.sql.columns import EVERYTHING
 from natsctl.spark.sql.relations import quoted, relations
 from natsctl.spark.sql.result import Result, of_arrow
+from natsctl.spark.sql.statements import Suggest, UnknownTable, unknown_table
 from natsctl.spark.sql.text import split_statements
 from natsctl.spark.sql.views import Locate, Views
 
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 NO_TABLE, NO_COLUMN = "TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_COLUMN"
 _PLAIN = re.compile(r"\w+|.*\..*")
 """Names that are left as they are: identifiers, and those with their catalogue before them."""
-EVERYTHING = "select *"
-"""A query for which all columns are needed."""
-
-
-class UnknownTable(NatsctlError):
-    """A query names a table that is no stream, no bucket, and nothing of its own."""
-
-    exit_code = ExitCode.NOT_FOUND
 
 
 class Queries:
@@ -38,7 +30,7 @@ class Queries:
         spark: SparkSession,
         catalogue: Catalogue,
         locate: Locate,
-        suggest: Callable[[str, list[str]], str],
+        suggest: Suggest,
         *,
         on_server: bool = True,
     ) -> None:
@@ -71,21 +63,21 @@ class Queries:
         query = quoted(statement, lambda name: name in known or _PLAIN.fullmatch(name) is None)
         self._views.make(tables, query)
         try:
-            return self._spark.sql(asked + query)
+            frame = self._spark.sql(asked + query)
         except AnalysisException as failure:
             if failure.getCondition() == NO_TABLE:
                 raise self._unknown(failure.getMessageParameters() or {}) from failure
             if not str(failure.getCondition()).startswith(NO_COLUMN):
                 raise
+        else:
+            self._views.note(tables, query)
+            return frame
         self._views.make(tables, EVERYTHING)  # of which Spark then says what may have been meant
         return self._spark.sql(asked + query)
 
     def _unknown(self, parameters: Mapping[str, Any]) -> UnknownTable:
         name = str(parameters.get("relationName", "")).replace("`", "")
-        hint = self._suggest(name, self._catalogue.names)
-        return UnknownTable(
-            f"there is no stream, bucket or view {name}", hint=hint or "natsctl str ls -a shows the streams"
-        )
+        return unknown_table(name, self._catalogue, self._suggest)
 
 
 def tables_of(query: str, catalogue: Catalogue) -> list[Table]:

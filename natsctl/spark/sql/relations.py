@@ -12,6 +12,10 @@ _AFTER_TABLES = (
     "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "UNION", "INTERSECT", "EXCEPT", "MINUS", "SELECT", "WINDOW",
     "CLUSTER", "SORT", "DISTRIBUTE", "OFFSET",
 )  # fmt: skip
+_BEFORE_QUERIES = ("FROM", "JOIN", "AS", "UNION", "INTERSECT", "EXCEPT", "MINUS", "ALL", "DISTINCT")
+_OF_DESCRIBE = ("TABLE", "EXTENDED", "FORMATTED")
+_DESCRIBED = ("FUNCTION", "QUERY", "DATABASE", "SCHEMA", "NAMESPACE", "CATALOG", "SELECT", "WITH", "VALUES")
+"""What DESCRIBE is about where no name of a table follows at once."""
 _ENDS_NAME = (",", "(", ")", ";")
 
 
@@ -33,10 +37,28 @@ def relations(query: str) -> list[Named]:
     return list(_relations(tokens(query)))
 
 
+def reads_once(query: str) -> bool:
+    """Whether Spark has no cause to look at a table of the query twice.
+
+    It has where a name is there twice, or where a subquery may depend on the rows around it, which Spark then copies.
+    """
+    names = [named.name.lower() for named in relations(query)]
+    return len({*names}) == len(names) and not _has_dependent_query(tokens(query))
+
+
+def _has_dependent_query(words: Sequence[Token]) -> bool:
+    """Whether a query stands in parentheses where no table and no member of a union can."""
+    return any(
+        opening.is_symbol("(") and inner.is_word("SELECT", "WITH", "FROM") and not before.is_word(*_BEFORE_QUERIES)
+        for before, opening, inner in zip(words, words[1:], words[2:], strict=False)
+    )
+
+
 def _relations(words: Sequence[Token]) -> Iterator[Named]:
     clauses = [False]
     """For each open parenthesis, whether tables are being listed in it."""
-    expected, at = False, 0
+    at = _beginning(words)
+    expected = at > 0
     while at < len(words):
         token = words[at]
         if token.is_symbol("("):
@@ -48,7 +70,7 @@ def _relations(words: Sequence[Token]) -> Iterator[Named]:
             clauses[-1] = expected = True
         elif token.is_symbol(","):
             expected = clauses[-1]
-        elif token.is_word(*_AFTER_TABLES):
+        elif token.is_word(*_AFTER_TABLES) and not (expected and _can_be_name(words, at)):
             clauses[-1] = expected = False
         elif expected:
             run = _run(words, at)
@@ -60,12 +82,32 @@ def _relations(words: Sequence[Token]) -> Iterator[Named]:
         at += 1
 
 
+def _beginning(words: Sequence[Token]) -> int:
+    """Behind which words DESCRIBE or SHOW COLUMNS names a table; 0 for other statements."""
+    if len(words) > 3 and words[0].is_word("SHOW") and words[1].is_word("COLUMNS") and words[2].is_word("IN"):
+        return 3
+    if not words or not words[0].is_word("DESCRIBE", "DESC"):
+        return 0
+    at = next((at for at, word in enumerate(words) if at and not word.is_word(*_OF_DESCRIBE)), 0)
+    return 0 if words[at].is_word(*_DESCRIBED) else at
+
+
+def _can_be_name(words: Sequence[Token], at: int) -> bool:
+    """Whether a keyword is a name, as no clause can begin there: behind FROM, JOIN or a comma."""
+    return at > 0 and not words[at - 1].is_symbol("(")
+
+
 def _run(words: Sequence[Token], at: int) -> Sequence[Token]:
     """The words from `at` on with nothing between them: what a name without backticks is made of."""
     end = at + 1
     while end < len(words) and words[end].start == words[end - 1].end and not words[end].is_symbol(*_ENDS_NAME):
         end += 1
     return words[at:end]
+
+
+def name_at(words: Sequence[Token], at: int) -> str:
+    """The name of a table that stands there; "" where none can."""
+    return _name(_run(words, at))
 
 
 def _name(run: Sequence[Token]) -> str:

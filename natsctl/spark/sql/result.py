@@ -44,8 +44,49 @@ def of_arrow(table: pa.Table) -> Result:
 
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     numbers = frozenset(field.name for field in table.schema if any(is_kind(field.type) for is_kind in kinds))
-    columns = [column.to_pylist() for column in table.columns]
+    columns = [_values(column) for column in table.columns]
     return Result(list(table.column_names), list(zip(*columns, strict=True)), numbers)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; in texts, which for Spark may be of any bytes, marks stand for what is no UTF-8."""
+    try:
+        found: list[Any] = column.to_pylist()
+        return found
+    except UnicodeDecodeError:
+        return [_marked(column.type, value) for value in column.cast(_of_bytes(column.type)).to_pylist()]
+
+
+def _of_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes in place of texts."""
+    import pyarrow as pa
+
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_of_bytes(kind.key_type), _of_bytes(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_of_bytes(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _of_bytes(field.type)) for field in kind])
+    return kind
+
+
+def _marked(kind: pa.DataType, value: Any) -> Any:
+    """A value of the type with bytes as one of the type."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value.decode("utf-8", "replace")
+    if pa.types.is_map(kind):
+        return [(_marked(kind.key_type, key), _marked(kind.item_type, item)) for key, item in value]
+    if pa.types.is_list(kind):
+        return [_marked(kind.value_type, item) for item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _marked(field.type, value[field.name]) for field in kind}
+    return value
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -71,6 +71,11 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(value: str) -> str:
+    """A text as Spark reads it in a query."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def split_statements(text: str) -> list[str]:
     """The statements of a text, each without its semicolon; empty ones are left out."""
     found, begin = [], 0

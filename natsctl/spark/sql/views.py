@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from natsctl.spark.sql.catalogue import BUCKET_COLUMNS, BUCKET_STREAM, STREAM_COLUMNS, SUBJECTS, Table
-from natsctl.spark.sql.columns import needed
+from natsctl.spark.sql.columns import EVERYTHING, is_query, needed
+from natsctl.spark.sql.left import Left
+from natsctl.spark.sql.relations import reads_once
 from natsctl.spark.sql.text import quote
 
 if TYPE_CHECKING:
@@ -36,43 +38,58 @@ def schema_of(columns: list[str]) -> str:
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
-def read_stream(spark: SparkSession, options: Mapping[str, str], columns: list[str]) -> DataFrame:
-    """The messages that the options tell of, with those columns."""
+def read_stream(
+    spark: SparkSession, options: Mapping[str, str], columns: list[str], *, pushdown: bool = False
+) -> DataFrame:
+    """The messages that the options tell of, with those columns.
+
+    With `pushdown` the server does its part of WHERE. Spark keeps that for every other use of the same frame, so it is
+    for frames of which one query takes one look.
+    """
     schema = schema_of(columns or [_ALWAYS])
-    return spark.read.format(FORMAT).schema(schema).options(**{PUSHDOWN: "true", **options}).load()
+    asked = {PUSHDOWN: "true", **options} if pushdown else options
+    return spark.read.format(FORMAT).schema(schema).options(**asked).load()
 
 
 class Views:
-    """Makes views in a session, and makes them anew only for a query that needs more columns."""
+    """Makes views in a session, anew for each statement: Spark plans what a view reads once and for all its uses.
+
+    What is cached stays cached only while the views that it was read from are the same, so those are not made anew.
+    """
 
     def __init__(self, spark: SparkSession, locate: Locate, *, on_server: bool) -> None:
         self._spark, self._locate, self._on_server = spark, locate, on_server
-        self._made: dict[str, frozenset[str]] = {}
+        self._left = Left()
+        self._made: set[str] = set()
 
-    def make(self, tables: list[Table], query: str) -> None:
-        """Have a view of each table that the query names."""
-        for table in tables:
-            if table.kind == "subjects":
-                self._subjects_of(table).createOrReplaceTempView(quote(table.name))
-                continue
-            columns = needed(query, BUCKET_COLUMNS if table.kind == "bucket" else STREAM_COLUMNS)
-            if not self._has(table, columns):
-                frame = self._bucket(table, columns) if table.kind == "bucket" else self._stream(table, columns)
-                frame.createOrReplaceTempView(quote(table.name))
-                self._made[table.name.lower()] = frozenset(columns)
+    def make(self, tables: list[Table], statement: str) -> None:
+        """Have a view of each table that the statement names, or that views of its own name."""
+        behind = {table.name.lower(): table for table in self._left.behind(tables, statement)}
+        kept = self._left.kept() & self._made
+        pushdown = is_query(statement) and reads_once(statement)
+        for name, table in ({table.name.lower(): table for table in tables} | behind).items():
+            if name not in kept:
+                query, pushed = (EVERYTHING, False) if name in behind else (statement, pushdown)
+                self._frame(table, query, pushed).createOrReplaceTempView(quote(table.name))
+                self._made.add(name)
 
-    def _has(self, table: Table, columns: list[str]) -> bool:
-        """Whether the view is there, with those columns and without the costly ones if they are not needed."""
-        made = self._made.get(table.name.lower())
-        return made is not None and made >= {*columns} and ("value" in columns or "value" not in made)
+    def note(self, tables: list[Table], statement: str) -> None:
+        """Take in that a statement which names those tables was done."""
+        self._left.note(tables, statement)
 
-    def _stream(self, table: Table, columns: list[str]) -> DataFrame:
-        return read_stream(self._spark, self._locate(table.stream), columns)
+    def _frame(self, table: Table, query: str, pushdown: bool) -> DataFrame:
+        if table.kind == "subjects":
+            return self._subjects_of(table)
+        if table.kind == "bucket":
+            return self._bucket(table, needed(query, BUCKET_COLUMNS), pushdown)
+        columns = needed(query, STREAM_COLUMNS)
+        return read_stream(self._spark, self._locate(table.stream), columns, pushdown=pushdown)
 
-    def _bucket(self, table: Table, columns: list[str]) -> DataFrame:
+    def _bucket(self, table: Table, columns: list[str], pushdown: bool) -> DataFrame:
         """A row for every revision of a key that the bucket keeps."""
         sources = {source for name in columns for source in BUCKET_COLUMNS[name]}
-        frame = read_stream(self._spark, self._locate(table.stream), [one for one in STREAM_COLUMNS if one in sources])
+        wanted = [one for one in STREAM_COLUMNS if one in sources]
+        frame = read_stream(self._spark, self._locate(table.stream), wanted, pushdown=pushdown)
         return frame.selectExpr(*(f"{_MADE[name]} as {name}" for name in columns or ["revision"]))
 
     def _subjects_of(self, table: Table) -> DataFrame:

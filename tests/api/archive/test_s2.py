@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from natsctl.api.archive import s2_rewrite
 from natsctl.api.archive.s2 import FrameFault, FrameReader, FrameWriter, crc32c, mask
 from natsctl.api.archive.s2_block import BlockFault, decode_block
+from tests.api.archive.s2_elements import block_of, elements
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 REFERENCE = (Path(__file__).parents[2] / "jetstream" / "data" / "reference_v2.s2").read_bytes()
@@ -148,3 +150,35 @@ def test_any_block_is_decoded_or_refused(block: bytes) -> None:
     except BlockFault:
         return
     assert len(content) <= 8 << 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(elements)
+def test_any_elements_decode_to_their_content(chosen: list[tuple[str, int, int]]) -> None:
+    block, content = block_of(chosen)
+
+    assert decode_block(block) == content
+
+
+@given(elements, st.integers(1, 5))
+def test_groups_end_anywhere(chosen: list[tuple[str, int, int]], size: int) -> None:
+    block, content = block_of(chosen[:12])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s2_rewrite, "_GROUP_COPIES", size)
+        assert decode_block(block) == content
+
+
+@given(elements, st.integers(0, 1 << 20))
+def test_a_block_that_was_cut_is_refused(chosen: list[tuple[str, int, int]], at: int) -> None:
+    block, _ = block_of(chosen[:12])
+
+    with pytest.raises(BlockFault):
+        decode_block(block[: at % len(block)])
+
+
+def test_repeats_of_more_than_the_whole_block_are_refused_before_they_are_spelled() -> None:
+    block = b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000
+
+    with pytest.raises(BlockFault, match="too much"):
+        decode_block(block)

@@ -101,3 +101,10 @@ def test_a_dry_run_starts_and_makes_nothing(spark: Callable[..., Ran], tmp_path:
 def test_wrong_flags_are_usage(spark: Callable[..., Ran]) -> None:
     for words in (("start", "--master", "sc://h"), ("start", "--conf", "nothing"), ("start", "--master", "moon")):
         assert spark(*words)[0] == 2
+
+
+def test_a_time_that_can_not_be_meant_starts_nothing(spark: Callable[..., Ran]) -> None:
+    for text in ("soon", "-5m"):
+        code, _, err = spark("start", f"--idle-stop={text}")
+        assert code == 2
+        assert "--idle-stop" in err

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.config.consumer_update import check_update
+from natsctl.api.consumer import ConsumerConfig
 from natsctl.testing.jet import SECOND, Jet, texts
 
 
@@ -116,3 +118,11 @@ def test_a_pause_is_kept_by_updates(jet: Jet) -> None:
     jet.consumer()
     jet.api("CONSUMER.PAUSE.S.C", {"pause_until": "2026-01-01T00:01:00Z"})
     assert update(jet, description="x")["paused"] is True
+
+
+@pytest.mark.parametrize(("told", "refused"), [("", True), ("x", True), ("2026-01-31T13:00:00+01:00", False)])
+def test_start_times_are_compared_by_the_moment_they_mean_and_as_they_are_where_they_mean_none(
+    told: str, refused: bool
+) -> None:
+    wanted = ConsumerConfig(opt_start_time="2026-01-31T12:00:00Z")
+    assert (check_update(ConsumerConfig(opt_start_time=told), wanted, False) is not None) is refused

@@ -10,6 +10,7 @@ from natsctl.spark.pipeline.faults import NoPipeline, PipelineFaults
 from natsctl.spark.pipeline.own_settings import StreamSink, StreamView, load_own_settings
 from natsctl.spark.pipeline.project import Project, find_project
 from natsctl.spark.pipeline.scaffold import write_project
+from natsctl.spark.sql.text import literal
 
 SPECIFICATION = "name: shop\nstorage: storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
 
@@ -63,7 +64,7 @@ def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_a_storage_without_a_scheme_is_in_the_folder(tmp_path: Path) -> None:
     found = project(tmp_path)
-    assert found.storage == (tmp_path / "storage").as_uri()
+    assert found.storage == f"file://{tmp_path}/storage"
     assert found.checkpoints == tmp_path / "storage" / "_checkpoints"
     elsewhere = project(tmp_path, "", SPECIFICATION.replace("storage: storage", "storage: s3a://bucket/x"))
     assert elsewhere.storage == "s3a://bucket/x"
@@ -99,6 +100,21 @@ def test_a_new_project_is_a_right_one_and_never_replaces_files(tmp_path: Path) -
     assert all(path.is_file() for path in files)
     with pytest.raises(FileExistsError):
         write_project(tmp_path / "shop", "ORDERS")
+
+
+@pytest.mark.parametrize(
+    ("name", "stream"), [("sh: op #1", "a'b\\c"), ("zażółć", "日本"), ("123", "456"), ("no", "ON"), ('a"b', "x$y{z}")]
+)
+def test_a_new_project_is_a_right_one_whatever_it_and_its_stream_are_called(
+    tmp_path: Path, name: str, stream: str
+) -> None:
+    write_project(tmp_path / name, stream)
+    found = find_project(tmp_path / name)
+    assert found.name == name
+    assert [view.name for view in found.own.streams] == [stream]
+    assert [sink.name for sink in found.own.sinks] == [f"BIG_{stream}"]
+    made = (tmp_path / name / "transformations/messages.sql").read_text()
+    assert f"concat({literal(f'{stream}:')}, seq)" in made
 
 
 def test_a_project_without_own_settings_has_none(tmp_path: Path) -> None:

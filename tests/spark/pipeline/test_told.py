@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from natsctl.spark.pipeline.events import parse_event, short_name, told_error
+from natsctl.spark.pipeline.events import parse_event, short_name, told_error, without_counters
+from natsctl.spark.pipeline.faults import NoTable, check_tables
 from natsctl.spark.pipeline.sql_files import line_of_failure, line_of_syntax, statements
 
 AT = datetime(2026, 11, 21, 22, 21, 30)
@@ -78,3 +81,36 @@ def test_a_mistake_of_syntax_is_found_by_what_spark_draws() -> None:
 
 def test_names_lose_what_spark_puts_before_them() -> None:
     assert [short_name(name) for name in ("a.b.c", "x", "`a.b`", "s.d.`x``y`")] == ["c", "x", "`a.b`", "x`y"]
+
+
+@pytest.mark.parametrize(("condition", "fails"), [("UNKNOWN_RESPONSE", False), ("CONNECT_URL_NOT_SET", True)])
+def test_counters_behind_a_successful_update_are_no_failure_of_it(condition: str, fails: bool) -> None:
+    errors = pytest.importorskip("pyspark.errors", reason="the extra `spark` is not installed")
+
+    def responses() -> Iterator[dict[str, Any]]:
+        yield {"event": "Run is COMPLETED."}
+        raise errors.PySparkValueError(
+            errorClass=condition, messageParameters={} if fails else {"response": "observed()"}
+        )
+
+    found = without_counters(responses())
+    assert next(found)
+    with pytest.raises(errors.PySparkValueError if fails else StopIteration):
+        next(found)
+
+
+def test_a_table_that_the_pipeline_has_not_is_told_with_those_that_it_has() -> None:
+    check_tables(["MESSAGES"], {"messages", "by_subject"})
+    with pytest.raises(NoTable, match="no table nope") as told:
+        check_tables(["messages", "nope"], {"messages", "by_subject"})
+    assert told.value.hint == "it has by_subject, messages"
+
+
+def test_tables_are_told_from_views_and_flows() -> None:
+    sql = """-- What the table
+CREATE STREAMING TABLE a AS SELECT 1;
+/* x */ create or refresh materialized view b as select 1;
+CREATE TEMPORARY VIEW c AS SELECT table FROM STREAM a;
+CREATE FLOW d AS INSERT INTO a BY NAME SELECT 1 -- table
+"""
+    assert [one.name for one in statements(sql) if one.is_table] == ["a", "b"]

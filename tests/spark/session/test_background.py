@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from natsctl.spark.session import background, opened
-from natsctl.spark.session.background import BackgroundServer, recorded_server, running_server, state_file
+from natsctl.spark.session import background, remote
+from natsctl.spark.session.background import BackgroundServer, record, recorded_server, running_server, state_file
 from natsctl.spark.session.options import SparkOptions
+from natsctl.spark.session.remote import Remote, remote_for
+from natsctl.spark.session.source_code import source_code
 
 
 @pytest.fixture
 def server(bare: Path, monkeypatch: pytest.MonkeyPatch) -> BackgroundServer:
     """A server that is recorded; its process is this one, and somebody listens at its port."""
-    monkeypatch.setattr(background, "_version", lambda: "4.3.0")
+    monkeypatch.setattr(background, "spark_version", lambda: "4.3.0")
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     listener = socket.create_server(("127.0.0.1", 0))
-    began = background._began(os.getpid())
+    began = background.beginning_of(os.getpid())
     made = BackgroundServer(listener.getsockname()[1], "secret", os.getpid(), began, "4.3.0", "local[*]", "17", 0.0)
+    state_file().parent.mkdir(parents=True)
     record(made)
     yield made  # type: ignore[misc]  # a fixture that closes what it opened
     listener.close()
 
 
-def record(server: BackgroundServer) -> None:
-    state_file().parent.mkdir(parents=True, exist_ok=True)
-    state_file().write_text(json.dumps(asdict(server)))
-
-
 def test_a_server_that_runs_is_used_unless_another_is_named(server: BackgroundServer) -> None:
     assert running_server() == server
-    assert opened._remote_url(SparkOptions()) == f"sc://localhost:{server.port}/;token=secret"
-    assert opened._remote_url(SparkOptions(conf=(("spark.sql.ansi.enabled", "false"),))) == server.url
+    assert server.url == f"sc://localhost:{server.port}/;token=secret"
+    assert remote_for(SparkOptions()) == Remote(server.url)
+    assert remote_for(SparkOptions(conf=(("spark.sql.ansi.enabled", "false"),))) == Remote(server.url)
     for other in (
         SparkOptions(master="local[*]"),
         SparkOptions(java="/usr/bin/java"),
         SparkOptions(conf=(("spark.driver.memory", "8g"),)),
     ):
-        assert opened._remote_url(other) == ""
-    assert opened._remote_url(SparkOptions(remote="sc://h")) == "sc://h"
+        assert remote_for(other) is None
+    assert remote_for(SparkOptions(remote="sc://h")) == Remote("sc://h")
+
+
+def test_a_server_is_given_the_data_source_unless_it_has_the_same(
+    server: BackgroundServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(replace(server, source_code=source_code()))
+    assert remote_for(SparkOptions()) == Remote(server.url, has_source=True)
+    monkeypatch.setattr(remote, "source_code", lambda: "of a newer natsctl")
+    assert remote_for(SparkOptions()) == Remote(server.url, has_source=False)
 
 
 def test_a_process_that_took_its_number_is_not_it(server: BackgroundServer) -> None:

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
 from natsctl.spark.session.class_data import UNUSED_S, archive_path, class_data_options, remove_unused
 from natsctl.spark.session.java import Java, choose_java
+from natsctl.spark.session.launches import launch_of
+from natsctl.spark.session.local_settings import QUICK
+from natsctl.spark.session.options import MANY_MESSAGES, SparkOptions
 from natsctl.spark.session.spark_home import SparkHome
 from tests.spark.session.fakes import java, spark
 
@@ -39,6 +44,25 @@ def test_another_class_path_is_not_the_archives(chosen: Java, home: SparkHome) -
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"classes")
     assert class_data_options(chosen, home, ("/etc/spark",)) == []
+
+
+@pytest.mark.parametrize("master", ["", "spark://127.0.0.1:7077"])
+def test_whoever_waits_for_an_answer_gets_a_quick_java_on_a_cluster_too(bare: Path, master: str) -> None:
+    program = java(bare / "home", "21.0.1")
+    launch = launch_of(SparkOptions(master, java=str(program)))
+    archive = archive_path(launch.java, launch.home)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.write_bytes(b"classes")
+    options = launch_of(SparkOptions(master, java=str(program))).options
+    assert {*QUICK, f"-XX:SharedArchiveFile={archive}"} <= {*options}
+
+
+def test_a_java_that_has_much_to_read_compiles_thoroughly(bare: Path) -> None:
+    program = str(java(bare / "home", "21.0.1"))
+    much = launch_of(SparkOptions(java=program, messages=MANY_MESSAGES)).options
+    elsewhere = launch_of(SparkOptions("spark://127.0.0.1:7077", java=program, messages=MANY_MESSAGES)).options
+    assert not {*QUICK} & {*much}
+    assert {*QUICK} <= {*elsewhere}
 
 
 def test_another_java_or_jar_is_another_archive(chosen: Java, home: SparkHome) -> None:

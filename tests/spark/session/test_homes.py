@@ -92,3 +92,17 @@ def test_a_folder_that_can_not_be_made_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no space"):
         made_once(tmp_path / "made", fail)
     assert list(tmp_path.glob("*made*")) == []
+
+
+def test_without_a_cache_the_home_is_among_temporary_files_that_are_the_users_own(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    found = quick_home(installed_spark({}), tmp_path / "file" / "spark").folder
+    assert found.is_relative_to(tmp_path / "temporary")
+    assert (found / "jars").is_dir()
+    found.parent.chmod(0o777)
+    with pytest.raises(PermissionError):
+        quick_home(installed_spark({}), tmp_path / "file" / "spark")

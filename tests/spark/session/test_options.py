@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import traceback
 
 import pytest
 
 from natsctl.api.errors import UsageError
+from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import local_settings
 from natsctl.spark.session.local_settings import application_settings, memory_option, process_environment
 from natsctl.spark.session.options import SparkOptions, parse_conf
+
+
+def test_a_failure_tells_its_text_when_its_java_has_ended() -> None:
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    from pyspark.errors import AnalysisException
+
+    from natsctl.spark.session.opened import texts_kept
+
+    class OfJava(AnalysisException):
+        java: str | None = "there is no stream X"
+
+        def __str__(self) -> str:
+            assert self.java is not None
+            return self.java
+
+    with pytest.raises(OfJava) as failed, texts_kept():
+        raise OfJava("of Java")
+    failed.value.java = None
+    assert "there is no stream X" in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.parametrize(
@@ -49,6 +71,13 @@ def test_what_the_user_says_wins() -> None:
     assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
 
 
+def test_logins_are_kept_out_of_plans() -> None:
+    hidden = re.compile(application_settings(SparkOptions())["spark.sql.redaction.options.regex"])
+    for name in ("servers", "url", "user", "password", "token", "nkeyContent", "credentialsContent", "tlsKeyContent"):
+        assert hidden.search(name), name
+    assert not hidden.search("stream")
+
+
 def test_a_cluster_elsewhere_reaches_the_driver_by_its_own_name() -> None:
     assert application_settings(SparkOptions())["spark.driver.host"] == "127.0.0.1"
     assert application_settings(SparkOptions(master="spark://127.0.0.1:7077"))["spark.driver.host"] == "127.0.0.1"
@@ -68,8 +97,10 @@ def test_memory_is_a_quarter_of_the_machine_within_bounds(monkeypatch: pytest.Mo
 def test_tasks_run_this_python_here_and_their_own_on_a_cluster(tmp_path: object) -> None:
     here = process_environment(SparkOptions(), tmp_path, {"PYSPARK_PYTHON": "/other", "PATH": "/bin"})  # type: ignore[arg-type]
     assert here["PYSPARK_PYTHON"] == sys.executable
+    assert here[SOURCE_BY_NAME] == "1"
     there = SparkOptions(master="spark://cluster:7077")
     assert process_environment(there, tmp_path, {"PATH": "/bin"})["PYSPARK_PYTHON"] == "python3"  # type: ignore[arg-type]
+    assert SOURCE_BY_NAME not in process_environment(there, tmp_path, {"PATH": "/bin"})  # type: ignore[arg-type]
     named = process_environment(there, tmp_path, {"PYSPARK_PYTHON": "/opt/python", "PATH": "/bin"})  # type: ignore[arg-type]
     assert named["PYSPARK_PYTHON"] == "/opt/python"
     assert named["PATH"].endswith(":/bin")

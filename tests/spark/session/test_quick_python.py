@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ def test_modules_are_compiled_into_the_cache_where_the_installer_did_not(
     before = sys.pycache_prefix, sys.dont_write_bytecode
     with compiled_imports(environment):
         assert (sys.pycache_prefix, sys.dont_write_bytecode) == (found["PYTHONPYCACHEPREFIX"], False)
+        assert not gc.isenabled()
+    assert gc.isenabled()
     assert (sys.pycache_prefix, sys.dont_write_bytecode) == before
     (bare / "pyspark" / "__pycache__").mkdir(parents=True)
     assert python_environment(environment) == environment

@@ -70,6 +70,7 @@ def test_all_that_spark_said_is_kept_for_trace() -> None:
             1,
             "ExecutorLostFailure (executor 1",
         ),
+        ("java.lang.NoSuchMethodError: 'void org.a.B.<init>()'\n\tat c", 1, "NoSuchMethodError: 'void org.a.B"),
         ("java.lang.OutOfMemoryError: Java heap space", 1, "Spark ran out of memory"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", 1, "[PYTHON_VERSION_MISMATCH]"),
         ('Cannot run program "/nope/python": error=2, No such file', 1, 'Cannot run program "/nope/python"'),
@@ -86,6 +87,18 @@ def test_known_failures_end_with_their_code_and_say_what_to_do(said: str, code: 
 def test_a_master_that_is_told_of_in_the_log_only_is_found_there() -> None:
     found = translated(RuntimeError("SparkContext was shut down"), log="ERROR All masters are unresponsive! Giving up.")
     assert int(found.exit_code) == 5
+
+
+def test_a_failure_whose_java_has_ended_is_told_by_what_it_noted_and_by_the_log() -> None:
+    class Ended(Exception):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    found = translated(Ended(), log="ERROR All masters are unresponsive! Giving up.")
+    assert int(found.exit_code) == 5
+    noted = Ended()
+    noted.add_note("java.lang.IllegalStateException: it is over")
+    assert "it is over" in translated(noted).text
 
 
 def test_a_mistake_in_a_query_is_usage_with_its_place() -> None:
@@ -126,6 +139,21 @@ def test_whatever_else_is_told_without_stacks_and_in_bounds() -> None:
     assert found.text.startswith("Foo: long long")
     assert len(found.text) <= TEXT_MOST + 1
     assert "\tat" not in found.text
+
+
+@pytest.mark.parametrize("begin", ["[PYTHON_EXCEPTION] An exception was thrown from the Python worker: ", ""])
+def test_what_python_raises_in_a_task_is_told_without_its_stack(begin: str) -> None:
+    said = (
+        f"{begin}Traceback (most recent call last):\n"
+        '  File "/a/reader.py", line 45, in read\n    yield from rows\nKeyError: 1\n\n'
+        "During handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "/a/columns.py", line 9, in read\n    cut(None)\n'
+        "TypeError: 'NoneType' object is not iterable\n SQLSTATE: 38000\n"
+        "\tat org.apache.spark.api.python.PythonRunner.read(PythonRunner.scala:581)\n"
+    )
+    found = translated(RuntimeError(f"An error occurred while calling o9.save.\n: java.lang.Foo: {said}"))
+    assert found.text == "TypeError: 'NoneType' object is not iterable"
+    assert "--trace" in found.hint
 
 
 def test_causes_are_looked_at_and_may_form_a_ring() -> None:

@@ -20,8 +20,14 @@ def until(reached: Callable[[], bool]) -> None:
 
 
 def make(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: Any) -> None:
-    """A stream with so many messages, on name.0 to name.3 in turn."""
-    api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
+    """A stream with so many messages, on name.0 to name.3 in turn.
+
+    nats-server at times still has the messages of a stream that it has just deleted: they are in the new one of that
+    name, which then is deleted again.
+    """
+    wanted = {"name": name, "subjects": [f"{name}.>"], **config}
+    while api.ask(f"STREAM.CREATE.{name}", wanted)["state"]["last_seq"]:
+        api.ask(f"STREAM.DELETE.{name}")
     add(api, name, number)
 
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,11 @@ from natsctl.api.archive import blocks
 from natsctl.api.archive.archive import MessageFields
 from natsctl.client.backup.contents import read_messages
 from natsctl.client.backup.opened import open_backup
-from natsctl.spark.source.archive import cuts
+from natsctl.spark.source.archive import cuts, records
 from natsctl.spark.source.archive import parts as parts_module
 from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.errors import BackupFault, StreamNotFound
+from natsctl.spark.source.errors import BackupFault, OptionFault, StreamNotFound
 from tests.spark.source.backups import (
     archive,
     as_row,
@@ -175,6 +176,19 @@ def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Pat
     assert seqs(beginning) == list(range(10, 21))
 
 
+def test_a_part_ends_with_the_last_wanted_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_PIECE_BYTES", 4 << 10)
+    path = written(tmp_path / "b", some(1_200, 300), 2)
+    (whole,) = parts_of(path, 1, Sieve(last=20))
+    (data,) = [file for file in path.iterdir() if file.stat().st_size > 64 << 10]
+    with data.open("r+b") as file:
+        file.truncate(data.stat().st_size - 100)
+
+    assert seqs([whole]) == list(range(1, 21))
+    with pytest.raises(BackupFault):
+        seqs(parts_of(path, 1, Sieve(last=1_200)))
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_options_choose_by_offset_time_and_subject(version: int, tmp_path: Path) -> None:
     path = written(tmp_path / "b", some(100, 10), version)
@@ -201,6 +215,29 @@ def test_where_is_taken_over(tmp_path: Path) -> None:
 
     assert left == [EqualTo(("subject",), "S.2")]
     assert [row["seq"] for row in read_all(of)] == [17, 24]
+
+
+def test_where_on_times_narrows_what_the_options_choose(tmp_path: Path) -> None:
+    options = {"startingOffsets": '{"S": 40}', "endingOffsets": '{"S": 60}', "filterPushdown": "true"}
+    path = written(tmp_path / "b", some(100), 1)
+    moment = datetime.fromtimestamp(BEGIN_NS // SECOND_NS + 49, UTC)
+
+    for where, expected in (
+        (GreaterThan(("timestamp",), moment), range(50, 61)),
+        (
+            LessThanOrEqual(("timestamp",), moment),
+            range(40, 50),
+        ),
+    ):
+        of = reader(path, **options)
+        list(of.pushFilters([where]))  # type: ignore[attr-defined]  # it has, with the option
+        assert [row["seq"] for row in read_all(of)] == list(expected)
+
+
+def test_offsets_of_streams_that_are_not_read_are_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(3), 1)
+    with pytest.raises(OptionFault, match="startingOffsets: X is not read; read are S"):
+        rows(path, startingOffsets='{"X": 2}')
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tgz"])

@@ -107,9 +107,14 @@ def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:
         ("value array<int>", "value is binary"),
         ("seq bigint, SEQ bigint", "twice"),
         ("nothing int", "there are stream, seq"),
+        ("headers array<struct<key: string, value: binary>> not null", "headers is declared NOT NULL"),
+        ("value struct<id: bigint> not null", "value is declared NOT NULL"),
+        ("value struct<a: array<struct<id: bigint not null>>>", "value.a.id is declared NOT NULL"),
+        ("value struct<id: int, id: int>", "value names a field twice"),
+        ("value struct<a: array<map<int, string>>>", "value.a is map<int,string>, and in JSON the keys"),
     ],
 )
-def test_columns_that_are_not_there_are_told(ddl: str, text: str) -> None:
+def test_columns_that_cannot_be_are_told(ddl: str, text: str) -> None:
     with pytest.raises(OptionFault, match=text):
         shape(ddl)
 

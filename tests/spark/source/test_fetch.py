@@ -26,7 +26,7 @@ from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
     settings_fixture,
     shape,
 )
-from tests.spark.source.streams import delete, make, purge
+from tests.spark.source.streams import delete, make, purge, until
 
 pytestmark = pytest.mark.both
 
@@ -60,14 +60,20 @@ def test_gaps_are_stepped_over(api: JetStreamApi, settings: ServerSettings, tran
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("filters", [("ORDERS.1",), ("ORDERS.1", "ORDERS.2"), ("ORDERS.*",), ("ORDERS.9",)])
+@pytest.mark.parametrize(("number", "limits"), [(40, FEW), (400, FetchLimits())])
 def test_subjects_are_chosen(
-    api: JetStreamApi, settings: ServerSettings, transport: Transport, filters: tuple[str, ...]
+    api: JetStreamApi,
+    settings: ServerSettings,
+    transport: Transport,
+    number: int,
+    limits: FetchLimits,
+    filters: tuple[str, ...],
 ) -> None:
-    make(api, number=40, allow_direct=True)
+    make(api, number=number, allow_direct=True)
     wanted = {"ORDERS.1": [1], "ORDERS.2": [2], "ORDERS.*": [0, 1, 2, 3], "ORDERS.9": []}
     kinds = [kind for each in filters for kind in wanted[each]]
-    expected = [seq for seq in range(3, 39) if (seq - 1) % 4 in kinds]
-    assert seqs(settings, ReadRange("ORDERS", 3, 38, filters, transport), FEW) == expected
+    expected = [seq for seq in range(3, number - 1) if (seq - 1) % 4 in kinds]
+    assert seqs(settings, ReadRange("ORDERS", 3, number - 2, filters, transport), limits) == expected
     assert consumers(api) == 0
 
 
@@ -98,6 +104,21 @@ def test_payloads_that_are_not_wanted_change_nothing_else(
     wanted = shape("headers array<struct<key: string, value: binary>>, seq bigint")
     (batch,) = read_range(settings, ReadRange("ORDERS", 1, 2, (), transport), FetchLimits(), wanted)
     assert batch.to_pylist() == [{"headers": [{"key": "A", "value": b"b"}], "seq": 1}, {"headers": None, "seq": 2}]
+
+
+@pytest.mark.parametrize("transport", ["consumer", "direct"])
+def test_headers_are_read_without_payloads_in_large_windows_too(
+    api: JetStreamApi, settings: ServerSettings, transport: Transport
+) -> None:
+    make(api, number=0, allow_direct=True)
+    block = b"NATS/1.0\r\nA: b\r\n\r\n"
+    frames = [b"HPUB ORDERS.a %d %d\r\n%b\r\n" % (len(block), len(block), block), b"PUB ORDERS.b 1\r\ny\r\n"]
+    api.link.send(b"".join(frames) * 200)
+    until(lambda: bool(api.stream_info("ORDERS")["state"]["last_seq"] == 400))
+    wanted = shape("headers array<struct<key: string, value: binary>>")
+    batches = read_range(settings, ReadRange("ORDERS", 1, 400, (), transport), FetchLimits(), wanted)
+    found = [row for batch in batches for row in batch.column("headers").to_pylist()]
+    assert found == [[{"key": "A", "value": b"b"}], None] * 200
 
 
 @pytest.mark.parametrize("transport", ["consumer", "direct"])
@@ -157,6 +178,20 @@ def test_direct_gets_that_are_not_allowed_are_told(api: JetStreamApi, settings: 
     with pytest.raises(ApiRefused, match="set allow_direct"):
         seqs(settings, ReadRange("ORDERS", 1, 5, (), "direct"))
     assert seqs(settings, ReadRange("ORDERS", 1, 5)) == [1, 2, 3, 4, 5]
+
+
+def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi, settings: ServerSettings) -> None:
+    make(api, number=40, allow_direct=True)
+    for kind in (0, 1):
+        mirror = {"mirror": {"name": "ORDERS", "filter_subject": f"ORDERS.{kind}"}, "mirror_direct": True}
+        api.ask(f"STREAM.CREATE.M{kind}", {"name": f"M{kind}", **mirror})
+        until(lambda: bool(api.stream_info(f"M{kind}")["state"]["messages"] == 10))  # noqa: B023  # waited for here
+    for _ in range(20):
+        assert seqs(settings, ReadRange("ORDERS", 1, 40)) == list(range(1, 41))
+        assert api.counted("ORDERS", 11) == 30
+        assert api.counted("ORDERS", 39) == 2
+    for kind in (0, 1):
+        api.ask(f"STREAM.DELETE.M{kind}")
 
 
 def test_a_stream_that_is_not_there_is_told(api: JetStreamApi, settings: ServerSettings) -> None:

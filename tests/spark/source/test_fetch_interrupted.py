@@ -33,6 +33,9 @@ from tests.spark.source.streams import make
 
 pytestmark = pytest.mark.both
 
+A_HUNDRED = FetchLimits(messages=100)
+"""So few are asked for at once that a stream takes many requests, however quickly they come."""
+
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_connection_that_is_lost_changes_nothing(
@@ -42,7 +45,7 @@ def test_a_connection_that_is_lost_changes_nothing(
     with proxied(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,))
         found: list[int] = []
-        for batch in read_range(beside, ReadRange("ORDERS", 1, 2000, (), transport), FetchLimits(), SEQS):
+        for batch in read_range(beside, ReadRange("ORDERS", 1, 2000, (), transport), A_HUNDRED, SEQS):
             found += batch.column("seq").to_pylist()
             if proxy.visits < 4:
                 proxy.cut()
@@ -55,7 +58,7 @@ def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSet
     fill(api, 2000)
     with proxied(settings.urls[0]) as proxy:
         beside = replace(settings, urls=(proxy.url,), retries=1)
-        batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), FetchLimits(), SEQS))
+        batches = iter(read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS))
         next(batches)
         proxy.close()
         with pytest.raises(ServerUnreachable):
@@ -80,7 +83,7 @@ def test_silence_is_ended_by_asking_anew(api: JetStreamApi, settings: ServerSett
 
 def test_a_consumer_that_is_taken_away_is_made_again(api: JetStreamApi, settings: ServerSettings) -> None:
     fill(api, 3000)
-    batches = read_range(settings, ReadRange("ORDERS", 1, 3000, (), "consumer"), FetchLimits(messages=100), SEQS)
+    batches = read_range(settings, ReadRange("ORDERS", 1, 3000, (), "consumer"), A_HUNDRED, SEQS)
     found: list[int] = []
     taken: list[bool] = []
     for batch in batches:
@@ -130,12 +133,17 @@ def lagging(behind: bytes, times: int) -> Callable[[bytes], bytes]:
     return to_server
 
 
+def as_follower(data: bytes) -> bytes:
+    """Answers in which the stream that has less has the name of the one that was asked."""
+    return data.replace(b"Nats-Stream: BEHIND", b"Nats-Stream: ORDERS")
+
+
 @pytest.mark.parametrize("transport", ["consumer", "direct"])
 def test_a_server_that_lags_is_asked_again(api: JetStreamApi, settings: ServerSettings, transport: Transport) -> None:
     make(api, number=50, allow_direct=True)
     make(api, "BEHIND", 30, allow_direct=True)
     with proxied(settings.urls[0]) as proxy:
-        proxy.to_server = lagging(b"BEHIND", 2)
+        proxy.to_server, proxy.to_client = lagging(b"BEHIND", 2), as_follower
         found = seqs(replace(settings, urls=(proxy.url,)), ReadRange("ORDERS", 1, 50, (), transport))
     assert found == list(range(1, 51))
 
@@ -145,6 +153,7 @@ def test_direct_gets_that_keep_lagging_give_way_to_a_consumer(api: JetStreamApi,
     make(api, "BEHIND", 30, allow_direct=True)
     with proxied(settings.urls[0]) as proxy:
         proxy.to_server = lambda data: data.replace(b"DIRECT.GET.ORDERS", b"DIRECT.GET.BEHIND")
+        proxy.to_client = as_follower
         beside = replace(settings, urls=(proxy.url,), retries=1)
         assert seqs(beside, ReadRange("ORDERS", 1, 50)) == list(range(1, 51))
         with pytest.raises(Interrupted, match="lags behind"):

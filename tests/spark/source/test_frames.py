@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
+
 from natsctl.spark.source.columns.rows import Rows
-from natsctl.spark.source.errors import ServerUnreachable
+from natsctl.spark.source.errors import ApiRefused, ServerUnreachable
 from natsctl.spark.source.fetch.direct_frames import DirectAnswers, DirectWindow
 from natsctl.spark.source.fetch.frames import Deliveries, Window, place_of
 
@@ -43,8 +45,13 @@ def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
     """The rows as tuples."""
     if rows is None:
         return []
-    times, headers = rows.times_ns.to_pylist(), rows.headers or [b""] * len(rows.seqs)
-    return list(zip(rows.seqs.to_pylist(), times, rows.subjects, headers, rows.values, strict=True))
+    headers = rows.headers if len(rows.headers) else [b""] * len(rows.seqs)
+    return list(zip(*map(plain, (rows.seqs, rows.times_ns, rows.subjects, headers, rows.values)), strict=True))
+
+
+def plain(column: Any) -> list[Any]:
+    """A column as Python has it."""
+    return column.to_pylist() if isinstance(column, pa.Array) else list(column)
 
 
 def told(window: Window | DirectWindow) -> tuple[Any, ...]:
@@ -196,7 +203,7 @@ def test_direct_answers_at_once_are_those_one_by_one(found: list[tuple[bytes, by
     ]
     whole = b"".join(frames) + end()
     cut = data.draw(st.integers(0, len(whole)))
-    reader = DirectAnswers(INBOX, b"7")
+    reader = DirectAnswers(INBOX, b"7", "S")
     first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
     second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
     exact = reader.exactly(whole)
@@ -206,7 +213,7 @@ def test_direct_answers_at_once_are_those_one_by_one(found: list[tuple[bytes, by
 
 def test_ordinary_direct_answers_are_read_at_once() -> None:
     whole = b"".join(answer(at, b"%d" % at, b"A: b\r\n" if at % 2 else b"") for at in range(1, 9)) + end()
-    quick = DirectAnswers(INBOX, b"7").quickly(whole)
+    quick = DirectAnswers(INBOX, b"7", "S").quickly(whole)
     assert quick is not None
     at_ns = 1795232288293843400
     assert listed(quick.rows)[:2] == [(1, at_ns, b"a.b", HEADERS, b"1"), (2, at_ns, b"a.b", b"", b"2")]
@@ -214,9 +221,17 @@ def test_ordinary_direct_answers_are_read_at_once() -> None:
 
 
 def test_a_message_that_claims_another_place_stays_where_it_is() -> None:
-    window = DirectAnswers(INBOX, b"7").exactly(answer(3, b"x", SPOOF))
+    window = DirectAnswers(INBOX, b"7", "S").exactly(answer(3, b"x", SPOOF))
     assert listed(window.rows)[0][0] == 3
     assert listed(window.rows)[0][2] == b"a.b"
+
+
+def test_a_mirror_that_answers_in_place_of_its_origin_is_told() -> None:
+    reader = DirectAnswers(INBOX, b"7", "ORIGIN")
+    whole = answer(1, b"x") + answer(2, b"y")
+    assert reader.quickly(whole) is None
+    with pytest.raises(ApiRefused, match="ORIGIN are answered by S, a mirror"):
+        reader.exactly(whole)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +239,7 @@ def test_a_message_that_claims_another_place_stays_where_it_is() -> None:
 )
 def test_times_of_any_precision_are_read(stamp: bytes) -> None:
     whole = answer(1, b"x", stamp=stamp) + answer(2, b"y", stamp=stamp)
-    reader = DirectAnswers(INBOX, b"7")
+    reader = DirectAnswers(INBOX, b"7", "S")
     quick = reader.quickly(whole)
     assert quick is not None
     assert listed(quick.rows) == listed(reader.exactly(whole).rows)

@@ -29,6 +29,19 @@ def test_an_unknown_option_is_told_with_what_was_meant() -> None:
         Options({"startingOffset": "earliest"}, BATCH_READ)
 
 
+def test_limits_of_triggers_are_meant_in_a_schema_that_may_be_of_a_stream() -> None:
+    with pytest.raises(OptionFault, match="did you mean maxOffsetsPerTrigger"):
+        Options({"maxOffsetPerTrigger": "5"}, BATCH_READ)
+
+
+@pytest.mark.parametrize(
+    ("name", "here"), [("subscribe", "stream"), ("kafka.bootstrap.servers", "servers"), ("topic", "stream")]
+)
+def test_options_of_the_kafka_source_are_told_by_their_names_here(name: str, here: str) -> None:
+    with pytest.raises(OptionFault, match=rf"did you mean {here}\?"):
+        Options({name: "x"}, BATCH_READ)
+
+
 def test_an_option_of_another_place_is_told_with_its_place() -> None:
     with pytest.raises(OptionFault, match="endingOffsets is for a batch read, and this is a streaming read"):
         Options({"endingOffsets": "latest"}, STREAM_READ)
@@ -58,6 +71,8 @@ def test_every_default_is_a_text_that_its_option_takes(place: str) -> None:
         ("maxOffsetsPerTrigger", "0", "at least 1"),
         ("maxBytesPerTrigger", "lots", "it is a size"),
         ("startingOffsets", "first", "earliest or latest, or JSON"),
+        ("startingTimestamp", "99999999999999999999", "there is no such time"),
+        ("requestTimeout", "0s", "longer than nothing"),
         ("startingOffsets", '{"ORDERS": -3}', "-2"),
         ("startingOffsets", "[1]", "gives each stream a sequence"),
         ("startingTimestamp", "yesterday", "2026-01-31T12:00:00Z"),

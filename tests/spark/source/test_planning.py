@@ -74,9 +74,9 @@ def test_what_is_asked_for_and_gone_is_a_loss(api: JetStreamApi) -> None:
     with pytest.raises(DataLoss, match=r"ORDERS: sequences 1\.\.50 were purged or deleted"):
         ranges(api, startingOffsets='{"ORDERS": 1}')
     assert ranges(api, startingOffsets='{"ORDERS": 1}', failOnDataLoss="false") == [("ORDERS", 51, 100)]
-    with pytest.raises(SequenceWentBack, match="ends at 100"):
+    with pytest.raises(SequenceWentBack, match="option endingOffsets: it says 120, and ORDERS ends at 100"):
         ranges(api, endingOffsets='{"ORDERS": 120}')
-    with pytest.raises(SequenceWentBack, match="ends at 100"):
+    with pytest.raises(SequenceWentBack, match="option startingOffsets: it says 120, and ORDERS ends at 100"):
         ranges(api, startingOffsets='{"ORDERS": 120}')
 
 
@@ -88,6 +88,11 @@ def test_streams_are_named_or_found_by_a_pattern(api: JetStreamApi) -> None:
     assert ranges(api, stream="", streamPattern="ORDERS*") == [("ORDERS", 1, 1), ("ORDERS_EU", 1, 2)]
     with pytest.raises(StreamNotFound, match=r"no stream has a name like 'X\*'"):
         ranges(api, stream="", streamPattern="X*")
+    for name in ("ORDERS*", "OR.DERS", "ORDERS>"):
+        with pytest.raises(
+            OptionFault, match=r"option stream: .* is no name of a stream: it has no blanks, dots or wildcards"
+        ):
+            ranges(api, stream=name)
     with pytest.raises(StreamNotFound, match="NONE"):
         ranges(api, stream="NONE")
     with pytest.raises(OptionFault, match="BILLS is not read; read are ORDERS"):

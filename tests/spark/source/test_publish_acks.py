@@ -11,20 +11,22 @@ from natsctl.spark.source.publish.acks import AckParser, Answers, Refusal
 INBOX = "_INBOX.abc"
 
 
-def message(number: int, body: bytes, inbox: str = INBOX) -> bytes:
-    return b"MSG %s.%d 3 %d\r\n%s\r\n" % (inbox.encode(), number, len(body), body)
+def message(number: int | str, body: bytes, inbox: str = INBOX) -> bytes:
+    return b"MSG %s.%s 3 %d\r\n%s\r\n" % (inbox.encode(), str(number).encode(), len(body), body)
 
 
 def stored(number: int, space: bytes = b" ") -> bytes:
     return message(number, b'{"stream":"S",%s"seq":%d}' % (space, number + 100))
 
 
-def fed(data: bytes, step: int = 0) -> Answers:
+def fed(data: bytes, step: int = 0, parser: AckParser | None = None) -> Answers:
     """All that is found, with the data cut into pieces of `step` bytes."""
-    parser, sums = AckParser(INBOX), Answers()
+    parser, sums = parser or AckParser(INBOX), Answers()
     for start in range(0, len(data), step or len(data)):
         answers = parser.feed(data[start : start + (step or len(data))])
         sums.stored += answers.stored
+        sums.counted += answers.counted
+        sums.counted_duplicates += answers.counted_duplicates
         sums.duplicates += answers.duplicates
         sums.refused |= answers.refused
         sums.lines += answers.lines
@@ -61,6 +63,62 @@ def test_every_kind_of_answer_is_told_apart_wherever_the_bytes_are_cut(step: int
     assert "no stream" in str(answers.refused[b"7"])
     assert set(answers.refused) == {b"5", b"6", b"7"}
     assert (answers.stream, answers.last_seq) == ("S", 109)
+
+
+def part_of(number: str, times: int, origin: bytes = b'"stream":"S1"', more: bytes = b"") -> bytes:
+    """So many acknowledgements of a part."""
+    return b"".join(message(number, b'{%s,"seq":%d%s}' % (origin, 95 + at, more)) for at in range(times))
+
+
+def mixed(origin: bytes) -> bytes:
+    """Acknowledgements of two parts between everything else."""
+    refusal = b'{"error":{"code":400,"err_code":10054,"description":"message size exceeds"},"stream":"S","seq":0}'
+    return (
+        part_of("p1", 3, origin)
+        + b"PING\r\n"
+        + part_of("p8", 1, origin)
+        + part_of("p1", 4, origin, b',"duplicate": true')
+        + part_of("3", 1, origin)
+        + part_of("p8", 3, origin)
+        + message("p12", refusal)
+    )
+
+
+@pytest.mark.parametrize("step", [0, 1, 7, 64, 200])
+@pytest.mark.parametrize("origin", [b'"stream":"S1"', b'"stream": "S1"', b'"stream":"S1","domain":"hub2"'])
+def test_acknowledgements_of_parts_are_counted_wherever_the_bytes_are_cut(step: int, origin: bytes) -> None:
+    answers = fed(part_of("p1", 7, origin) + part_of("p8", 4, origin) + mixed(origin), step)
+    assert answers.counted == {b"p1": 10, b"p8": 8}
+    assert answers.counted_duplicates == {b"p1": 4}
+    assert (answers.stored, answers.lines, list(answers.refused)) == ([b"3"], [b"PING"], [b"p12"])
+
+
+@pytest.mark.parametrize("step", [0, 1, 64])
+@pytest.mark.parametrize("other", [b'"stream":"S2"', b'"stream":"S1","domain":"hub"'])
+def test_a_part_that_another_stream_acknowledges_as_well_is_not_counted_on(step: int, other: bytes) -> None:
+    parser = AckParser(INBOX)
+    answers = fed(part_of("p1", 2) + part_of("p1", 2, other) + message(9, b'{%s,"seq":1}' % other), step, parser)
+    assert answers.counted == {b"p1": 2}
+    assert "several streams" in str(answers.refused[b"p1"])
+    assert not answers.refused[b"p1"].passing
+    assert answers.stored == [b"9"]
+    assert not parser.countable
+
+
+def test_an_acknowledgement_with_more_in_it_is_counted_for_single_messages_only() -> None:
+    parser = AckParser(INBOX)
+    answers = fed(part_of("p1", 1, more=b',"val":"5"') + part_of("4", 1, more=b',"val":"5"'), 0, parser)
+    assert answers.stored == [b"4"]
+    assert list(answers.refused) == [b"p1"]
+    assert not parser.countable
+
+
+@pytest.mark.parametrize("more", [b"", b',"duplicate":true', b',"val":"5"'])
+@pytest.mark.parametrize("number", ["3", "p3"])
+def test_what_another_stream_than_the_expected_one_stores_is_refused(number: str, more: bytes) -> None:
+    answers = fed(part_of(number, 1, more=more), 0, AckParser(INBOX, "WANTED"))
+    assert str(answers.refused[number.encode()]) == "stored in S1, while option stream is WANTED"
+    assert (answers.stored, answers.duplicates, answers.counted) == ([], [], {})
 
 
 def test_half_an_answer_of_a_connection_that_ended_does_not_spoil_the_next() -> None:

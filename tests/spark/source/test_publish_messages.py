@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql.types import StructType
 
@@ -17,9 +19,10 @@ from natsctl.spark.source.errors import OptionFault, PublishFailed
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish.ids import MessageIds, RowIds
-from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.message_maker import MessageMaker, subjects_regex
 from natsctl.spark.source.publish.roles import Roles, write_roles
 
+KEY = "q.1.0"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -41,8 +44,8 @@ def frames(
     schema = parsed_schema(ddl)
     assert isinstance(schema, StructType)
     batch = pa.RecordBatch.from_arrays([c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema.names)
-    maker = MessageMaker(roles(ddl, **options), RowIds("q:1:0", ids) if ids else None, stream, max_bytes)
-    return [frame for made in maker.messages(batch) for frame in made.frames("_I", 5).to_pylist()]
+    maker = MessageMaker(roles(ddl, **options), RowIds(KEY, ids) if ids else None, stream, max_bytes)
+    return [frame for made in maker.messages(batch) for frame in made.frames("_I", 5, range(len(made))).to_pylist()]
 
 
 def headers_of(frame: bytes) -> list[bytes]:
@@ -98,14 +101,58 @@ def test_a_frame_as_it_is_read_is_written_with_its_own_id_and_without_what_was_e
     times = pa.array([1, 2], pa.timestamp("us", "UTC"))
     sent = frames(ddl, [["S"] * 2, [1, 2], ["s"] * 2, times, column, [b"v"] * 2], ids="row", stream="T")
     assert headers_of(sent[0]) == [b"Nats-Expected-Stream: T", b"X: y", b"Nats-Msg-Id: own"]
-    assert headers_of(sent[1]) == [b"Nats-Expected-Stream: T", b"Nats-Msg-Id: q:1:0:1"]
+    assert headers_of(sent[1]) == [b"Nats-Expected-Stream: T", b"Nats-Msg-Id: " + made_ids("row", 2)[1]]
 
 
 def test_a_column_of_ids_counts_first_and_may_have_numbers() -> None:
     sent = frames(
         "subject string, value string, id bigint", [["s", "s"], ["v", "v"], [7, None]], "row", msgIdColumn="id"
     )
-    assert [headers_of(each) for each in sent] == [[b"Nats-Msg-Id: 7"], [b"Nats-Msg-Id: q:1:0:1"]]
+    assert [headers_of(each) for each in sent] == [
+        [b"Nats-Msg-Id: 7"],
+        [b"Nats-Msg-Id: " + made_ids("row", 2)[1]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listens", "header"),
+    [
+        (["out.>"], []),
+        (["x", "out.*.c"], []),
+        (["out.*"], [b"Nats-Expected-Stream: T"]),
+        ([], [b"Nats-Expected-Stream: T"]),
+    ],
+)
+def test_a_part_names_the_expected_stream_unless_that_is_known_to_listen(
+    listens: list[str], header: list[bytes]
+) -> None:
+    maker = MessageMaker(roles("subject string, value string"), RowIds(KEY, "row"), "T", 0)
+    maker.taken(listens)
+    batch = pa.RecordBatch.from_pydict({"subject": ["out.a.c", "out.b.c"], "value": ["v", "w"]})
+    (made,) = maker.messages(batch)
+    sent = made.frames_of_part("_I.p5").to_pylist()
+    assert [frame.split(b" ")[:3] for frame in sent] == [
+        [b"HPUB", subject, b"_I.p5"] for subject in (b"out.a.c", b"out.b.c")
+    ]
+    assert [headers_of(frame)[:-1] for frame in sent] == [header, header]
+    alone = made.frames("_I", 5, [1]).to_pylist()
+    assert alone[0].startswith(b"HPUB out.b.c _I.6 ")
+    assert headers_of(alone[0])[0] == b"Nats-Expected-Stream: T"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "taken", "not_taken"),
+    [
+        (["a.*.c"], "a.b.c", "a.b.c.d"),
+        (["a.>"], "a.b.c", "a"),
+        (["a+b.$x"], "a+b.$x", "aab.$x"),
+        (["q", "a.*"], "a.b", "qa.b"),
+        ([">"], "anything", ""),
+    ],
+)
+def test_subjects_are_matched_as_a_server_matches_them(patterns: list[str], taken: str, not_taken: str) -> None:
+    subjects = pa.array([taken, not_taken])
+    assert pc.match_substring_regex(subjects, subjects_regex(patterns)).to_pylist() == [True, False]
 
 
 def test_expected_sequences_become_headers_where_they_are_given() -> None:
@@ -115,6 +162,22 @@ def test_expected_sequences_become_headers_where_they_are_given() -> None:
     )
     assert headers_of(sent[0]) == [b"Nats-Expected-Last-Subject-Sequence: 0"]
     assert sent[1].startswith(b"PUB ")
+
+
+def made_ids(made_from: MessageIds, rows: int, key: str = KEY) -> list[bytes]:
+    """What ids a task gives to its first rows, whose contents are their numbers."""
+    contents = pa.array([b"%d" % row for row in range(rows)], pa.binary())
+    found: list[bytes] = RowIds(key, made_from).of(rows, lambda: contents).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("made_from", ["content", "row"])
+def test_ids_are_short_the_same_in_each_attempt_and_others_in_each_partition(made_from: MessageIds) -> None:
+    ids = made_ids(made_from, 100)
+    assert ids == made_ids(made_from, 100)
+    assert len(set(ids)) == 100
+    assert max(map(len, ids)) <= 16
+    assert not set(ids) & set(made_ids(made_from, 100, "q.1.1"))
 
 
 def ids_of(values: list[str], cut: int, order: list[int]) -> dict[int, bytes]:
@@ -136,14 +199,21 @@ def test_ids_of_content_do_not_depend_on_the_order_in_which_a_task_has_its_rows(
     assert all(first[row] == again[row] for row in (1, 2, 4))
 
 
+def test_rows_that_are_alike_have_ids_of_their_own_however_the_batches_are_cut() -> None:
+    values = ["a"] * 5 + ["b", "c"] * 3
+    order = [0, 5, 6, 1, 7, 8, 2, 3, 9, 10, 4]
+    whole = set(ids_of(values, 11, order).values())
+    assert len(whole) == 11
+    assert all(set(ids_of(values, cut, order).values()) == whole for cut in (1, 2, 3, 4))
+
+
 def test_ids_of_content_tell_rows_apart_that_differ_in_subject_or_headers_only() -> None:
     column = pa.array([[{"key": "A", "value": b"1"}], None, None], HEADERS)
     ddl = "subject string, value binary, headers array<struct<key:string,value:binary>>"
     sent = frames(ddl, [["s", "s", "t"], [b"v"] * 3, column], ids="content")
     ids = [headers_of(each)[-1] for each in sent]
     assert len(set(ids)) == 3
-    assert all(each.startswith(b"Nats-Msg-Id: q:1:0:") for each in ids)
-    assert all(b"." not in each for each in ids)
+    assert all(re.fullmatch(rb"Nats-Msg-Id: [A-Za-z0-9_-]{16}", each) for each in ids)
 
 
 def test_columns_without_a_meaning_become_one_json_object() -> None:
@@ -171,10 +241,16 @@ def test_a_struct_is_json_and_an_option_gives_the_subject() -> None:
     assert sent == [b'PUB fixed _I.5 20\r\n{"a":1,"c":["AA=="]}\r\n']
 
 
+def test_a_subject_may_have_every_letter_that_servers_store() -> None:
+    sent = frames("subject string, value string", [["a.\x1b[31m\x07", "a.\x00\x7f'\"<b>\u2028ż"], ["x", "y"]])
+    assert [frame.split()[1] for frame in sent] == [b"a.\x1b[31m\x07", "a.\x00\x7f'\"<b>\u2028ż".encode()]
+
+
 @pytest.mark.parametrize(
     ("subject", "told"),
     [
         ("a b", "is no subject"),
+        ("a\x0bb", "is no subject"),
         ("a\r\nPUB x 0", "is no subject"),
         ("", "is no subject"),
         ("a..b", "is no subject"),
@@ -232,9 +308,9 @@ from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.publish.acks import AckParser
 from natsctl.spark.source.publish.ids import RowIds
-from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.message_maker import MessageMaker
 from natsctl.spark.source.publish.roles import write_roles
-from natsctl.spark.source.publish.window import Part
+from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
 from natsctl.spark.source.publish.task import _sorted
 texts = binary_array([b"a", b"b"]).cast(pa.string())
 entries = pa.StructArray.from_arrays([texts, texts.cast(pa.binary())], names=["key", "value"])
@@ -246,10 +322,11 @@ roles = write_roles(parsed_schema(ddl), Options({"orderBy": "n"}, BATCH_WRITE))
 maker = MessageMaker(roles, RowIds("q", "content"), "S", 1000)
 for batch in _sorted([batch], roles.order):
     for made in maker.messages(batch):
-        part = Part(0, made.frames("_I", 0), made.subjects)
-        part.release(True), part.release(False)
-        AckParser("_I").feed(b'MSG _I.0 1 22\\r\\n{"stream":"S","seq":1}\\r\\n')
-assert part.frames.to_pylist()[0].startswith(b"HPUB b ")
+        acks = AckParser("_I")
+        for part, number in ((NumberedPart(0, made, "_I"), b"0"), (CountedPart(0, made, "_I"), b"p0")):
+            assert part.release().startswith(b"HPUB b _I." + number)
+            part.take(acks.feed(b'MSG _I.%b 1 22\\r\\n{"stream":"S","seq":1}\\r\\n' % number))
+            assert part.pending == 1
 print(sorted(name for name in sys.modules if name == "pandas"))
 """
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=100)

@@ -191,6 +191,79 @@ def test_a_refusal_for_good_is_told_with_subject_and_reason_at_once(api: JetStre
         publish(api.link, rows(1, subject="out.big", size=300))
 
 
+def joined(*parts: Messages) -> Messages:
+    """Messages behind each other, with ids of their own."""
+    together = [
+        pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("subjects", "headers", "payloads")
+    ]
+    return Messages(*together, pa.array([b"id:%d" % at for at in range(len(together[0]))], pa.binary()))
+
+
+def test_a_message_that_is_refused_for_good_within_a_part_is_told_with_its_subject(api: JetStreamApi) -> None:
+    make(api, max_msg_size=100)
+    middle = rows(1, subject="out.big", size=300)
+    with pytest.raises(PublishFailed, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
+        publish(api.link, joined(rows(27), middle, rows(20)))
+    assert stored(api)[:27] == list(range(27))
+
+
+def test_messages_for_several_streams_are_all_stored(api: JetStreamApi) -> None:
+    make(api)
+    api.ask("STREAM.CREATE.MORE", {"name": "MORE", "subjects": ["more.>"]})
+    publish(api.link, joined(*[rows(1, subject=("out.a", "more.a")[at % 3 > 1]) for at in range(60)]))
+    assert len(stored(api)) == 40
+    assert api.stream_info("MORE")["state"]["messages"] == 20
+
+
+def test_a_part_with_passing_refusals_is_sent_again_and_stored_once(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(api, max_msgs=22, discard="new")
+    other = Link.open(api.link.settings)
+
+    def enlarge() -> None:
+        there = JetStreamApi(other, api.link.settings)
+        there.ask("STREAM.UPDATE.OUT", there.stream_info("OUT")["config"] | {"max_msgs": -1})
+
+    during_pauses(monkeypatch, enlarge)
+    sender = publish(api.link, rows(40))
+    other.close()
+    assert stored(api) == list(range(40))
+    assert sender.retries == 1
+    assert sender.duplicates < 10
+
+
+class Early(Link):
+    """A link whose first acknowledgements of a part are the only ones that come."""
+
+    cut = False
+
+    def read(self, timeout_s: float) -> bytes:
+        data = super().read(timeout_s)
+        if not self.cut and data.count(b".p") > 1:
+            self.cut = True
+            return data[: data.index(b"}\r\n") + 3]
+        return data
+
+
+def test_acknowledgements_that_do_not_come_have_a_part_sent_again(api: JetStreamApi) -> None:
+    make(api)
+    with Early.open(api.link.settings) as link:
+        assert isinstance(link, Early)
+        sender = publish(link, rows(30), PublishLimits(window=60, ack_timeout_s=0.5, retry_interval_s=0.0))
+        assert link.cut
+    assert stored(api) == list(range(30))
+    assert sender.duplicates == 29
+
+
+def test_an_acknowledgement_of_another_stream_than_the_expected_one_fails_at_once(api: JetStreamApi) -> None:
+    make(api)
+    sender = Publisher(api.link, QUICK, "OTHER")
+    with pytest.raises(PublishFailed, match=r"out\.a: stored in OUT, while option stream is OTHER"):
+        sender.publish(rows(30))
+    assert stored(api) == [0]
+
+
 def test_a_stream_that_never_acknowledges_is_told_as_such(api: JetStreamApi) -> None:
     make(api, no_ack=True)
     limits = PublishLimits(ack_timeout_s=0.1, retries=1, retry_interval_s=0.0)

@@ -63,6 +63,13 @@ def test_a_microsecond_stands_for_its_thousand_nanoseconds() -> None:
     assert (between.since_ns, between.until_ns) == (NOON_NS + 1000, NOON_NS + 10**9 - 1)
 
 
+def test_the_ends_of_time_are_times() -> None:
+    latest, earliest = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+    wanted, left = push([GreaterThan(TIME, latest), LessThan(TIME, earliest)], Wanted())
+    assert wanted.nothing
+    assert len(left) == 2
+
+
 def test_times_of_any_zone_are_the_same_moment_and_spark_looks_again() -> None:
     elsewhere = NOON.astimezone(timezone(timedelta(hours=5)))
     wanted, left = push([GreaterThanOrEqual(TIME, elsewhere)], Wanted())
@@ -110,8 +117,8 @@ def test_what_the_server_cannot_say_is_left_to_spark(each: Filter) -> None:
 
 
 def test_columns_that_are_never_null_need_no_second_look() -> None:
-    filters: list[Filter] = [IsNotNull(SEQ), IsNotNull(SUBJECT), IsNotNull(("headers",))]
-    assert push(filters, Wanted())[1] == [IsNotNull(("headers",))]
+    filters: list[Filter] = [IsNotNull(SEQ), IsNotNull(SUBJECT), IsNotNull(("headers",)), IsNotNull(("value",))]
+    assert push(filters, Wanted())[1] == [IsNotNull(("headers",)), IsNotNull(("value",))]
 
 
 def test_streams_are_chosen_by_name() -> None:

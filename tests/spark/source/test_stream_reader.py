@@ -500,6 +500,14 @@ def test_a_durable_follows_the_query_and_shows_its_lag(api: JetStreamApi) -> Non
         assert info["num_ack_pending"] == 0
 
 
+def test_a_durable_knows_of_the_last_batch_of_a_run_that_is_never_committed(api: JetStreamApi) -> None:
+    make(api)
+    query = Query(api, commitConsumer="spark")
+    end = query.next(query.begin())
+    query.next(end)
+    assert api.ask("CONSUMER.INFO.ORDERS.spark")["num_pending"] == 0
+
+
 def test_a_consumer_of_others_is_left_alone(api: JetStreamApi) -> None:
     make(api)
     api.create_consumer("ORDERS", "spark", {"durable_name": "spark", "ack_policy": "explicit"})

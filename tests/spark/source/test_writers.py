@@ -20,7 +20,7 @@ from natsctl.spark.source.columns.ddl import parsed_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link, Reply
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import NoAnswer, OptionFault, StreamNotFound
+from natsctl.spark.source.errors import NoAnswer, NotAuthorised, OptionFault, StreamNotFound
 from natsctl.spark.source.publish.batch_writer import JetStreamBatchWriter
 from natsctl.spark.source.publish.ledger import BUCKET, Ledger
 from natsctl.spark.source.publish.stream_writer import JetStreamStreamWriter
@@ -280,6 +280,28 @@ def test_the_option_stream_holds_messages_to_that_stream(api: JetStreamApi) -> N
         batch_writer(api, stream="OTHER").write(batches(VALUES))
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_messages_name_their_stream_only_as_long_as_it_is_not_known_to_take_their_subjects(
+    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    if not allowed:
+        monkeypatch.setattr(JetStreamApi, "stream_info", refused)
+    rows = 1200
+    batch = pa.RecordBatch.from_pydict({"subject": ["out.a"] * rows, "value": [str(row) for row in range(rows)]})
+    told = batch_writer(api, stream="OUT").write(iter([batch]))
+    monkeypatch.undo()
+    assert (told.messages, told.stream, told.last_seq) == (rows, "OUT", rows)
+    first, last = (
+        base64.b64decode(api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["hdrs"]) for seq in (1, rows)
+    )
+    assert b"Nats-Expected-Stream: OUT" in first
+    assert (b"Nats-Expected-Stream: OUT" in last) is not allowed
+
+
+def refused(*_: Any, **__: Any) -> Any:
+    raise NotAuthorised("the test does not permit it")
+
+
 def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> None:
     made = parsed_schema("subject string, value string, n int")
     assert isinstance(made, StructType)
@@ -297,7 +319,9 @@ def test_rows_are_sorted_by_columns_that_are_not_written(api: JetStreamApi) -> N
     ("options", "overwrite", "told"),
     [
         ({}, True, "cannot be overwritten"),
-        ({"stream": "A,B"}, False, "a write has one stream"),
+        ({"stream": "A,B"}, False, "a write has one stream, not A, B"),
+        ({"stream": "A", "path": "B"}, False, "a write has one stream, not A, B"),
+        ({"path": "A*"}, False, "is no name of a stream"),
         ({"idempotence": "ledger"}, False, "needs the option stream"),
         ({"writeId": "a b"}, False, "letters, digits"),
         ({"orderBy": "nowhere"}, False, "no column nowhere"),

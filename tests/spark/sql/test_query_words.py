@@ -6,8 +6,8 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS, Catalogue
-from natsctl.spark.sql.columns import needed
-from natsctl.spark.sql.relations import quoted, relations
+from natsctl.spark.sql.columns import is_query, needed
+from natsctl.spark.sql.relations import quoted, reads_once, relations
 from natsctl.spark.sql.text import split_statements
 
 
@@ -24,6 +24,14 @@ from natsctl.spark.sql.text import split_statements
         ("select count(*) from range(10)", []),
         ("select * from (A join B on true), C limit 3", ["A", "B", "C"]),
         ("select seq, subject from A order by seq, subject", ["A"]),
+        ("describe my-stream", ["my-stream"]),
+        ("desc extended A", ["A"]),
+        ("describe table extended A", ["A"]),
+        ("show columns in A-b", ["A-b"]),
+        ("describe function count", []),
+        ("describe query select 1 from A", ["A"]),
+        ("show tables in A", []),
+        ("select 1 from order, select s left join group g on true where true order by 1", ["order", "select", "group"]),
     ],
 )  # fmt: skip
 def test_tables_are_found_where_tables_stand(query: str, names: list[str]) -> None:
@@ -75,3 +83,29 @@ def test_a_name_is_a_stream_before_a_bucket_and_its_case_counts_only_where_there
 
 def test_statements_end_at_semicolons_outside_of_texts() -> None:
     assert split_statements("set a = ';'; -- no;\nselect 1;;") == ["set a = ';'", "-- no;\nselect 1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "once"),
+    [
+        ("select seq from A where seq < 5", True),
+        ("select 1 from A join B on true join (select * from C where seq = 1) c", True),
+        ("with x as (select * from A where seq < 5) select * from x", True),
+        ("(select seq from A) union all (select seq from B)", True),
+        ("select seq from A where seq = 1 union all select seq from a where seq = 2", False),
+        ("with x as (select * from A) select * from x join x y", False),
+        ("select (select count(*) from A where seq < 5), (select count(*) from A)", False),
+        ("select seq from A where seq > (select max(seq) from B where B.seq < A.seq)", False),
+        ("select 1 from A, lateral (select max(pair.value) from explode(headers) as t (pair))", False),
+    ],
+)
+def test_a_table_that_spark_may_look_at_twice_is_known(query: str, once: bool) -> None:
+    assert reads_once(query) is once
+
+
+@pytest.mark.parametrize(
+    ("statement", "asks"),
+    [("(select 1)", True), ("show views", True), ("create temp view v as select 1", False), ("cache table A", False)],
+)
+def test_statements_that_may_leave_views_behind_are_known(statement: str, asks: bool) -> None:
+    assert is_query(statement) is asks

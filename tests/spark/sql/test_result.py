@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import pytest
+
 from natsctl.cli.render.query import csv_text
-from natsctl.spark.sql.result import Result, json_value, shown
+from natsctl.spark.sql.result import Result, json_value, of_arrow, shown
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
 
@@ -37,3 +39,18 @@ def test_csv_quotes_what_must_be_and_marks_bytes_that_are_no_text() -> None:
 def test_headers_and_bytes_are_shown_as_they_are_read() -> None:
     assert shown([{"key": "Color", "value": b"red"}, {"key": "Size", "value": b"\xff"}]) == "Color: red, Size: \\xff"
     assert (shown(None), shown(b"plain"), shown(NOON)) == ("null", "plain", "2026-01-31 12:00:00.000005Z")
+
+
+def test_texts_of_any_bytes_have_marks_for_what_is_no_text() -> None:
+    pa = pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+    data = pa.array([b"a\x80", None, "ż".encode()], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 3, data.buffers(), data.null_count)
+    nested = pa.StructArray.from_arrays([texts, data, pa.array([1, 2, 3])], ["text", "bytes", "number"])
+    listed = pa.ListArray.from_arrays([0, 1, 3, 3], texts)
+    mapped = pa.MapArray.from_arrays([0, 1, 1, 1], pa.array(["k"]), texts.slice(0, 1))
+    table = pa.table({"text": texts, "nested": nested, "listed": listed, "mapped": mapped})
+    found = of_arrow(table)
+    assert list(found.rows[0]) == [
+        "a\ufffd", {"text": "a\ufffd", "bytes": b"a\x80", "number": 1}, ["a\ufffd"], [("k", "a\ufffd")],
+    ]  # fmt: skip
+    assert [row[0] for row in found.rows] == ["a\ufffd", None, "ż"]

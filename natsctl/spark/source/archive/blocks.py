@@ -14,13 +14,20 @@ from tarfile import BLOCKSIZE, TarError, TarInfo
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from natsctl.spark.source.archive.content import Content, Mark
+from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
+from natsctl.spark.source.columns.slices import any_sliced, number, sliced, words
 
 _HEAD: Final = "<IQqH"
 """A text and no Struct, which cannot be pickled with the functions that use it."""
 _HEAD_BYTES: Final = calcsize(_HEAD)
+_LENGTH: Final = "<I"
+_SEQ_AT: Final = 4
+_TIME_AT: Final = 12
+_NAMED_AT: Final = 20
 _HEADER_BYTES: Final = 4
 _HASH_BYTES: Final = 8
 _HAS_HEADER: Final = 1 << 31
@@ -124,38 +131,44 @@ def _checked(content: Content, block: Block, length: int, at: int) -> int:
 def rows_of(content: Content, block: Block, shape: RowShape) -> Rows:
     """The messages of a block; headers and payloads only where they are wanted. Raises BackupFault."""
     data = read_whole(content, block)
-    seqs: list[int] = []
-    times: list[int] = []
-    subjects: list[bytes] = []
-    headers: list[bytes] = []
-    values: list[bytes] = []
-    wants_value, wants_headers = shape.wants_value, shape.wants_headers
-    at, size, unpack, head_bytes = 0, len(data), Struct(_HEAD).unpack_from, _HEAD_BYTES
-    while at + head_bytes <= size:
-        flagged, seq, ts_ns, named = unpack(data, at)
-        end = at + (flagged & 0x7FFFFFFF)
-        start = at + head_bytes
-        body, stop = start + named, end - _HASH_BYTES
-        if stop < body or end > size:
-            _checked(content, block, flagged & ~_HAS_HEADER, at)
-            raise content.fault(f"a record at byte {at:,} of {block.name} is shorter than its subject")
-        at = end
-        header = b""
-        if flagged & _HAS_HEADER:
-            body += _HEADER_BYTES
-            header_end = body + int.from_bytes(data[body - _HEADER_BYTES : body], "little")
-            if header_end > stop:
-                raise content.fault(f"a header before byte {end:,} of {block.name} is longer than its record")
-            header, body = data[body:header_end], header_end
-        if not 0 < seq <= _SEQ:
-            continue
-        seqs.append(seq)
-        times.append(ts_ns)
-        subjects.append(data[start : start + named])
-        if wants_headers:
-            headers.append(header)
-        if wants_value:
-            values.append(data[body:stop])
+    found = _starts(content, block, data)
+    places, ends = found[:-1], found[1:]
+    lengths, seqs, times = (words(data, pc.add(places, number(at))) for at in (0, _SEQ_AT, _TIME_AT))
+    named = pc.bit_wise_and(words(data, pc.add(places, number(_NAMED_AT))), number(0xFFFF))
+    start, stop = pc.add(places, number(_HEAD_BYTES)), pc.subtract(ends, number(_HASH_BYTES))
+    body = pc.add(start, named)
+    for at in _wrong(pc.less(stop, body), places):
+        raise content.fault(f"a record at byte {at:,} of {block.name} is shorter than its subject")
+    has_header = pc.not_equal(pc.bit_wise_and(lengths, number(_HAS_HEADER)), number(0))
+    told = pc.bit_wise_and(words(data, body), number(0xFFFFFFFF))
+    header = pc.add(body, pc.if_else(has_header, number(_HEADER_BYTES), number(0)))
+    value = pc.add(header, pc.if_else(has_header, told, number(0)))
+    for at in _wrong(pc.less(stop, value), ends):
+        raise content.fault(f"a header before byte {at:,} of {block.name} is longer than its record")
+    there = pc.and_(pc.greater(seqs, number(0)), pc.less_equal(seqs, number(_SEQ)))
+    if not pc.all(there).as_py():
+        columns = (seqs, times, start, body, header, value, stop)
+        seqs, times, start, body, header, value, stop = (column.filter(there) for column in columns)
+    headers = any_sliced(data, header, value) if shape.wants_headers else []
+    return Rows(seqs, times, sliced(data, start, body), headers, sliced(data, value, stop) if shape.wants_value else [])
+
+
+def _starts(content: Content, block: Block, data: bytes) -> pa.Int64Array:
+    """Where the records of a block begin, and where the last one ends; raises BackupFault."""
+    starts: list[int] = []
+    at, size, unpack, least = 0, len(data), Struct(_LENGTH).unpack_from, _HEAD_BYTES + _HASH_BYTES
+    while at + _HEAD_BYTES <= size:
+        starts.append(at)
+        length = unpack(data, at)[0] & 0x7FFFFFFF
+        if length < least or at + length > size:
+            _checked(content, block, length, at)
+        at += length
     if at != size:
         raise content.fault(f"{block.name} ends inside a record")
-    return Rows(pa.array(seqs, pa.int64()), pa.array(times, pa.int64()), subjects, headers, values)
+    return int_array([*starts, at])
+
+
+def _wrong(rows: pa.BooleanArray, places: pa.Int64Array) -> list[int]:
+    """The places of those rows."""
+    found: list[int] = places.filter(rows).to_pylist()
+    return found

@@ -15,7 +15,9 @@ from typing import IO, Final, NamedTuple, cast
 
 import pyarrow as pa
 
-from natsctl.api.archive.s2_rewrite import BlockFault, as_snappy, decoded_size
+from natsctl.api.archive.s2_rewrite import BlockFault, decoded_size
+from natsctl.spark.source.archive.respelled import respelled
+from natsctl.spark.source.columns.pieces import Ruler
 from natsctl.spark.source.errors import BackupFault
 
 _COMPRESSED: Final = 0x00
@@ -65,6 +67,7 @@ class Content:
         self.mark = mark
         self._file = data.open()
         self._codec = pa.Codec("snappy")
+        self._ruler = Ruler()
         self._kind = _PLAIN
         self._end = mark.at
         self._next = mark.data_at
@@ -102,9 +105,9 @@ class Content:
             size -= len(piece)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_some(self, at: int, least: int) -> bytes:
-        """At least so many bytes from `at` on, up to the end of a frame; fewer at the end of the data."""
-        parts: list[bytes] = []
+    def read_some(self, at: int, least: int, before: bytes = b"") -> bytes:
+        """`before`, and at least so many bytes from `at` on, up to the end of a frame; fewer at the end of the data."""
+        parts = [before] if before else []
         while least > 0 and self.reach(at):
             parts.append(self._decoded()[at - self.mark.at :])
             at = self._end
@@ -162,7 +165,7 @@ class Content:
         except OSError:
             pass
         try:
-            return bytes(self._codec.decompress(b"".join(as_snappy(block)), size, asbytes=True))
+            return bytes(self._codec.decompress(respelled(block, self._ruler), size, asbytes=True))
         except (OSError, BlockFault) as fault:
             raise self.fault(f"a frame does not decode: {fault}") from fault
 

@@ -16,6 +16,7 @@ from natsctl.spark.source.archive.content import Content, DataFile, Mark
 from natsctl.spark.source.archive.cuts import Cut, cut_behind
 from natsctl.spark.source.archive.records import MAGIC, RecordReader, first_message
 from natsctl.spark.source.archive.sieve import Sieve
+from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
 from natsctl.spark.source.errors import BackupFault
 
@@ -82,7 +83,7 @@ def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]
         _check_sum(part)
         return
     pattern = part.sieve.pattern()
-    gone = part.gone if isinstance(part, BlocksPart) else frozenset[int]()
+    gone = int_array(tuple(part.gone) if isinstance(part, BlocksPart) else ())
     content = Content(part.data, part.blocks[0].mark if isinstance(part, BlocksPart) else part.mark)
     try:
         pieces: Iterator[Rows]
@@ -94,6 +95,8 @@ def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]
             kept = part.sieve.sifted(rows, pattern, gone)
             if len(kept.seqs):
                 yield shape.batch(part.stream, kept)
+            if part.sieve.ends_with(rows):
+                break
     finally:
         content.close()
 

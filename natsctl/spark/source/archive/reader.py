@@ -16,6 +16,7 @@ from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.errors import OptionFault, StreamNotFound
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.values import EARLIEST, LATEST
+from natsctl.spark.source.reading.planning import check_names
 from natsctl.spark.source.reading.pushdown import Wanted, push
 from natsctl.spark.source.reading.reading import cores
 
@@ -28,11 +29,12 @@ class BackupReader(DataSourceReader):
         self._shape = shape
         self._path = str(options["backup"])
         self._streams = _stream_patterns(options)
-        self._start, self._end = options["startingOffsets"], options["endingOffsets"]
         self._parts = options["minPartitions"] or cores()
-        until_ns = options["endingTimestamp"]
+        since_ns, until_ns = options["startingTimestamp"], options["endingTimestamp"]
+        self._start = options["startingOffsets"] if since_ns is None else None
+        self._end = options["endingOffsets"] if until_ns is None else None
         self._wanted = Wanted(
-            since_ns=options["startingTimestamp"],
+            since_ns=since_ns,
             until_ns=None if until_ns is None else until_ns - 1,
             subjects=options["subject"],
         )
@@ -46,6 +48,8 @@ class BackupReader(DataSourceReader):
             raise StreamNotFound(
                 f"the backup {self._path} has no stream {', '.join(self._streams or ())}; it has {there}"
             )
+        check_names(self._start, [each.stream for each in chosen], "startingOffsets")
+        check_names(self._end, [each.stream for each in chosen], "endingOffsets")
         if self._wanted.nothing:
             return []
         names = self._wanted.streams
@@ -60,11 +64,9 @@ class BackupReader(DataSourceReader):
         return [] if first > last else archive_partitions(backup, sieve, share)
 
     def _bounds(self, backup: Backup) -> tuple[int, int]:
-        """The first and the last sequence wanted of a stream; times win over options of offsets."""
-        start = self._start if self._wanted.since_ns is None else None
-        end = self._end if self._wanted.until_ns is None else None
+        """The first and the last sequence wanted of a stream."""
         newest = (1 << 63) - 1 if backup.last_seq is None else backup.last_seq
-        first, last = _said(start, backup.stream, EARLIEST), _said(end, backup.stream, LATEST)
+        first, last = _said(self._start, backup.stream, EARLIEST), _said(self._end, backup.stream, LATEST)
         first = newest + 1 if first == LATEST else max(first, 1)
         last = (1 << 63) - 1 if last == LATEST else last
         return max(first, self._wanted.first or 1), min(last, last if self._wanted.last is None else self._wanted.last)

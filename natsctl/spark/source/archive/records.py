@@ -8,26 +8,24 @@ subject.
 from __future__ import annotations
 
 import json
-from struct import Struct
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from natsctl.spark.source.archive.content import Content
+from natsctl.spark.source.archive.record_runs import run_at
+from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows, RowShape
 
 MAGIC: Final = b"NATSARC1"
 MAX_RECORD_BYTES: Final = 72 << 20
 """A message of the largest payload, with room for its header."""
 _STATE: Final = b"state.json"
-_PIECE_BYTES: Final = 1 << 20
-_MOST_HEAD_BYTES: Final = 5 * 10
-_TIME: Final = "<Bq"
-"""Name length and the first eight bytes of the time, where the name is short and the time needs nine."""
-_TIME_END: Final = 10
-_GOES_ON: Final = -0x7F7F7F7F7F7F7F80
-"""The top bit of eight bytes, as a signed number."""
+_FIRST_BYTES: Final = 1 << 20
+"""What is read at once of what stands before the messages."""
+_PIECE_BYTES: Final = 4 << 20
+"""What is read at once: records enough that columns of them cost more than to begin each."""
+_FEW: Final = 32
+"""Records that are hardly worth a run."""
+_MOST_DOUBT: Final = 1024
 
 
 class Head(NamedTuple):
@@ -90,7 +88,7 @@ def first_message(content: Content) -> int:
 
 def _longer(content: Content, data: bytes) -> bytes:
     """The beginning of the content, a piece longer than before."""
-    more = content.read_some(len(data), _PIECE_BYTES)
+    more = content.read_some(len(data), _FIRST_BYTES)
     if not more:
         raise content.fault("it ends before its messages")
     return data + more
@@ -119,64 +117,101 @@ class RecordReader:
 
     def __init__(self, content: Content, at: int, stop: int | None, shape: RowShape) -> None:
         self._content = content
+        self._data = b""
         self._at = at
+        """Where in the content the data begins."""
         self._stop = stop
         self._shape = shape
-        self._rest = b""
+        self._next = 0
+        """Where in the data the next record begins."""
         self._ended = False
+        self._singles = 0
+        """Records that are taken one by one before the next run is tried."""
+        self._doubt = 1
 
     def rows(self) -> Rows | None:
         """The next messages, as many as a piece of the content holds; None behind the last. Raises BackupFault."""
-        while not self._ended:
-            piece = self._content.read_some(self._at + len(self._rest), max(_PIECE_BYTES, len(self._rest)))
-            data = self._rest + piece
-            found = _Parsed(self._shape)
-            end, self._ended = self._parse(data, found)
-            if not piece and not end:
-                raise self._content.fault("it ends before its last record")
-            self._rest = data[end:]
-            self._at += end
-            self._ended = self._ended or self._at == self._stop
-            if found.seqs:
-                return found.rows()
-        return None
+        head = self._head()
+        if head is None:
+            return None
+        return self._run(head) or self._one_by_one(head)
 
-    def _parse(self, data: bytes, found: _Parsed) -> tuple[int, bool]:
-        """Take in the whole records that begin in time; return where they end, and whether that is the archive's."""
-        stop = len(data) if self._stop is None else min(len(data), self._stop - self._at)
-        at = 0
-        while True:
-            at = found.take(data, at, stop)
-            if at >= stop:
-                break
-            head = _head(self._content, data, at)
-            if head is None or head.end > len(data):
-                break
-            if not any(head[:5]):
+    def _head(self) -> Head | None:
+        """The head of the next record, which then is in the data as a whole; None behind the last one."""
+        while not self._ended:
+            if self._stop is not None and self._at + self._next >= self._stop:
+                self._end_at_stop()
+                return None
+            head = _head(self._content, self._data, self._next)
+            if head is None or head.end > len(self._data):
+                self._read_on()
+            elif not any(head[:5]):
                 if self._stop is not None:
                     raise self._content.fault("it ends before its last message")
-                return head.end, True
-            if not head.seq:
+                self._ended = True
+            elif not head.seq:
                 raise self._content.fault("a record has no sequence")
-            found.add(data, head)
-            at = head.end
-        if self._stop is not None and self._at + at > self._stop:
+            else:
+                return head
+        return None
+
+    def _end_at_stop(self) -> None:
+        self._ended = True
+        if self._at + self._next != self._stop:
             raise self._content.fault(
                 "a payload looks like records, so that it cannot be split; option minPartitions=1 reads it whole"
             )
-        return at, False
+
+    def _read_on(self) -> None:
+        """Have more data, from the next record on."""
+        rest = self._data[self._next :]
+        self._at += self._next
+        self._data = self._content.read_some(self._at + len(rest), max(_PIECE_BYTES, len(rest)), rest)
+        self._next = 0
+        if len(self._data) == len(rest):
+            raise self._content.fault("it ends before its last record")
+
+    def _run(self, head: Head) -> Rows | None:
+        """The records from that one on that are cut all at once; None where there are none.
+
+        Where that is tried in vain, or for few, it is tried again later and later.
+        """
+        if self._singles:
+            return None
+        stop = len(self._data) if self._stop is None else min(len(self._data), self._stop - self._at)
+        found = run_at(self._data, self._next, stop, head.seq, self._shape)
+        few = found is None or len(found[0].seqs) < _FEW
+        self._doubt = min(2 * self._doubt, _MOST_DOUBT) if few else 1
+        self._singles = self._doubt if few else 0
+        if found is None:
+            return None
+        self._next = found[1]
+        return found[0]
+
+    def _one_by_one(self, head: Head | None) -> Rows:
+        """Records from that one on."""
+        found = _Singles(self._shape)
+        size = 0
+        while head is not None and size < _PIECE_BYTES:
+            found.add(self._data, head)
+            size += head.end - self._next
+            self._next = head.end
+            self._singles -= 1
+            if self._singles <= 0:
+                break
+            head = self._head()
+        self._singles = max(self._singles, 0)
+        return found.rows()
 
 
-class _Parsed:
+class _Singles:
     """Columns that are being filled."""
 
     def __init__(self, shape: RowShape) -> None:
         self._wants_value = shape.wants_value
         self._wants_headers = shape.wants_headers
-        self.seqs: list[int] = []
+        self._seqs: list[int] = []
         self._times: list[int] = []
-        self._tops: list[int] = []
-        """Of each time the ninth byte, or -1 where `_times` has it whole."""
         self._subjects: list[bytes] = []
         self._headers: list[bytes] = []
         self._values: list[bytes] = []
@@ -185,100 +220,14 @@ class _Parsed:
         """Take one record in."""
         subject_end = head.body_at + head.name
         header_end = subject_end + head.header
-        self.seqs.append(head.seq)
+        self._seqs.append(head.seq)
         self._times.append(head.ts_ns)
-        self._tops.append(-1)
         self._subjects.append(data[head.body_at : subject_end])
         if self._wants_headers:
             self._headers.append(data[subject_end:header_end])
         if self._wants_value:
             self._values.append(data[header_end : head.end])
 
-    def take(self, data: bytes, at: int, stop: int) -> int:
-        """Take in records that begin before `stop` as long as they look as most do, and return where others begin.
-
-        One loop without calls, because a call per record costs a fifth of what reading it costs. Times stay as they
-        are spelled until `rows` makes numbers of all of them at once. A sequence usually follows the one before, whose
-        upper bits are compared as bytes.
-        """
-        size, unpack = len(data), Struct(_TIME).unpack_from
-        seqs, times, tops, subjects = self.seqs, self._times, self._tops, self._subjects
-        headers, values = self._headers, self._values
-        wants_headers, wants_value = self._wants_headers, self._wants_value
-        low, upper, base, uppers = 0xFF, b"", 0, 0
-        safe = min(stop, size - _MOST_HEAD_BYTES)
-        while at < safe:
-            named, time = unpack(data, at)
-            top = data[at + 9]
-            if named > 0x7F or not named or top > 0x7F or time & _GOES_ON != _GOES_ON:
-                return at
-            place = at + _TIME_END
-            low += 1
-            if low < 0x100 and data[place] == low and data.startswith(upper, place + 1):
-                place += uppers
-            else:
-                seq = shift = 0
-                begin = place
-                while (byte := data[place]) > 0x7F and shift < 63:
-                    seq |= (byte & 0x7F) << shift
-                    shift += 7
-                    place += 1
-                seq |= byte << shift
-                if not shift or byte > 0x7F or seq >= 1 << 63:
-                    return at  # a small number has no upper bits to compare
-                place += 1
-                low, base, upper, uppers = data[begin], seq & ~0x7F, data[begin + 1 : place], place - begin
-            header = data[place]
-            place += 1
-            if header > 0x7F:
-                byte = data[place]
-                if byte > 0x7F:
-                    return at
-                header = header & 0x7F | byte << 7
-                place += 1
-            payload = data[place]
-            place += 1
-            if payload > 0x7F:
-                byte = data[place]
-                if byte > 0x7F:
-                    return at
-                payload = payload & 0x7F | byte << 7
-                place += 1
-            body = place + named
-            end = body + header + payload
-            if end > size:
-                return at
-            seqs.append(base | low & 0x7F)
-            times.append(time)
-            tops.append(top)
-            subjects.append(data[place:body])
-            if wants_headers:
-                headers.append(data[body : body + header])
-            if wants_value:
-                values.append(data[body + header : end])
-            at = end
-        return at
-
     def rows(self) -> Rows:
         """The columns."""
-        seqs, times = pa.array(self.seqs, pa.int64()), pa.array(self._times, pa.int64())
-        return Rows(
-            seqs, _numbers(times, pa.array(self._tops, pa.int64())), self._subjects, self._headers, self._values
-        )
-
-
-def _numbers(times: pa.Int64Array, tops: pa.Int64Array) -> pa.Int64Array:
-    """Times out of varints: of eight bytes each seven bits, pushed together in three steps, and above them the ninth.
-
-    Those whose ninth byte is -1 are numbers already.
-    """
-    value = pc.bit_wise_and(times, 0x7F7F7F7F7F7F7F7F)
-    for low, high, shift in (
-        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
-        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
-        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
-    ):
-        value = pc.bit_wise_or(pc.bit_wise_and(value, low), pc.shift_right(pc.bit_wise_and(value, high), shift))
-    value = pc.bit_wise_or(value, pc.shift_left(pc.bit_wise_and(tops, 0x7F), 56))
-    signed = pc.bit_wise_xor(pc.shift_right(value, 1), pc.negate(pc.bit_wise_and(value, 1)))
-    return pc.if_else(pc.equal(tops, -1), times, signed)
+        return Rows(int_array(self._seqs), int_array(self._times), self._subjects, self._headers, self._values)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import compress
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from natsctl.spark.source.columns.arrays import binary_array, int_array
 from natsctl.spark.source.columns.rows import Rows
+from natsctl.spark.source.columns.slices import number
 
 
 @dataclass(frozen=True)
@@ -28,43 +33,57 @@ class Sieve:
             return None
         return re.compile(b"|".join(map(_spelled, self.filters)), re.DOTALL)
 
-    def sifted(self, rows: Rows, pattern: re.Pattern[bytes] | None, gone: frozenset[int]) -> Rows:
+    def sifted(self, rows: Rows, pattern: re.Pattern[bytes] | None, gone: pa.Int64Array) -> Rows:
         """The wanted ones of rows whose sequences ascend and that have all columns; `gone` are none any more."""
         if not len(rows.seqs):
             return rows
-        seqs: list[int] | None = None
         lowest, highest = rows.seqs[0].as_py(), rows.seqs[-1].as_py()
-        keep: list[bool] | None = None
+        tests: list[pa.BooleanArray] = []
         if (self.first or 0) > lowest or (self.last is not None and self.last < highest):
-            first, last = self.first or 0, highest if self.last is None else self.last
-            seqs = rows.seqs.to_pylist()
-            keep = [first <= seq <= last for seq in seqs]
-        if gone:
-            seqs = seqs or rows.seqs.to_pylist()
-            keep = _both(keep, [seq not in gone for seq in seqs])
-        if rows.times_ns is not None and not (self.since_ns is None and self.until_ns is None):
-            since, until = self.since_ns or 0, (1 << 63) - 1 if self.until_ns is None else self.until_ns
-            keep = _both(keep, [since <= ts_ns <= until for ts_ns in rows.times_ns.to_pylist()])
+            tests += _between(rows.seqs, self.first, self.last)
+        missing = gone.filter(reduce(pc.and_, _between(gone, lowest, highest)))
+        if len(missing):
+            tests.append(pc.invert(pc.is_in(rows.seqs, value_set=missing)))
+        if rows.times_ns is not None:
+            tests += _between(rows.times_ns, self.since_ns, self.until_ns)
         if pattern is not None:
-            keep = _both(keep, [pattern.fullmatch(subject) is not None for subject in rows.subjects])
-        return rows if keep is None or all(keep) else _kept(rows, keep)
+            tests.append(_matching(rows.subjects, pattern))
+        if not tests:
+            return rows
+        keep = reduce(pc.and_, tests)
+        return rows if pc.all(keep).as_py() else _kept(rows, keep)
+
+    def ends_with(self, rows: Rows) -> bool:
+        """Whether nothing behind these rows is wanted: sequences ascend."""
+        return self.last is not None and bool(len(rows.seqs)) and rows.seqs[-1].as_py() >= self.last
 
 
-def _both(one: list[bool] | None, other: list[bool]) -> list[bool]:
-    return other if one is None else [a and b for a, b in zip(one, other, strict=True)]
+def _between(numbers: pa.Int64Array, least: int | None, most: int | None) -> list[pa.BooleanArray]:
+    """Which numbers keep to each of the bounds that there are."""
+    bounds = ((pc.greater_equal, least), (pc.less_equal, most))
+    return [test(numbers, number(bound)) for test, bound in bounds if bound is not None]
 
 
-def _kept(rows: Rows, keep: list[bool]) -> Rows:
-    mask = pa.array(keep, pa.bool_())
-    times = None if rows.times_ns is None else rows.times_ns.filter(mask)
+def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) -> pa.BooleanArray:
+    """Which subjects the pattern matches; it is asked once for each that there is."""
+    column = subjects if isinstance(subjects, pa.Array) else binary_array(subjects)
+    coded = column.dictionary_encode()
+    matches = [pattern.fullmatch(subject) is not None for subject in coded.dictionary.to_pylist()]
+    return pc.equal(int_array(matches), number(1)).take(coded.indices)
+
+
+def _kept(rows: Rows, keep: pa.BooleanArray) -> Rows:
+    times = None if rows.times_ns is None else rows.times_ns.filter(keep)
     return Rows(
-        rows.seqs.filter(mask), times, *(_of(keep, each) for each in (rows.subjects, rows.headers, rows.values))
+        rows.seqs.filter(keep), times, *(_of(keep, each) for each in (rows.subjects, rows.headers, rows.values))
     )
 
 
-def _of(keep: list[bool], column: Sequence[bytes] | pa.Array) -> list[bytes]:
+def _of(keep: pa.BooleanArray, column: Sequence[bytes] | pa.Array) -> Any:
     """The kept ones of a column, which is empty where nobody wants it."""
-    return list(compress(column, keep))
+    if isinstance(column, pa.Array):
+        return column.filter(keep)
+    return [*compress(column, keep.to_pylist())] if column else []
 
 
 def _spelled(wanted: str) -> bytes:

@@ -34,11 +34,6 @@ def int_array(values: Sequence[int]) -> pa.Int64Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(struct.pack(f"{len(values)}q", *values))])
 
 
-def number_array(texts: Sequence[bytes]) -> pa.Int64Array:
-    """Decimal numbers as a column; by way of binary, because Arrow makes text of bytes at three times the cost."""
-    return binary_array(texts).cast(pa.string()).cast(pa.int64())
-
-
 def text_array(data: Sequence[bytes] | pa.Array) -> pa.StringArray:
     """Bytes as text; what is no UTF-8 has U+FFFD in its place."""
     raw = data if isinstance(data, pa.Array) else binary_array(data)

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.columns.arrays import binary_array, int_array, text_array
+from natsctl.spark.source.columns.arrays import text_array
+from natsctl.spark.source.columns.pieces import Ruler, pieces, same
+
+LINE_END: Final = b"\r\n"
+COLON: Final = b":"
 
 
-def header_column(blocks: Sequence[bytes], kind: pa.ListType) -> pa.ListArray:
-    """One list of (key, value) for each block, null for an empty one and for one without a single header."""
-    lines = [line for line in b"".join(blocks).split(b"\r\n") if b":" in line]
-    counts = [block.count(b"\r\n") - 2 if block else 0 for block in blocks]
-    if sum(counts) != len(lines) or -1 in counts:
-        per_block = [[line for line in block.split(b"\r\n")[1:] if b":" in line] for block in blocks]
-        lines = [line for block in per_block for line in block]
-        counts = [len(block) for block in per_block]
-    return _lists(lines, counts, kind)
+def header_column(blocks: pa.BinaryArray, kind: pa.ListType) -> pa.ListArray:
+    """One list of (key, value) for each block, null for an empty one and for one without a single header.
+
+    The first line is none, and neither is one without a colon.
+    """
+    ruler, filled = Ruler(), pc.match_substring(blocks, LINE_END)
+    some = blocks.filter(filled)
+    lines = pc.split_pattern(ruler.every(pieces(some, LINE_END, most=1), 2, 1, len(some)), LINE_END)
+    headers = pc.match_substring(lines.values, COLON)
+    before = pa.concat_arrays([same(0, 1), pc.cumulative_sum(headers.cast(pa.int32()))]).take(lines.offsets)
+    ends = _spread(before, filled)
+    return pa.ListArray.from_arrays(
+        ends, _items(lines.values.filter(headers), kind, ruler), type=kind, mask=pc.equal(ends[1:], ends[:-1])
+    )
 
 
-def _lists(lines: list[bytes], counts: list[int], kind: pa.ListType) -> pa.ListArray:
-    """The lines cut at their first colon and dealt out."""
-    pairs = [line.partition(b":") for line in lines]
-    keys = text_array([pair[0] for pair in pairs])
-    values = binary_array([pair[2].lstrip(b" \t") for pair in pairs])
+def _spread(before: pa.Int32Array, filled: pa.BooleanArray) -> pa.Int32Array:
+    """Where the list of each row ends, behind a first 0, by where those of the rows that are filled do."""
+    rows = pc.cumulative_sum(filled.cast(pa.int32()))
+    return before.take(pa.concat_arrays([same(0, 1), rows]))
+
+
+def _items(lines: pa.BinaryArray, kind: pa.ListType, ruler: Ruler) -> pa.StructArray:
+    """Lines cut at their first colon; blanks before a value are not part of it."""
+    halves = pieces(lines, COLON, most=1)
+    raw = ruler.every(halves, 2, 1, len(lines))
+    trimmed = pc.ascii_ltrim(pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), characters=" \t")
+    values = pa.Array.from_buffers(pa.binary(), len(trimmed), trimmed.buffers(), offset=trimmed.offset)
     fields = [kind.value_type.field(at) for at in range(2)]
-    items = pa.StructArray.from_arrays([keys, values], fields=fields)
-    ends = int_array([0, *accumulate(counts)]).cast(pa.int32())
-    lists = pa.ListArray.from_arrays(ends, items, type=kind)
-    if all(counts):
-        return lists
-    sizes = int_array(counts)
-    return pc.if_else(pc.greater(sizes, int_array([0])[0]), lists, pa.nulls(len(counts), kind))
+    keys = text_array(ruler.every(halves, 2, 0, len(lines)))
+    return pa.StructArray.from_arrays([keys, values], fields=fields)

@@ -61,7 +61,7 @@ class Rows:
     seqs: pa.Int64Array
     times_ns: pa.Int64Array | None
     subjects: Sequence[bytes] | pa.Array
-    headers: Sequence[bytes]
+    headers: Sequence[bytes] | pa.Array
     """Whole header blocks, empty where a message has none; empty as a whole where none has."""
     values: Sequence[bytes] | pa.Array
 
@@ -87,16 +87,6 @@ class RowShape:
         """Whether header blocks are to be parsed."""
         return self.include_headers and "headers" in self.names
 
-    @property
-    def wants_time(self) -> bool:
-        """Whether the time of storing is needed."""
-        return "timestamp" in self.names
-
-    @property
-    def wants_subject(self) -> bool:
-        """Whether subjects are needed."""
-        return "subject" in self.names
-
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
         """The rows as Spark wants them; raises ValueDoesNotFit."""
         columns = [
@@ -119,8 +109,9 @@ class RowShape:
             return pc.divide(rows.times_ns, int_array([1000])[0]).view(kind)
         if name == "stream":
             return repeated(stream, len(rows.seqs))
-        wanted = self.include_headers and any(rows.headers)
-        return header_column(rows.headers, kind) if wanted else pa.nulls(len(rows.seqs), kind)
+        if not self.include_headers or not len(rows.headers):
+            return pa.nulls(len(rows.seqs), kind)
+        return header_column(rows.headers if isinstance(rows.headers, pa.Array) else binary_array(rows.headers), kind)
 
     def _values(self, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
         if self.value_format == "text":
@@ -152,8 +143,12 @@ def row_shape(schema: StructType, options: ValueOptions) -> RowShape:
     for field, name in zip(schema, names, strict=True):
         if name == "value":
             value_format = _format_of(field.dataType)
+            if value_format == "json":
+                _check_json(field, name)
         elif not _same(field.dataType, known[name]):
             raise OptionFault(f"column {name} is {known[name].simpleString()}, not {field.dataType.simpleString()}")
+        elif name == "headers" and not field.nullable:
+            raise OptionFault("column headers is declared NOT NULL, and is null where a message has none")
     if len(set(names)) < len(names):
         raise OptionFault(f"the schema names a column twice: {', '.join(names)}")
     strict = str(options["valueMode"]).upper() == "FAILFAST"
@@ -204,6 +199,23 @@ def _format_of(kind: DataType) -> str:
     if type(kind) not in formats:
         raise OptionFault(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
     return formats[type(kind)]
+
+
+def _check_json(field: StructField, path: str) -> None:
+    """Raise OptionFault for a field that JSON cannot fill, or that has no place for what a payload lacks."""
+    if not field.nullable:
+        raise OptionFault(f"column {path} is declared NOT NULL, and what a payload lacks or does not fit is null")
+    kind = field.dataType
+    while isinstance(kind, ArrayType | MapType):
+        if isinstance(kind, MapType) and not isinstance(kind.keyType, StringType):
+            raise OptionFault(f"column {path} is {kind.simpleString()}, and in JSON the keys of a map are strings")
+        kind = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
+    if not isinstance(kind, StructType):
+        return
+    if len(set(kind.names)) < len(kind.names):
+        raise OptionFault(f"column {path} names a field twice: {', '.join(kind.names)}")
+    for each in kind:
+        _check_json(each, f"{path}.{each.name}")
 
 
 def _same(one: DataType, other: DataType) -> bool:

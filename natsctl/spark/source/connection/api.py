@@ -136,7 +136,7 @@ class JetStreamApi:
             raise
         except NotAuthorised:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(wanted).encode())
-            if reply.status == 503:
+            if reply.status == 503 or (reply.status == 0 and not _is_of(stream, reply)):
                 raise
             return _from_headers(reply) if reply.status == 0 else None
         message = answer["message"]
@@ -186,14 +186,19 @@ class JetStreamApi:
         return since
 
     def _pending_directly(self, stream: str, first: int, pattern: str) -> int | None:
-        """The count that a direct get tells; None where the stream does not allow it or the server is too old."""
+        """The count that a direct get tells; None without, be it forbidden, by an old server, or by a mirror.
+
+        Who has nothing does not tell its name, and may be a mirror or lag behind: then the leader is asked.
+        """
         body = {"seq": max(first, 1), "next_by_subj": pattern, "batch": 1}
         try:
             reply = self._link.request(self.subject(f"DIRECT.GET.{stream}"), json.dumps(body).encode())
         except NotAuthorised:
             return None
         if reply.status == 404:
-            return 0
+            return 0 if self.message(stream, {"seq": body["seq"], "next_by_subj": pattern}) is None else None
+        if not _is_of(stream, reply):
+            return None
         told = header_of(reply.headers, b"Nats-Num-Pending") if reply.status == 0 else b""
         return int(told) + 1 if told.isdigit() else None
 
@@ -221,6 +226,15 @@ def header_of(headers: bytes, name: bytes) -> bytes:
     return headers[begin : headers.index(b"\r\n", begin)]
 
 
+def check_origin(stream: bytes, headers: bytes) -> None:
+    """Raise ApiRefused for a direct get's answer that is not of the stream that was asked."""
+    if (origin := header_of(headers, b"Nats-Stream")) != stream:
+        raise ApiRefused(
+            f"direct gets of {stream.decode()} are answered by {origin.decode()}, a mirror that may not have the same "
+            "messages: read with transport=consumer or get"
+        )
+
+
 def time_ns_of(text: str) -> int:
     """Nanoseconds since 1970 of a time as JetStream writes it (2026-11-21T03:38:08.293843492Z)."""
     whole, _, fraction = text.rstrip("Z").partition(".")
@@ -232,6 +246,11 @@ def rfc3339(time_ns: int) -> str:
     """A moment as JetStream reads it."""
     seconds, fraction = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+
+
+def _is_of(stream: str, reply: Reply) -> bool:
+    """Whether a message comes from the stream itself, not from a mirror that answers in its place."""
+    return header_of(reply.headers, b"Nats-Stream") == stream.encode()
 
 
 def _from_headers(reply: Reply) -> StoredMessage:

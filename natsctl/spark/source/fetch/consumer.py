@@ -134,8 +134,9 @@ class ConsumerReader:
         """The rows without the size that a server adds to the headers of messages whose payload is not asked for."""
         if self._task.shape.wants_value or not rows.headers:
             return rows
+        found = rows.headers.to_pylist() if isinstance(rows.headers, pa.Array) else rows.headers
         blocks = [block[: block.rindex(SIZE_HEADER) + 2] + b"\r\n" if SIZE_HEADER in block else block
-                  for block in rows.headers]  # fmt: skip
+                  for block in found]  # fmt: skip
         return replace(rows, headers=blocks)
 
     def _heed(self, what: Message | bytes) -> None:

@@ -1,6 +1,7 @@
 """Reading by direct gets: no consumer, so the way for small ranges, and where a consumer must not or cannot be.
 
-A follower or a mirror may answer, and lag behind; so the leader is asked before an early end is believed.
+A follower may answer, and lag behind; so the leader is asked before an early end is believed. A mirror with
+`mirror_direct` may answer as well, and have other messages; it gives its own name, and is not listened to.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class DirectReader:
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
         task = self._task
-        frames = DirectAnswers(self._inbox.encode(), sid)
+        frames = DirectAnswers(self._inbox.encode(), sid, task.stream)
         while task.left:
             if not self._open:
                 if self._exhausted:

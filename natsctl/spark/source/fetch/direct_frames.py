@@ -1,28 +1,28 @@
 """What a direct get answers, cut into columns: every message tells of itself in headers behind its own.
 
-The same way as with deliveries: a split by one expression, checked by every size, else frame by frame.
+The same way as with deliveries: by Arrow where all frames are as they announce it, else frame by frame.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.columns.arrays import int_array, number_array, text_array
+from natsctl.spark.source.columns.arrays import int_array, text_array
+from natsctl.spark.source.columns.pieces import Ruler, numbers, pieces, whole
 from natsctl.spark.source.columns.rows import Rows
-from natsctl.spark.source.connection.api import header_of, time_ns_of
-from natsctl.spark.source.connection.protocol import Message, read_next, status_of
+from natsctl.spark.source.connection.api import check_origin, header_of, time_ns_of
+from natsctl.spark.source.connection.protocol import LINE_END, Message, read_next, status_of
+from natsctl.spark.source.fetch.frame_columns import Contents, Sizes, all_are
 from natsctl.spark.source.fetch.frames import SMALL_BYTES
 
-SHAPE: Final = (
-    rb" (\d+) (\d+)\r\nNATS/1\.0\r\n((?:[^\r]+\r\n)*?)Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\n"
-    rb"Nats-Sequence: (\d+)\r\nNats-Time-Stamp: ([^\r]*)\r\nNats-Num-Pending: \d+\r\nNats-Last-Sequence: \d+\r\n\r\n"
-)
-STRIDE: Final = 7
-"""Pieces for each frame: size of headers, whole size, own headers, subject, sequence, time, payload."""
+FIELDS: Final = (b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp")
+"""The server's headers behind the stream's name, as far as they are looked at."""
+PLACE_LINES: Final = 1 + len(FIELDS) + 4
+"""Of the stream's name, the fields, how many messages are to come, the sequence before, and the end of the block."""
+NO_HEADERS: Final = b"NATS/1.0"
 PLACE_LINE: Final = b"\r\nNats-Stream: "
 """With which the server's own headers begin."""
 
@@ -38,9 +38,12 @@ class DirectWindow(NamedTuple):
 class DirectAnswers:
     """Cuts the answers to batched direct gets on one inbox."""
 
-    def __init__(self, inbox: bytes, sid: bytes) -> None:
+    def __init__(self, inbox: bytes, sid: bytes, stream: str) -> None:
+        """`stream` is the one that was asked; both ways raise ApiRefused for an answer of a mirror of it."""
         self._sid = sid
-        self._shape = re.compile(rb"\r\nHMSG %b %b" % (re.escape(inbox), re.escape(sid)) + SHAPE)
+        self._stream = stream.encode()
+        self._mark = b"HMSG %b %b " % (inbox, sid)
+        self._ruler = Ruler()
 
     def window(self, data: bytes) -> DirectWindow:
         """The frames of a window, which begins where a frame begins."""
@@ -50,29 +53,62 @@ class DirectAnswers:
 
     def quickly(self, data: bytes) -> DirectWindow | None:
         """The same as `exactly`; None where something stands in the way."""
-        pieces = self._shape.split(b"\r\n" + data)
-        if len(pieces) <= STRIDE or pieces[0]:
+        end = data.rfind(self._mark)
+        if end < 0:
             return None
-        heads, sizes, own, subjects, seqs, times, bodies = (pieces[at::STRIDE] for at in range(1, STRIDE + 1))
-        begin = len(data) - len(bodies[-1])
-        size = int(sizes[-1]) - int(heads[-1])
-        if begin + size + 2 > len(data):  # the last frame is not whole
-            end = data.rfind(b"\r\nHMSG ", 0, begin) + 2
-            for column in (heads, sizes, own, subjects, seqs, times, bodies):
-                del column[-1]
-        else:
-            end = begin + size + 2
-            bodies[-1] = bodies[-1][:size]
-        if not bodies or not pc.subtract(number_array(sizes), number_array(heads)).equals(
-            int_array(list(map(len, bodies)))
-        ):
-            return None
-        others, rest = ([], data[end:]) if end < begin else _between(data, end)
+        last = read_next(data, end)
+        if last and _is_message(last.what, self._sid):
+            end = last.end
+        others, rest = _between(data, end)
         if any(_is_message(each, self._sid) for each in others):
             return None
-        stamps = text_array(times).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
-        blocks = [b"NATS/1.0\r\n%b\r\n" % block if block else b"" for block in own]
-        return DirectWindow(Rows(number_array(seqs), stamps, subjects, blocks, bodies), others, rest)
+        try:
+            rows = self._cut(memoryview(data)[:end])
+        except pa.ArrowInvalid:  # a number or a time that is none
+            return None
+        return DirectWindow(rows, others, rest) if rows else None
+
+    def _cut(self, data: memoryview) -> Rows | None:
+        """The messages of data that ends where a frame ends; None where one is not as its frame announces it."""
+        every = self._ruler.every
+        split = pieces(whole(data), self._mark)
+        count = len(split) - 1
+        halves = pieces(split[1:], LINE_END, most=1)
+        if count < 1 or split[0].as_py() or len(halves) != 2 * count:
+            return None
+        sizes = pieces(every(halves, 2, 0, count), b" ")
+        if len(sizes) != 2 * count:
+            return None
+        heads, totals = (numbers(every(sizes, 2, at, count)).cast(pa.int32()) for at in range(2))
+        found = Contents(self._ruler, halves, Sizes(heads, totals))
+        if not found.fit() or not all_are(found.rests, b""):
+            return None
+        return self._placed(found.headers, found.payloads)
+
+    def _placed(self, blocks: pa.BinaryArray, bodies: pa.BinaryArray) -> Rows | None:
+        """The rows that header blocks tell of; None where one does not."""
+        every, count = self._ruler.every, len(bodies)
+        halves = pc.split_pattern(blocks, PLACE_LINE, max_splits=1, reverse=True).values
+        if len(halves) != 2 * count:
+            return None
+        lines = pieces(every(halves, 2, 1, count), LINE_END)
+        if len(lines) != PLACE_LINES * count:
+            return None
+        if not all_are(every(lines, PLACE_LINES, 0, count), self._stream):
+            return None
+        found = [self._field(name, every(lines, PLACE_LINES, at, count)) for at, name in enumerate(FIELDS, 1)]
+        subjects, seqs, stamps = found
+        if subjects is None or seqs is None or stamps is None:
+            return None
+        times = text_array(stamps).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
+        return Rows(numbers(seqs), times, subjects, _blocks(every(halves, 2, 0, count)), bodies)
+
+    def _field(self, name: bytes, lines: pa.BinaryArray) -> pa.BinaryArray | None:
+        """The values of headers; None where one has another name."""
+        halves = pieces(lines, b": ", most=1)
+        if len(halves) != 2 * len(lines) or not all_are(self._ruler.every(halves, 2, 0, len(lines)), name):
+            return None
+        return self._ruler.every(halves, 2, 1, len(lines))
 
     def exactly(self, data: bytes) -> DirectWindow:
         """The frames, one by one."""
@@ -82,6 +118,7 @@ class DirectAnswers:
         while read := read_next(data, at):
             at = read.end
             if isinstance(read.what, Message) and _is_message(read.what, self._sid):
+                check_origin(self._stream, read.what.headers)
                 found.append(read.what)
             else:
                 others.append(read.what)
@@ -111,6 +148,15 @@ def _rows(messages: list[Message]) -> Rows:
         [_own(each.headers) for each in messages],
         [each.body for each in messages],
     )
+
+
+def _blocks(owns: pa.BinaryArray) -> pa.BinaryArray | tuple[()]:
+    """The messages' own headers as blocks that end as such; nothing where no message has any."""
+    none = pc.equal(owns, whole(NO_HEADERS)[0])
+    if pc.all(none).as_py():
+        return ()
+    ended = pc.binary_join_element_wise(owns, whole(2 * LINE_END)[0], whole(b"")[0])
+    return pc.if_else(none, whole(b"")[0], ended)
 
 
 def _own(headers: bytes) -> bytes:

@@ -1,30 +1,27 @@
 """What a consumer delivers, cut into columns, a window of many frames at a time.
 
-Theory of operation. All frames of one consumer have the same shape but for five numbers and the subject, so a window
-is split by one regular expression that begins with a literal, which is the quickest search that Python has. A payload
-may hold what looks like a frame: then some piece is shorter or longer than its frame announced, which is looked at for
-every row, and the window is read again frame by frame. What else a server sends between frames ends up behind the
-payload before it, and is cut off there.
+A window is cut by Arrow as a whole (`frame_columns`) where it can be. What it cannot be sure of, such as a payload that
+looks like a frame, is read again frame by frame.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from natsctl.spark.source.columns.arrays import int_array, number_array
+from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
-from natsctl.spark.source.connection.protocol import Message, read_next
+from natsctl.spark.source.connection.protocol import LINE_END, REPLY_AT, Message, read_next
 from natsctl.spark.source.errors import ServerUnreachable
+from natsctl.spark.source.fetch.frame_columns import Cut, FrameColumns
 
-PLAIN_STRIDE: Final = 5
-"""Pieces for each frame: subject, sequence, time, size, payload."""
-MIXED_STRIDE: Final = 6
-"""The same with the size of headers before the whole size; None without headers."""
+LONGEST_REPLY: Final = 11
+"""Words of a reply subject with domain and account; a word more is a token behind the place."""
+PLACES: Final = 4
+"""Numbers that end a reply subject: sequence, delivery, time, pending."""
 
 SMALL_BYTES: Final = 16 << 10
 """Less than that is read frame by frame: it costs less than to learn a consumer's shape."""
@@ -59,8 +56,8 @@ def place_of(reply: bytes) -> Place:
     """
     words = reply.split(b".")
     try:
-        numbers = words[-5:-1] if len(words) > 11 else words[-4:]
-        return Place(*map(int, numbers))
+        last = len(words) - 1 if len(words) > LONGEST_REPLY else len(words)
+        return Place(*map(int, words[last - PLACES : last]))
     except (ValueError, TypeError) as failure:
         raise ServerUnreachable(f"the server delivers with {reply[:200]!r} as the place to acknowledge") from failure
 
@@ -74,9 +71,7 @@ class Deliveries:
         self._sid = sid
         self._values = values
         self._headers = headers
-        self._plain: re.Pattern[bytes] | None = None
-        self._mixed: re.Pattern[bytes] | None = None
-        self._has_headers = False
+        self._columns: FrameColumns | None = None
 
     def window(self, data: bytes) -> Window:
         """The frames of a window, which begins where a frame begins."""
@@ -86,15 +81,24 @@ class Deliveries:
 
     def quickly(self, data: bytes) -> Window | None:
         """The same as `exactly`; None where something stands in the way."""
-        if self._plain is None:
-            self._learn(data)
-        if self._plain is None or self._mixed is None:
+        columns = self._columns = self._columns or self._learned(data)
+        at = data.rfind(columns.mark) if columns else -1
+        if columns is None or at < 0:
             return None
-        if not self._has_headers and (cut := self._cut(self._plain.split(b"\r\n" + data), data, PLAIN_STRIDE)):
-            return cut
-        if cut := self._cut(self._mixed.split(b"\r\n" + data), data, MIXED_STRIDE):
-            self._has_headers = True
-        return cut
+        begin = _line_before(data, at)
+        last = read_next(data, begin)
+        end = last.end if last else begin
+        try:
+            cut = columns.of(memoryview(data)[:end])
+        except pa.ArrowInvalid:  # a number that is none
+            return None
+        if cut is None:
+            return None
+        others, rest = self._between(data, end)
+        others = [*cut.others, *others]
+        if any(self._is_delivery(each) for each in others):
+            return None
+        return Window(cut.rows, _place(cut, 0), _place(cut, len(cut.rows.seqs) - 1), others, rest)
 
     def exactly(self, data: bytes) -> Window:
         """The frames, one by one."""
@@ -119,79 +123,15 @@ class Deliveries:
         )
         return Window(rows, places[0], places[-1], others, data[at:])
 
-    def _learn(self, data: bytes) -> None:
-        """Make the expressions from the first frame, if it is a delivery."""
-        words = data[: data.find(b"\r\n")].split()
-        if len(words) < 5 or words[0] not in (b"MSG", b"HMSG") or words[2] != self._sid:
-            return
-        if words[1].startswith(self._inbox):
-            return
+    def _learned(self, data: bytes) -> FrameColumns | None:
+        """How frames look, by the first one, if it is a delivery."""
+        words = data[: data.find(LINE_END)].split()
+        if len(words) < 5 or words[0] not in REPLY_AT or words[2] != self._sid or words[1].startswith(self._inbox):
+            return None
         tokens = words[3].split(b".")
-        numbers = 5 if len(tokens) > 11 else 4
-        # A class of one character that is not wanted is half as dear as one of three; sizes tell what it lets through.
-        shape = rb"([^ ]+) %b %b\.(\d+)\.\d+\.(\d+)\.\d+%b " % (
-            re.escape(words[2]),
-            re.escape(b".".join(tokens[:-numbers])),
-            rb"\.[^ ]+" if numbers == 5 else b"",
-        )
-        self._plain = re.compile(rb"\r\nMSG " + shape + rb"(\d+)\r\n")
-        self._mixed = re.compile(rb"\r\nH?MSG " + shape + rb"(?:(\d+) )?(\d+)\r\n")
-
-    def _cut(self, pieces: list[bytes], data: bytes, stride: int) -> Window | None:
-        """The window of split data; None where a size is not as announced, or more than frames of that shape came."""
-        if len(pieces) <= stride or pieces[0]:
-            return None
-        columns = [pieces[at::stride] for at in range(1, stride + 1)]
-        sizes, bodies = columns[-2:]
-        heads = columns[3] if stride == MIXED_STRIDE else []
-        begin = _last_line(data, len(data) - len(bodies[-1]))
-        first, last = place_of(_reply(data, 0)), place_of(_reply(data, begin))
-        end = len(data) - len(bodies[-1]) + int(sizes[-1]) + 2
-        if end > len(data):  # the last frame is not whole; the one before it was delivered just before
-            end = begin
-            last = last._replace(delivery=last.delivery - 1, pending=last.pending + 1)
-            for column in columns:
-                del column[-1]
-        else:
-            bodies[-1] = bodies[-1][: int(sizes[-1])]
-        among = self._trimmed(bodies, number_array(sizes)) if bodies else None
-        if among is None:
-            return None
-        others, rest = (list[Message | bytes](), data[begin:]) if end == begin else self._between(data, end)
-        if any(self._is_delivery(each) for each in others):
-            return None
-        seqs = number_array(columns[1])
-        rows = Rows(seqs, number_array(columns[2]), columns[0], *self._contents(heads, bodies))
-        return Window(rows, first, last._replace(seq=seqs[-1].as_py()), [*among, *others], rest)
-
-    def _trimmed(self, bodies: list[bytes], sizes: pa.Int64Array) -> list[Message | bytes] | None:
-        """Cut what came between frames off the payloads, and return it; None where a payload is not as announced."""
-        lengths = list(map(len, bodies))
-        among: list[Message | bytes] = []
-        if sizes.equals(int_array(lengths)):
-            return among
-        for at, (length, size) in enumerate(zip(lengths, sizes.to_pylist(), strict=True)):
-            if length == size:
-                continue
-            if length < size or not bodies[at].startswith(b"\r\n", size):
-                return None
-            others, rest = self._between(bodies[at] + b"\r\n", size + 2)
-            if rest or any(self._is_delivery(each) for each in others):
-                return None
-            among += others
-            bodies[at] = bodies[at][:size]
-        return among
-
-    def _contents(self, heads: Sequence[bytes | None], bodies: list[bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
-        """Header blocks and payloads, as far as they are wanted."""
-        if not any(heads):
-            return (), bodies if self._values else ()
-        cuts = [int(head or 0) for head in heads]
-        pairs = list(zip(bodies, cuts, strict=True))
-        return (
-            [body[:cut] for body, cut in pairs] if self._headers else (),
-            [body[cut:] for body, cut in pairs] if self._values else (),
-        )
+        places = PLACES + 1 if len(tokens) > LONGEST_REPLY else PLACES
+        mark = b" %b %b." % (words[2], b".".join(tokens[:-places]))
+        return FrameColumns(mark, places, values=self._values, headers=self._headers)
 
     def _between(self, data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
         """What stands behind the frames, and the bytes of what is not whole."""
@@ -205,12 +145,13 @@ class Deliveries:
         return isinstance(what, Message) and what.sid == self._sid and not what.subject.startswith(self._inbox)
 
 
-def _last_line(data: bytes, before: int) -> int:
-    """Where the line begins that ends at `before`."""
-    found = data.rfind(b"\r\n", 0, before - 2)
-    return 0 if found < 0 else found + 2
+def _line_before(data: bytes, at: int) -> int:
+    """Where the line begins in which `at` is."""
+    found = data.rfind(LINE_END, 0, at)
+    return 0 if found < 0 else found + len(LINE_END)
 
 
-def _reply(data: bytes, at: int) -> bytes:
-    """The reply subject of the message's line that begins at `at`."""
-    return data[at : data.index(b"\r\n", at)].split()[3]
+def _place(cut: Cut, row: int) -> Place:
+    """Where the message of a row is."""
+    seq, delivery, time_ns, pending = cut.words[row * cut.stride : row * cut.stride + PLACES].to_pylist()
+    return Place(int(seq), int(delivery), int(time_ns), int(pending.split()[0]))

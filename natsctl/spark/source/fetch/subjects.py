@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from natsctl.spark.source.columns.arrays import int_array
 from natsctl.spark.source.columns.rows import Rows
 
@@ -27,7 +29,8 @@ class Subjects:
         """The rows that are wanted of those that fit `pattern`, perhaps none."""
         if not self._several:
             return rows
-        keep = [at for at, subject in enumerate(rows.subjects) if self.has(subject)]
+        subjects = rows.subjects.to_pylist() if isinstance(rows.subjects, pa.Array) else rows.subjects
+        keep = [at for at, subject in enumerate(subjects) if self.has(subject)]
         return rows if len(keep) == len(rows.seqs) else _taken(rows, keep)
 
 
@@ -43,7 +46,12 @@ def _taken(rows: Rows, keep: list[int]) -> Rows:
     return Rows(
         rows.seqs.take(places),
         rows.times_ns.take(places) if rows.times_ns is not None else None,
-        [rows.subjects[at] for at in keep],
-        [rows.headers[at] for at in keep] if rows.headers else (),
-        [rows.values[at] for at in keep] if len(rows.values) else (),
+        *(_some(column, places, keep) for column in (rows.subjects, rows.headers, rows.values)),
     )
+
+
+def _some(column: Sequence[bytes] | pa.Array, places: pa.Int64Array, keep: list[int]) -> Sequence[bytes] | pa.Array:
+    """Some of a column, which may be empty as a whole."""
+    if isinstance(column, pa.Array):
+        return column.take(places) if len(column) else column
+    return [column[at] for at in keep] if column else ()

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from natsctl.spark.source.errors import OptionFault
-from natsctl.spark.source.options.table import OF_SPARK, TABLE, Option
+from natsctl.spark.source.options.table import OF_KAFKA, OF_SPARK, TABLE, Option
 
 
 class Options:
@@ -55,8 +55,10 @@ def _unknown(name: str, place: str) -> OptionFault:
     spelled = next((option.name for option in TABLE if option.name.lower() == name), name)
     if places:
         return OptionFault(f"option {spelled} is for a {' or a '.join(places)}, and this is a {place}")
-    known = {option.name.lower(): option.name for option in TABLE if place in option.where}
+    known = {option.name.lower(): option.name for option in TABLE if place in (*option.where, *option.idle)}
     near = [known[found] for found in get_close_matches(name, list(known), n=2, cutoff=0.6)]
+    if OF_KAFKA.get(name, "").lower() in known:
+        near = [OF_KAFKA[name]]
     meant = (
         f"; did you mean {' or '.join(near)}?"
         if near

@@ -18,6 +18,7 @@ from natsctl.spark.source.options.values import (
     some_text,
     subjects,
     text,
+    wait_s,
     whole,
 )
 
@@ -68,7 +69,7 @@ CONNECTION: Final = (
     Option("apiPrefix", "$JS.API", ALL, some_text, "What subjects of JetStream's API begin with."),
     Option("domain", "", ALL, some_text, "A JetStream domain, in place of `apiPrefix`."),
     Option("inboxPrefix", "_INBOX", ALL, some_text, "What subjects for answers begin with."),
-    Option("requestTimeout", "5s", ALL, duration_s, "How long a connection or an answer is waited for."),
+    Option("requestTimeout", "5s", ALL, wait_s, "How long a connection or an answer is waited for."),
     Option("numRetries", "3", ALL, whole(0), "How often what found no server or no answer is tried anew."),
     Option("retryInterval", "1s", ALL, duration_s, "The pause before each of them."),
 )  # fmt: skip
@@ -108,7 +109,7 @@ READING: Final = (
            "By a short-lived consumer, by direct get, by single requests, or by what suits the stream."),
     Option("fetchMessages", "10000", READ, whole(1), "How many messages are asked for at once."),
     Option("fetchBytes", "8MiB", READ, size_bytes, "How many bytes are asked for at once."),
-    Option("fetchTimeout", "30s", READ, duration_s, "Without data that long, a task asks anew where it is."),
+    Option("fetchTimeout", "30s", READ, wait_s, "Without data that long, a task asks anew where it is."),
     Option("includeHeaders", "true", READ, flag, "Without, the column `headers` is null and costs nothing."),
     Option("valueFormat", "binary", READ, one_of("binary", "text", "json"),
            "The column `value`: bytes, text, or what `valueSchema` says of JSON."),
@@ -117,7 +118,8 @@ READING: Final = (
     Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast"),
            "What becomes of a value that `valueSchema` does not fit: null, or a failure."),
     Option("filterPushdown", "false", (BATCH_READ,), flag,
-           "The server does what it can of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`.",
+           "The server does what it can of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`. Only for a frame "
+           "of which one query takes one look: Spark keeps what it pushed for every other use of it.",
            (STREAM_READ,)),
     Option("commitConsumer", "", (STREAM_READ,), some_text,
            "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
@@ -148,10 +150,25 @@ WRITING: Final = (
            "Columns by which each task sorts its rows before it sends them. With `repartition(n, \"subject\")` before, "
            "`orderBy` `seq` keeps the order of each subject, in streaming queries too, where Spark cannot sort."),
     Option("window", "4000", WRITE, whole(1), "How many messages may wait for their acknowledgement."),
-    Option("ackTimeout", "10s", WRITE, duration_s, "Without an acknowledgement that long, messages are sent again."),
+    Option("ackTimeout", "10s", WRITE, wait_s, "Without an acknowledgement that long, messages are sent again."),
 )  # fmt: skip
 
 TABLE: Final = (STREAM, *READING, *WRITING, *CONNECTION)
+
+OF_KAFKA: Final = {
+    "subscribe": "stream",
+    "assign": "stream",
+    "topic": "stream",
+    "subscribepattern": "streamPattern",
+    "kafka.bootstrap.servers": "servers",
+    "kafka.group.id": "commitConsumer",
+    "groupidprefix": "commitConsumer",
+    "fetchoffset.numretries": "numRetries",
+    "fetchoffset.retryintervalms": "retryInterval",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+}
+"""What options of Spark's Kafka source, in lower case, are called here."""
 
 OF_SPARK: Final = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """What Spark itself puts among the options, in lower case; `path` is what `load` was given."""

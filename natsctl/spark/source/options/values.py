@@ -17,6 +17,7 @@ _UNIT_S = {
     "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
 }  # fmt: skip
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_LATEST_MS = 253_402_300_799_999
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -83,6 +84,14 @@ def duration_s(said: str) -> float:
         raise ValueError(f"{failure.args[0]!r} is no unit of time; write ms, s, m, h or d") from None
 
 
+def wait_s(said: str) -> float:
+    """The same, more than nothing."""
+    seconds = duration_s(said)
+    if not seconds:
+        raise ValueError("it is longer than nothing")
+    return seconds
+
+
 def _unit_s(unit: str) -> float:
     return _UNIT_S[unit] if unit in _UNIT_S else _UNIT_S[unit.removesuffix("s")]
 
@@ -106,6 +115,8 @@ def names(said: str) -> tuple[str, ...]:
 def moment_ns(said: str) -> int:
     """Nanoseconds since 1970, of RFC 3339 or of milliseconds since 1970."""
     if re.fullmatch(r"\s*\d+\s*", said):
+        if int(said) > _LATEST_MS:
+            raise ValueError("there is no such time: it is milliseconds since 1970, of a year before 10000")
         return int(said) * 1_000_000
     found = _MOMENT.fullmatch(said.strip())
     if not found:
@@ -152,6 +163,12 @@ def subjects(said: str) -> tuple[str, ...]:
             if meet(one, other) is not None:
                 raise ValueError(f"{one} and {other} have subjects in common, which the server does not take")
     return kept
+
+
+def check_stream(name: str) -> None:
+    """Raise ValueError for what no stream is called; a server may not answer at all when it is asked for such."""
+    if re.search(r"[\s.*>]", name):
+        raise ValueError(f"{name!r} is no name of a stream: it has no blanks, dots or wildcards")
 
 
 def check_subject(subject: str) -> None:

@@ -1,13 +1,28 @@
-"""Acknowledgements of publishes, found in raw protocol bytes many at a time."""
+"""Acknowledgements of publishes, found in raw protocol bytes many at a time.
+
+Theory of operation. Messages that are sent as one part share a reply subject, `<inbox>.p<number>`, so that a server
+looks once for who listens to it, and all of their plain acknowledgements are one text but for its digits: a piece of
+the connection that is nothing else is compared as a whole, and counted. Acknowledgements can be counted as long as all
+come from one stream: where two take the same subject, one of each domain, a message has two. Everything else, and what
+comes to `<inbox>.<number>`, the reply subject of a single message, is read one by one.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 _STATUS = re.compile(rb"NATS/1\.0 (\d\d\d)")
-_STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)')
+_STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)[,}]')
+_ORIGIN = rb'(\{"stream": ?"[^"\\]*",(?: ?"domain": ?"[^"\\]*",)? ?"seq": ?)'
+"""Who acknowledges, as text."""
+_DIGITS = b"0123456789"
+_END = b"}\r\n"
+
+COUNTED = b"p"
+"""What the number of a part begins with, whose acknowledgements are counted."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,8 @@ class Refusal:
         return self.code in (408, 429, 503)
 
     def __str__(self) -> str:
-        return f"{self.description} ({self.err_code or self.code})"
+        number = self.err_code or self.code
+        return f"{self.description} ({number})" if number else self.description
 
 
 @dataclass
@@ -37,21 +53,47 @@ class Answers:
 
     stored: list[bytes] = field(default_factory=list)
     duplicates: list[bytes] = field(default_factory=list)
+    """Numbers of messages; those of parts are in neither list, but in the counts."""
+    counted: Counter[bytes] = field(default_factory=Counter)
+    counted_duplicates: Counter[bytes] = field(default_factory=Counter)
+    """By the number of the part."""
     refused: dict[bytes, Refusal] = field(default_factory=dict)
+    """Of a part one of the reasons, whose number is counted."""
+    counted_refusals: Counter[bytes] = field(default_factory=Counter)
     lines: list[bytes] = field(default_factory=list)
     """What came between messages, such as PING: for the connection's eyes."""
     last_seq: int = 0
     stream: str = ""
 
+    def acknowledge(self, number: bytes, *, duplicate: bool) -> None:
+        """Note one acknowledgement."""
+        if number.startswith(COUNTED):
+            (self.counted_duplicates if duplicate else self.counted)[number] += 1
+        else:
+            (self.duplicates if duplicate else self.stored).append(number)
+
+    def refuse(self, number: bytes, why: Refusal) -> None:
+        """Note one refusal."""
+        self.refused[number] = why
+        if number.startswith(COUNTED):
+            self.counted_refusals[number] += 1
+
 
 class AckParser:
-    """Reads what comes to `<inbox>.<number>`; the plain acknowledgement is matched as text, all others are decoded."""
+    """Reads what comes to `<inbox>.<number>`; plain acknowledgements are matched as text, all others are decoded."""
 
-    def __init__(self, inbox: str) -> None:
-        reply = rb"MSG " + re.escape(inbox.encode()) + rb"\.(\d+) \S+ \d+\r\n"
-        self._plain = re.compile(reply + rb'\{"stream": ?"[^"\\]*", ?"seq": ?\d+\}\r\n')
-        self._again = re.compile(reply + rb'\{"stream": ?"[^"\\]*", ?"seq": ?\d+, ?"duplicate": ?true\}\r\n')
+    def __init__(self, inbox: str, stream: str = "") -> None:
+        """`stream` is the only one that may acknowledge; empty: any."""
+        self.countable = True
+        """Whether all acknowledgements up to now came from one stream, in the form that is known."""
         self._prefix = inbox.encode() + b"."
+        self._reply = rb"MSG " + re.escape(self._prefix) + rb"(p?\d+) \S+ \d+\r\n"
+        self._ack = re.compile(self._reply + _ORIGIN + rb'\d+(, ?"duplicate": ?true)?\}\r\n')
+        self._known = self._ack
+        """The same from the first that acknowledged, and nothing but stored."""
+        self._wanted = stream
+        self._origin = b""
+        self._shape = b""
         self._rest = b""
 
     def forget(self) -> None:
@@ -62,22 +104,67 @@ class AckParser:
         """Return the answers that are complete now."""
         answers = Answers()
         buffer = self._rest + data if self._rest else data
-        pieces = self._plain.split(buffer)
-        answers.stored = pieces[1::2]
-        others = pieces[::2]
-        tail = others.pop()
-        if any(others):
-            self._others(b"".join(others), answers)
-        self._rest = self._others(tail, answers) if tail else b""
+        left = buffer
+        if self._origin:
+            end = buffer.rfind(_END) + len(_END)
+            left = buffer[end:] if self._count(buffer[:end], answers) else self._plain(buffer, answers)
+        pieces = self._ack.split(left) if left else [left]
+        for number, origin, duplicate in zip(pieces[1::4], pieces[2::4], pieces[3::4], strict=True):
+            if origin != self._origin and (why := self._stranger(origin, counted=number.startswith(COUNTED))):
+                answers.refuse(number, why)
+            else:
+                answers.acknowledge(number, duplicate=duplicate is not None)
+        self._rest = self._others(b"".join(pieces[::4]), answers)
         if found := _STORED_AT.findall(buffer[-512:]):
             answers.stream, answers.last_seq = found[-1][0].decode(), int(found[-1][1])
         return answers
 
-    def _others(self, buffer: bytes, answers: Answers) -> bytes:
-        """Read what is no plain acknowledgement; returns the operation that is not complete."""
-        pieces = self._again.split(buffer)
-        answers.duplicates += pieces[1::2]
-        left = b"".join(pieces[::2])
+    def _count(self, data: bytes, answers: Answers) -> bool:
+        """Count acknowledgements of parts; False, and nothing counted, where the data has anything else as well."""
+        shape = data.translate(None, _DIGITS)
+        number, rest = divmod(len(shape), len(self._shape))
+        if rest or not number or data.count(self._origin) != number or shape != self._shape * number:
+            return False
+        found = Counter[bytes]()
+        at = 0
+        while at < len(data):
+            mark = data[at : data.index(b" ", at + len(b"MSG ")) + 1]
+            found[mark[len(b"MSG ") + len(self._prefix) : -1]] = data.count(mark, at)
+            at = data.index(_END, data.rindex(mark)) + len(_END)
+        if found.total() != number:
+            return False
+        answers.counted = found
+        return True
+
+    def _plain(self, data: bytes, answers: Answers) -> bytes:
+        """Note acknowledgements from whence all came up to now; returns what stands between and behind them."""
+        pieces = self._known.split(data)
+        numbers = pieces[1::2]
+        if COUNTED in b"".join(numbers):
+            for number in numbers:
+                answers.acknowledge(number, duplicate=False)
+        else:
+            answers.stored += numbers
+        return b"".join(pieces[::2])
+
+    def _stranger(self, origin: bytes, *, counted: bool) -> Refusal | None:
+        """What is wrong with an acknowledgement that does not come whence the others came, if anything."""
+        stream = str(json.loads(origin + b"0}")["stream"])
+        if self._wanted and stream != self._wanted:
+            return self._wrong_stream(stream)
+        if not self._origin:
+            self._origin = origin
+            self._known = re.compile(self._reply + re.escape(origin) + rb"\d+\}\r\n")
+            self._shape = (b"MSG " + self._prefix + COUNTED + b"  \r\n" + origin + _END).translate(None, _DIGITS)
+            return None
+        self.countable = False
+        return Refusal(0, 0, "several streams acknowledge") if counted else None
+
+    def _wrong_stream(self, stream: str) -> Refusal:
+        return Refusal(0, 0, f"stored in {stream}, while option stream is {self._wanted}")
+
+    def _others(self, left: bytes, answers: Answers) -> bytes:
+        """Read what is no acknowledgement as most are; returns the operation that is not complete."""
         start = 0
         while (end := left.find(b"\r\n", start)) >= 0:
             line = left[start:end]
@@ -96,12 +183,11 @@ class AckParser:
             start = end + 2 + size + 2
         return left[start:]
 
-    @staticmethod
-    def _answer(number: bytes, header: bytes, body: bytes, answers: Answers) -> None:
+    def _answer(self, number: bytes, header: bytes, body: bytes, answers: Answers) -> None:
         if status := _STATUS.match(header):
             code = int(status[1])
             text = "no stream takes this subject, or JetStream is not ready" if code == 503 else header.decode()
-            answers.refused[number] = Refusal(code, 0, text)
+            answers.refuse(number, Refusal(code, 0, text))
             return
         try:
             said = json.loads(body)
@@ -109,10 +195,15 @@ class AckParser:
             stored = bool(said.get("stream")) and error is None
         except (ValueError, AttributeError):
             error, stored, said = None, False, {}
-        if stored:
-            (answers.duplicates if said.get("duplicate") else answers.stored).append(number)
-        elif isinstance(error, dict):
+        if isinstance(error, dict):
             code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
-            answers.refused[number] = Refusal(code, err_code, str(error.get("description", "")))
+            answers.refuse(number, Refusal(code, err_code, str(error.get("description", ""))))
+        elif not stored:
+            answers.refuse(number, Refusal(0, 0, "something that is no stream answered: " + repr(body[:100])))
+        elif self._wanted and said["stream"] != self._wanted:
+            answers.refuse(number, self._wrong_stream(said["stream"]))
+        elif number.startswith(COUNTED):
+            self.countable = False
+            answers.refuse(number, Refusal(0, 0, "the acknowledgement has an unknown form"))
         else:
-            answers.refused[number] = Refusal(0, 0, "something that is no stream answered: " + repr(body[:100]))
+            answers.acknowledge(number, duplicate=bool(said.get("duplicate")))

@@ -13,6 +13,7 @@ from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.driver_settings import server_settings
 from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.values import check_stream
 from natsctl.spark.source.publish.ids import MessageIds
 from natsctl.spark.source.publish.publisher import PublishLimits
 from natsctl.spark.source.publish.roles import Roles, write_roles
@@ -57,10 +58,7 @@ class Written(WriterCommitMessage):
 def write_job(given: Mapping[str, str], place: str, schema: StructType) -> WriteJob:
     """The job that options and schema ask for; raises OptionFault."""
     options = Options(given, place)
-    streams: tuple[str, ...] = options["stream"] or ((options.path,) if options.path else ())
-    if len(streams) > 1:
-        raise OptionFault("option stream: a write has one stream; leave it out to have subjects decide")
-    stream = streams[0] if streams else ""
+    stream = _stream(options)
     idempotence: Idempotence = options["idempotence"]
     if idempotence == "ledger" and not stream:
         raise OptionFault("idempotence=ledger needs the option stream: its messages are what is looked through")
@@ -73,3 +71,20 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
         message_ids=options["messageIds"],
         write_id=(options["writeId"] or "") if place == "batch write" else "",
     )
+
+
+def _stream(options: Options) -> str:
+    """The only stream that may take the messages; "" where subjects decide."""
+    said: tuple[str, ...] = options["stream"] or ()
+    found = {*said, *filter(None, options.path.split(","))}
+    if len(found) > 1:
+        raise OptionFault(
+            f"a write has one stream, not {', '.join(sorted(found))}; without option stream and a name behind save or "
+            "start subjects decide"
+        )
+    try:
+        for name in found:
+            check_stream(name)
+    except ValueError as failure:
+        raise OptionFault(f"option stream: {failure}") from None
+    return min(found, default="")

@@ -2,7 +2,8 @@
 
 Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
 one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
-sent again with the same ids. The order stays: a server handles a connection's messages one after the other, so what it
+sent again with the same ids. Parts are sent under one number, and messages under one each where they are sent again,
+and where they have no ids. The order stays: a server handles a connection's messages one after the other, so what it
 took of them before it went is a beginning of them; and until something is acknowledged, at the start and after each
 failure, the first message goes alone, so that a server that is not ready refuses that one, and not half a window.
 """
@@ -12,13 +13,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import ConnectionLost, NoAnswer, PublishFailed
 from natsctl.spark.source.publish.acks import AckParser, Answers
 from natsctl.spark.source.publish.messages import Messages
-from natsctl.spark.source.publish.window import Part, Window, content_bytes
+from natsctl.spark.source.publish.parts import CountedPart, NumberedPart
+from natsctl.spark.source.publish.window import Window
 
 PART_BYTES = 4 << 20
 """Larger parts are cut: what is not acknowledged is kept, and sent again at worst."""
@@ -38,10 +38,11 @@ class PublishLimits:
 class Publisher:
     """Publishes over one connection, in order; all is stored when `finish` returns."""
 
-    def __init__(self, link: Link, limits: PublishLimits) -> None:
+    def __init__(self, link: Link, limits: PublishLimits, stream: str = "") -> None:
+        """`stream` is the only one that may acknowledge; empty: any."""
         self.messages = 0
         self.bytes = 0
-        """Over the wire, each message counted once."""
+        """Of subjects, headers, ids and payloads, each message counted once."""
         self.retries = 0
         self.stream = ""
         """The last one that acknowledged."""
@@ -50,7 +51,7 @@ class Publisher:
         self._link = link
         self._limits = limits
         self._inbox = link.new_inbox()
-        self._acks = AckParser(self._inbox)
+        self._acks = AckParser(self._inbox, stream)
         self._window = Window()
         self._failures = 0
         self._proven = False
@@ -64,28 +65,31 @@ class Publisher:
 
     def publish(self, messages: Messages) -> None:
         """Send messages, waiting while the window is full; raises PublishFailed, ServerUnreachable, NotAuthorised."""
-        frames = messages.frames(self._inbox, self.messages)
         start = 0
-        while start < len(frames):
-            rows = self._part_rows(frames, start)
-            part = Part(self.messages + start, frames.slice(start, rows), messages.subjects.slice(start, rows))
-            self._until(self._limits.window - rows)
+        while start < len(messages):
+            part = self._part(messages, start)
+            start += part.pending
+            self._until(self._limits.window - part.pending)
             self._window.parts.append(part)
             if self._proven or not self._window.waiting:
                 self._send_held()
-            start += rows
-        self.messages += len(frames)
-        self.bytes += content_bytes(frames)
+        self.messages += len(messages)
+        self.bytes += messages.size
 
     def finish(self) -> None:
         """Return when every message is acknowledged; raises as `publish` does."""
         self._until(0)
 
-    def _part_rows(self, frames: pa.BinaryArray, start: int) -> int:
-        rows = min(max(self._limits.window // 2, 1), len(frames) - start)
-        while rows > 1 and content_bytes(frames.slice(start, rows)) > PART_BYTES:
+    def _part(self, messages: Messages, start: int) -> CountedPart | NumberedPart:
+        """What is sent next; the first message alone, so that the others need no numbers."""
+        rows = min(max(self._limits.window // 2, 1), len(messages) - start)
+        if not self._proven and not self._window.parts:
+            rows = 1
+        while rows > 1 and messages.part(start, rows).size > PART_BYTES:
             rows //= 2
-        return rows
+        part = messages.part(start, rows)
+        kind = CountedPart if part.countable and self._acks.countable else NumberedPart
+        return kind(self.messages + start, part, self._inbox)
 
     def _until(self, pending: int) -> None:
         """Go on until no more than that many messages are not acknowledged."""

@@ -9,15 +9,18 @@ import pyarrow as pa
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
+from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.publish.ids import RowIds
 from natsctl.spark.source.publish.job import WriteJob, Written
 from natsctl.spark.source.publish.ledger import Ledger, Stored
-from natsctl.spark.source.publish.messages import MessageMaker
+from natsctl.spark.source.publish.message_maker import MessageMaker
 from natsctl.spark.source.publish.publisher import Publisher
 
 SORTED_ROWS = 10_000
 """Rows of a batch behind a sort, as many as Spark puts into one."""
+WORTH_ASKING_ROWS = 1000
+"""In a task's first batch: where there are fewer, what the stream listens to is not worth a request."""
 RESTART_NEEDS_S = 120
 """What a driver may take to end, be started again and come to its last batch; nats-server's own default window."""
 
@@ -33,7 +36,8 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
     if first is None:
         return Written(ledger_key=key if job.idempotence == "ledger" else "")
     with Link.open(job.settings) as link:
-        written = _Writing(job, link, key, partition).write(first, rows)
+        ask = first.num_rows >= WORTH_ASKING_ROWS
+        written = _Writing(job, link, key, partition, ask=ask).write(first, rows)
         written.seconds = time.monotonic() - begun
         written.warnings += _window_warnings(job, link, written, partition)
     return written
@@ -42,14 +46,17 @@ def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[p
 class _Writing:
     """What one task needs to write."""
 
-    def __init__(self, job: WriteJob, link: Link, key: str, partition: int) -> None:
+    def __init__(self, job: WriteJob, link: Link, key: str, partition: int, *, ask: bool) -> None:
+        """`ask` has the server tell to which subjects the stream listens."""
         self._key = key
         self._stored = Stored()
         if job.idempotence == "ledger":
             self._stored = Ledger(link, job.settings, job.stream).begin(f"{key}.{partition}")
-        ids = None if job.idempotence == "none" else RowIds(f"{key.replace('.', ':')}:{partition}", job.message_ids)
+        ids = None if job.idempotence == "none" else RowIds(f"{key}.{partition}", job.message_ids)
         self._maker = MessageMaker(job.roles, ids, job.stream, int(link.info.get("max_payload", 0)))
-        self._publisher = Publisher(link, job.limits)
+        if ask:
+            self._maker.taken(_subjects_of(job, link))
+        self._publisher = Publisher(link, job.limits, job.stream)
         self._with_ledger = job.idempotence == "ledger"
 
     def write(self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Written:
@@ -73,6 +80,20 @@ class _Writing:
             ledger_key=self._key if self._with_ledger else "",
             warnings=self._stored.warnings,
         )
+
+
+def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:
+    """What the stream listens to that has to take the messages; nothing where that cannot be known.
+
+    No other stream of its domain listens to the same; one of another domain may.
+    """
+    if not job.stream or job.settings.api_prefix != ServerSettings.api_prefix:
+        return ()
+    try:
+        config = JetStreamApi(link, job.settings).stream_info(job.stream)["config"]
+    except JetStreamSourceError:
+        return ()  # a login that may publish need not be allowed to ask
+    return tuple(config.get("subjects") or ())
 
 
 def _window_warnings(job: WriteJob, link: Link, written: Written, partition: int) -> tuple[str, ...]:

@@ -130,6 +130,19 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
     return False
 
 
+def check_said(option: str, seq: int, now: StreamState, *, fail: bool) -> None:
+    """Raise SequenceWentBack where the sequence that an option says is behind a stream's end, and that is an error."""
+    if now.last < seq:
+        tell(
+            SequenceWentBack(
+                f"option {option}: it says {seq}, and {now.name} ends at {now.last}: an older state was restored, "
+                f"or the offset is another stream's; give one up to {now.last}, or failOnDataLoss=false, with which "
+                "a batch reads what is there, and a streaming query waits until the stream has come that far"
+            ),
+            fail=fail,
+        )
+
+
 def check_begin(first: int, last: int, now: StreamState, *, fail: bool) -> int:
     """Where reading `first` to `last` can begin; raises DataLoss where messages before that are gone and missed."""
     if now.first <= first or first > last:

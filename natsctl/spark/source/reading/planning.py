@@ -15,7 +15,7 @@ from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
 from natsctl.spark.source.fetch.ranges import ReadRange
 from natsctl.spark.source.options.values import EARLIEST, LATEST
-from natsctl.spark.source.reading.loss import StreamState, check_begin, check_end, stream_state
+from natsctl.spark.source.reading.loss import StreamState, check_begin, check_said, stream_state
 from natsctl.spark.source.reading.part import StreamPart
 from natsctl.spark.source.reading.pushdown import Wanted
 from natsctl.spark.source.reading.reading import Reading
@@ -53,8 +53,8 @@ def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) 
 def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list[Stretch]:
     """What a batch reads: as the options say, narrowed by what was pushed down."""
     names = chosen_streams(api, reading)
-    _check_names(reading.start, names, "startingOffsets")
-    _check_names(reading.end, names, "endingOffsets")
+    check_names(reading.start, names, "startingOffsets")
+    check_names(reading.end, names, "endingOffsets")
     if wanted.nothing:
         return []
     stretches = []
@@ -85,7 +85,7 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
         return state.last + 1
     first = max(int(said), 1)
     if first > state.last + 1:
-        check_end(first - 1, state, fail=reading.fail)
+        check_said("startingOffsets", first, state, fail=reading.fail)
     return first
 
 
@@ -97,13 +97,13 @@ def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     if said in ("latest", LATEST):
         return state.last
     last = state.first - 1 if said == EARLIEST else int(said)
-    check_end(last, state, fail=reading.fail)
+    check_said("endingOffsets", last, state, fail=reading.fail)
     return last
 
 
-def _check_names(said: str | dict[str, int], names: Sequence[str], option: str) -> None:
+def check_names(said: str | dict[str, int] | None, names: Sequence[str], option: str) -> None:
     """Raise OptionFault for offsets of streams that are not read."""
-    strangers = [] if isinstance(said, str) else sorted(set(said) - set(names))
+    strangers = sorted(set(said) - set(names)) if isinstance(said, dict) else []
     if strangers:
         raise OptionFault(f"option {option}: {', '.join(strangers)} is not read; read are {', '.join(names)}")
 

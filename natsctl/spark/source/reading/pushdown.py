@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from natsctl.spark.source.options.values import check_subject, meet
 
-_NEVER_NULL = ("stream", "seq", "subject", "timestamp", "value")
+_NEVER_NULL = ("stream", "seq", "subject", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -88,33 +88,33 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _bounds(each: Filter, values: tuple[Any, ...], step: Any) -> tuple[Any, Any] | None:
+def _bounds(each: Filter, values: tuple[int, ...]) -> tuple[int | None, int | None] | None:
     """The least and the greatest value that fit, None for no bound; None at all for a filter that is no comparison."""
     if isinstance(each, EqualTo | EqualNullSafe | In):
         return min(values), max(values)
     if isinstance(each, GreaterThan | GreaterThanOrEqual):
-        return (values[0] if isinstance(each, GreaterThanOrEqual) else values[0] + step), None
+        return (values[0] if isinstance(each, GreaterThanOrEqual) else values[0] + 1), None
     if isinstance(each, LessThan | LessThanOrEqual):
-        return None, (values[0] if isinstance(each, LessThanOrEqual) else values[0] - step)
+        return None, (values[0] if isinstance(each, LessThanOrEqual) else values[0] - 1)
     return None
 
 
 def _by_sequence(each: Filter, values: tuple[int, ...], wanted: Wanted) -> tuple[Wanted, bool]:
-    bounds = _bounds(each, values, 1)
+    bounds = _bounds(each, values)
     if bounds is None:
         return wanted, False
-    whole = len(set(values)) == bounds[1] - bounds[0] + 1 if isinstance(each, In) else True
+    whole = len(set(values)) == max(values) - min(values) + 1 if isinstance(each, In) else True
     first, last = _narrower((wanted.first, wanted.last), bounds)
     return replace(wanted, first=first, last=last), whole
 
 
 def _by_time(each: Filter, values: tuple[datetime, ...], wanted: Wanted) -> Wanted:
     """The range of time; a column's microsecond stands for the thousand nanoseconds that were cut to it."""
-    bounds = _bounds(each, values, timedelta(microseconds=1))
+    bounds = _bounds(each, tuple(map(_micros, values)))
     if bounds is None:
         return wanted
-    since = None if bounds[0] is None else _micros(bounds[0]) * 1000
-    until = None if bounds[1] is None else _micros(bounds[1]) * 1000 + 999
+    since = None if bounds[0] is None else bounds[0] * 1000
+    until = None if bounds[1] is None else bounds[1] * 1000 + 999
     since, until = _narrower((wanted.since_ns, wanted.until_ns), (since, until))
     return replace(wanted, since_ns=since, until_ns=until)
 

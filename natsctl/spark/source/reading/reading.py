@@ -10,7 +10,7 @@ from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.fetch.ranges import FetchLimits, Transport
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.table import STREAM_READ
-from natsctl.spark.source.options.values import names
+from natsctl.spark.source.options.values import check_stream, names
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,16 @@ def _streams(options: Options) -> tuple[str, ...]:
         raise OptionFault(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")
     if len(ways) > 1:
         raise OptionFault("options stream and streamPattern exclude each other")
-    if options.path:
-        try:
-            return names(options.path)
-        except ValueError as failure:
-            raise OptionFault(f"load({options.path!r}): {failure}") from None
-    if not ways:
+    if not (options.path or ways):
         raise OptionFault('which stream? Give option stream or streamPattern, or load("ORDERS")')
-    return options["stream"] or ()
+    try:
+        found = names(options.path) if options.path else options["stream"] or ()
+        for name in found:
+            check_stream(name)
+    except ValueError as failure:
+        said = f"load({options.path!r})" if options.path else "option stream"
+        raise OptionFault(f"{said}: {failure}") from None
+    return tuple(found)
 
 
 def cores() -> int:

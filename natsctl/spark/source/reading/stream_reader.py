@@ -78,6 +78,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._asking = Asking(settings)
         self._target: dict[str, Position] | None = None
         self._reached: dict[str, Position] = {}
+        self._followed: dict[str, Position] = {}
         self._last_batch_s = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:
@@ -109,6 +110,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _next(self, api: JetStreamApi, stood: dict[str, Position], limited: bool) -> dict[str, Position]:
         if self._follower is not None:
             self._follower.check(api, chosen_streams(api, self._reading, needed=False))
+            self._follow(api, stood)
         steps = self._steps(api, stood)
         if not limited:
             return {name: step.position(step.stretch.last) for name, step in steps.items()}
@@ -243,8 +245,16 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def commit(self, end: dict[str, Any]) -> None:
         """Have the durable that follows the query, if one was asked for, stand where Spark is done."""
         if self._follower is not None:
-            follower, offsets = self._follower, parse_offsets(end)
-            self._asking(lambda api: follower.follow(api, offsets))
+            self._asking(lambda api: self._follow(api, parse_offsets(end)))
+
+    def _follow(self, api: JetStreamApi, done: dict[str, Position]) -> None:
+        """Move the durable once.
+
+        The start of a batch tells what is done, too, and does so for the last batch of a run, which is never committed.
+        """
+        if self._follower is not None and done != self._followed:
+            self._follower.follow(api, done)
+            self._followed = done
 
     def stop(self) -> None:
         """End the connection."""

@@ -1,0 +1,203 @@
+"""Records of archives cut all at once: whatever the bytes, as one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from natsctl.api.archive.archive import MessageFields
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.spark.source.archive import records as records_module
+from natsctl.spark.source.archive.blocks import Block, rows_of
+from natsctl.spark.source.archive.content import Content, DataFile, Mark
+from natsctl.spark.source.archive.record_runs import run_at
+from natsctl.spark.source.archive.records import RecordReader, head_at
+from natsctl.spark.source.columns.rows import Rows, RowShape, default_schema, row_shape
+from natsctl.spark.source.errors import BackupFault
+from natsctl.spark.source.options.options import Options
+from natsctl.spark.source.options.table import BATCH_READ
+
+BEGIN_NS = 1_790_000_000_000_000_000
+HEAD = Struct("<IQqH")
+HEADER = b"NATS/1.0\r\nA: 1\r\n\r\n"
+Found = tuple[int, int, bytes, bytes, bytes]
+
+usual = st.tuples(
+    st.just(1),
+    st.integers(BEGIN_NS, BEGIN_NS + (1 << 50)),
+    st.sampled_from([b"a", b"a.b", b"s" * 127]),
+    st.sampled_from([b"", b"", b"", HEADER, HEADER + b"x" * 200, HEADER + b"x" * 9_000]),
+    st.one_of(st.binary(max_size=300), st.sampled_from([b"", bytes(127), bytes(128), bytes(16_383)])),
+)
+odd = st.tuples(
+    st.sampled_from([1, 100, 1 << 14, 1 << 30, 1 << 45]),
+    st.one_of(st.integers(-(1 << 62), 1 << 62), st.sampled_from([0, 1, 1 << 55, 1 << 56, (1 << 62) - 1])),
+    st.sampled_from([b"a", b"s" * 128, b"s" * 200]),
+    st.sampled_from([b"", HEADER, HEADER + b"x" * 20_000]),
+    st.sampled_from([b"", b"x", bytes(16_384), bytes(70_000)]),
+)
+messages_of = st.lists(st.one_of(usual, usual, usual, odd), min_size=1, max_size=60)
+
+
+def everything() -> RowShape:
+    said = Options({"backup": "/"}, BATCH_READ)
+    return row_shape(default_schema(said), said)
+
+
+def ascending(drawn: Sequence[MessageFields]) -> list[MessageFields]:
+    """Messages whose sequences are the sums of what was drawn."""
+    seq, messages = 0, []
+    for step, *rest in drawn:
+        seq += step
+        messages.append((seq, *rest))
+    return messages
+
+
+def cells(rows: Rows) -> list[Found]:
+    """The rows as messages."""
+
+    def column(values: Any) -> list[bytes]:
+        listed = values if isinstance(values, list) else values.to_pylist()
+        return listed or [b""] * len(rows.seqs)
+
+    times = rows.times_ns.to_pylist()
+    columns = (rows.seqs.to_pylist(), times, column(rows.subjects), column(rows.headers), column(rows.values))
+    return list(zip(*columns, strict=True))
+
+
+def one_by_one(data: bytes, at: int, number: int) -> tuple[list[Found], int]:
+    """So many records, and where they end."""
+    found = []
+    for _ in range(number):
+        head = head_at(data, at)
+        assert head is not None
+        assert head.end <= len(data)
+        header_at = head.body_at + head.name
+        value_at = header_at + head.header
+        parts = (data[head.body_at : header_at], data[header_at:value_at], data[value_at : head.end])
+        found.append((head.seq, head.ts_ns, *parts))
+        at = head.end
+    return found, at
+
+
+def content_of(path: Path, data: bytes) -> closing[Content]:
+    """Bytes as an archive that is not compressed."""
+    path.write_bytes(data)
+    return closing(Content(DataFile(str(path), 0, len(data), raw=True)))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=messages_of, piece=st.sampled_from([1 << 12, 1 << 16, 4 << 20]))
+def test_any_records_are_read_whatever_is_cut_all_at_once(
+    drawn: list[MessageFields], piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records_module, "_PIECE_BYTES", piece)
+    messages = ascending(drawn)
+
+    with content_of(tmp_path / "records", b"".join(WriterV2().messages(messages)) + bytes(5)) as content:
+        reader = RecordReader(content, 0, None, everything())
+        assert [row for rows in iter(reader.rows, None) for row in cells(rows)] == messages
+
+
+def test_records_that_look_as_most_do_are_cut_all_at_once() -> None:
+    messages = [(seq, BEGIN_NS + seq, b"a.b", HEADER if seq % 3 == 0 else b"", b"x" * seq) for seq in range(200, 900)]
+    data = b"".join(WriterV2().messages(messages))
+
+    found = run_at(data + bytes(50), 0, len(data), 200, everything())
+
+    assert found is not None
+    assert (cells(found[0]), found[1]) == (messages, len(data))
+
+
+@settings(max_examples=80, deadline=None)
+@given(drawn=messages_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=3))
+@example(drawn=[(1, BEGIN_NS, b"a", b"", b"")] * 4, changes=[(0, 1)])
+def test_a_run_has_only_what_its_bytes_say_one_by_one(
+    drawn: list[MessageFields], changes: list[tuple[int, int]]
+) -> None:
+    messages = ascending(drawn)
+    changed = bytearray(b"".join(WriterV2().messages(messages)) + bytes(60))
+    for at, flip in changes:
+        changed[at % len(changed)] ^= flip
+    data = bytes(changed)
+
+    found = run_at(data, 0, len(data), messages[0][0], everything())
+
+    if found is not None:
+        assert (cells(found[0]), found[1]) == one_by_one(data, 0, len(found[0].seqs))
+
+
+records_of = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1 << 62, 1 << 63, 0, 0]),
+        st.integers(0, 2**62),
+        st.sampled_from([b"", b"a", b"s" * 300]),
+        st.sampled_from([b"", HEADER, HEADER + b"x" * 20_000]),
+        st.one_of(st.binary(max_size=200), st.just(bytes(70_000))),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def block_of(records: Sequence[MessageFields]) -> bytes:
+    """A block file, with anything for hashes."""
+    parts = []
+    for seq, (flags, ts_ns, subject, header, value) in enumerate(records, 1):
+        told = len(header).to_bytes(4, "little") + header if header else b""
+        length = HEAD.size + len(subject) + len(told) + len(value) + 8
+        head = HEAD.pack(length | bool(header) << 31, seq | flags, ts_ns, len(subject))
+        parts += head, subject, told, value, b"#hash##!"
+    return b"".join(parts)
+
+
+def read_block(path: Path, data: bytes) -> list[Found] | None:
+    """What the source makes of a block; None where it finds it damaged."""
+    with content_of(path, data) as content:
+        try:
+            return cells(rows_of(content, Block("1.blk", 0, len(data), Mark(), 1), everything()))
+        except BackupFault:
+            return None
+
+
+def block_one_by_one(data: bytes) -> list[Found] | None:
+    """What a block holds, None where it does not add up."""
+    found, at = [], 0
+    while at + HEAD.size <= len(data):
+        flagged, seq, ts_ns, named = HEAD.unpack_from(data, at)
+        body, end = at + HEAD.size, at + (flagged & 0x7FFFFFFF)
+        if end > len(data) or end - 8 < body + named:
+            return None
+        subject, header, value = data[body : body + named], b"", data[body + named : end - 8]
+        if flagged >> 31:
+            size = int.from_bytes(value[:4], "little")
+            if size + 4 > len(value):
+                return None
+            header, value = value[4 : 4 + size], value[4 + size :]
+        if 0 < seq < 1 << 62:
+            found.append((seq, ts_ns, subject, header, value))
+        at = end
+    return found if at == len(data) else None
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=records_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=2))
+def test_a_block_is_read_or_refused_as_one_by_one(
+    drawn: list[MessageFields], changes: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    changed = bytearray(block_of(drawn))
+    for at, flip in changes:
+        changed[at % len(changed)] ^= flip
+    data = bytes(changed)
+
+    assert read_block(tmp_path / "1.blk", data) == block_one_by_one(data)
