@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,31 +151,38 @@ def test_connections_that_end_lose_nothing_double_nothing_and_keep_the_order(
     assert sender.retries >= 1
 
 
-def during_pauses(monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], None]) -> None:
-    """Do one of the steps in each pause of the publisher."""
-    left = list(steps)
-    monkeypatch.setattr(module.time, "sleep", lambda _: left.pop(0)() if left else None)
+def during_pauses(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Do something in each pause of the publisher, and in no other thread's."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: step()))
+
+
+@pytest.fixture
+def other(api: JetStreamApi) -> Iterator[JetStreamApi]:
+    """Requests over a connection of their own."""
+    with Link.open(api.link.settings) as link:
+        yield JetStreamApi(link, api.link.settings)
 
 
 def test_a_stream_that_is_made_a_moment_later_gets_all_in_order(
-    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Link.open(api.link.settings)
-    during_pauses(monkeypatch, lambda: None, lambda: make(JetStreamApi(other, api.link.settings)))
+    steps = iter([lambda: None, lambda: make(other)])
+    during_pauses(monkeypatch, lambda: next(steps)())
     assert publish(api.link, rows(30)).retries == 2
-    other.close()
     assert stored(api) == list(range(30))
 
 
 def test_a_full_stream_is_tried_again_and_takes_the_rest_when_there_is_room(
-    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(api, max_msgs=15, discard="new")
-    other = Link.open(api.link.settings)
-    during_pauses(monkeypatch, lambda: JetStreamApi(other, api.link.settings).ask("STREAM.PURGE.OUT") and None)
-    sender = publish(api.link, rows(25))
-    other.close()
-    assert sender.messages == 25
+
+    def make_room() -> None:
+        if other.stream_info("OUT")["state"]["messages"] == 15:
+            other.ask("STREAM.PURGE.OUT")
+
+    during_pauses(monkeypatch, make_room)
+    assert publish(api.link, rows(25)).messages == 25
     assert api.stream_info("OUT")["state"]["messages"] == 10
 
 
@@ -215,22 +223,46 @@ def test_messages_for_several_streams_are_all_stored(api: JetStreamApi) -> None:
     assert api.stream_info("MORE")["state"]["messages"] == 20
 
 
+def enlarge(api: JetStreamApi) -> None:
+    api.ask("STREAM.UPDATE.OUT", api.stream_info("OUT")["config"] | {"max_msgs": -1})
+
+
 def test_a_part_with_passing_refusals_is_sent_again_and_stored_once(
-    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(api, max_msgs=22, discard="new")
-    other = Link.open(api.link.settings)
-
-    def enlarge() -> None:
-        there = JetStreamApi(other, api.link.settings)
-        there.ask("STREAM.UPDATE.OUT", there.stream_info("OUT")["config"] | {"max_msgs": -1})
-
-    during_pauses(monkeypatch, enlarge)
+    during_pauses(monkeypatch, lambda: enlarge(other))
     sender = publish(api.link, rows(40))
-    other.close()
     assert stored(api) == list(range(40))
     assert sender.retries == 1
     assert sender.duplicates < 10
+
+
+class Heeding(Link):
+    """A link that does something when a message is refused."""
+
+    def when_refused(self) -> None: ...
+
+    def read(self, timeout_s: float) -> bytes:
+        data = super().read(timeout_s)
+        if b'"error"' in data:
+            self.when_refused()
+        return data
+
+
+def test_what_comes_behind_a_refused_message_waits_until_that_is_stored(
+    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(api, max_msgs=1, discard="new")
+    api.ask("STREAM.CREATE.MORE", {"name": "MORE", "subjects": ["more.>"]})
+    with Heeding.open(api.link.settings) as link:
+        monkeypatch.setattr(link, "when_refused", lambda: enlarge(other))
+        sender = Publisher(link, PublishLimits(window=2, retry_interval_s=0.0))
+        for subject in ("out.0", "out.1", "more.2", "out.3", "out.4"):
+            sender.publish(rows(1, ids=False, subject=subject))
+        sender.finish()
+    subjects = [api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["subject"] for seq in (1, 2, 3, 4)]
+    assert subjects == ["out.0", "out.1", "out.3", "out.4"]
 
 
 class Early(Link):

@@ -4,8 +4,9 @@ Theory of operation. Messages are sent in parts of half a window, so that the se
 one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
 sent again with the same ids. Parts are sent under one number, and messages under one each where they are sent again,
 and where they have no ids. The order stays: a server handles a connection's messages one after the other, so what it
-took of them before it went is a beginning of them; and until something is acknowledged, at the start and after each
-failure, the first message goes alone, so that a server that is not ready refuses that one, and not half a window.
+took of them before it went is a beginning of them; nothing more is sent while a message is refused; and until something
+is acknowledged, at the start and after each failure, the first message goes alone, so that a server that is not ready
+refuses that one, and not half a window.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class Publisher:
         return kind(self.messages + start, part, self._inbox)
 
     def _until(self, pending: int) -> None:
-        """Go on until no more than that many messages are not acknowledged."""
-        while self._window.pending > max(pending, 0):
+        """Go on until no more than that many messages are not acknowledged, and none of them was refused."""
+        while self._window.pending > max(pending, 0) or self._window.refused:
             if self._lost:
                 self._reconnect(self._lost)
             elif self._window.waiting:
