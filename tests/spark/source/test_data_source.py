@@ -30,7 +30,7 @@ from natsctl.spark.source.options.table import BATCH_READ
 from natsctl.spark.source.reading.batch_reader import JetStreamPushdownReader
 from natsctl.testing.process import ServerProcess
 from tests.shared_servers import server, started  # noqa: F401  # fixtures
-from tests.spark.source.streams import add, delete, make, purge
+from tests.spark.source.streams import add, delete, make, purge, remake
 
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
 JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJ4In0.c2ln"
@@ -128,6 +128,20 @@ def test_messages_that_go_between_planning_and_reading_are_a_loss(api: JetStream
     purge(api, 6)
     with pytest.raises(DataLoss, match=r"5 messages of sequences 1\.\.20 went while they were being read"):
         list(reader.read(parts[0]))
+
+
+@pytest.mark.both
+def test_a_stream_that_is_made_again_between_planning_and_reading_is_not_taken_for_the_other(api: JetStreamApi) -> None:
+    make(api, number=20)
+    schema = StructType([StructField("seq", LongType())])
+    readers = [source(api, stream="ORDERS", failOnDataLoss=fail).reader(schema) for fail in ("true", "false")]
+    planned = [reader.partitions() for reader in readers]
+    remake(api, number=30)
+    with pytest.raises(
+        DataLoss, match=r"since it was looked up: sequences 1\.\.20 .* with sequences 1\.\.30\. Load it anew"
+    ):
+        next(readers[0].read(planned[0][0]))
+    assert [batch.num_rows for batch in readers[1].read(planned[1][0])] == [20]
 
 
 @pytest.mark.both

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import NotAuthorised, ServerUnreachable
+from natsctl.spark.source.errors import NotAuthorised, ServerUnreachable, StreamRecreated
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.fetch.task import Interrupted
@@ -52,6 +53,25 @@ def test_a_connection_that_is_lost_changes_nothing(
         assert proxy.visits > 1
     assert found == list(range(1, 2001))
     assert consumers(api) == 0
+
+
+def test_the_stream_is_looked_at_whenever_reading_begins(api: JetStreamApi, settings: ServerSettings) -> None:
+    fill(api, 2000)
+    found = list[int]()
+
+    def look(answer: dict[str, Any]) -> None:
+        found.append(answer["state"]["last_seq"])
+        if len(found) > 1:
+            raise StreamRecreated("another one")
+
+    with proxied(settings.urls[0]) as proxy:
+        beside = replace(settings, urls=(proxy.url,))
+        batches = read_range(beside, ReadRange("ORDERS", 1, 2000, (), "consumer"), A_HUNDRED, SEQS, look)
+        next(batches)
+        proxy.cut()
+        with pytest.raises(StreamRecreated):
+            list(batches)
+    assert found == [2000, 2000]
 
 
 def test_a_server_that_stays_away_is_told(api: JetStreamApi, settings: ServerSettings) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -30,6 +30,9 @@ class Reader(Protocol):
         """The rows that are left."""
 
 
+Look = Callable[[dict[str, Any]], object]
+"""Is shown a STREAM.INFO answer, and may raise."""
+
 READERS: Final[dict[Transport, type[Reader]]] = {
     "consumer": ConsumerReader,
     "direct": DirectReader,
@@ -38,9 +41,9 @@ READERS: Final[dict[Transport, type[Reader]]] = {
 
 
 def read_range(
-    settings: ServerSettings, todo: ReadRange, limits: FetchLimits, columns: RowShape
+    settings: ServerSettings, todo: ReadRange, limits: FetchLimits, columns: RowShape, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, in order, each once.
+    """The rows of a range, in order, each once; the stream is looked at before reading begins, and begins again.
 
     Raises StreamNotFound, ApiRefused, NotAuthorised, ServerUnreachable after all retries, ValueDoesNotFit. However it
     ends, nothing is left on the server.
@@ -53,7 +56,7 @@ def read_range(
         refused: ApiRefused | NotAuthorised | Interrupted | None = None
         for way in ways:
             try:
-                yield from _persistently(task, READERS[way])
+                yield from _persistently(task, READERS[way], look)
             except (ApiRefused, NotAuthorised, Interrupted) as failure:
                 refused = refused or failure
             else:
@@ -62,12 +65,14 @@ def read_range(
             raise refused
 
 
-def _persistently(task: Task, reader: type[Reader]) -> Iterator[pa.RecordBatch]:
+def _persistently(task: Task, reader: type[Reader], look: Look | None) -> Iterator[pa.RecordBatch]:
     """The rows that are left, begun anew where something stops short; the count of retries, too, after any progress."""
     left = task.settings.retries
     while task.left:
         before = task.at
         try:
+            if look:
+                look(task.api.stream_info(task.stream))
             yield from reader(task).batches()
         except (ConnectionLost, NoAnswer, Interrupted) as failure:
             left = task.settings.retries if task.at > before else left - 1

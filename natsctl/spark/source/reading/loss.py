@@ -3,6 +3,7 @@
 | what is found | is an error | else |
 |---|---|---|
 | the stream is another one of the same name | StreamRecreated | reading begins anew |
+| it has become another one since a task was planned | StreamRecreated | the task reads what is there |
 | it ends before where reading stood | SequenceWentBack | reading waits |
 | its first message is behind where reading stood | DataLoss | reading goes on at the first message |
 | messages in between were deleted since it was looked at last | DataLoss | reading goes on without them |
@@ -110,6 +111,21 @@ def check_identity(stood: Position, now: StreamState, *, fail: bool) -> bool:
             f"stream of {stood.created}, and this one is of {now.created} with {span(now.first, now.last)}. If it has "
             f'the same messages, go on with a new checkpoint and startingOffsets {{"{now.name}": {stood.seq + 1}}}; '
             "else what was not read is gone, and failOnDataLoss=false begins with the new stream's first message"
+        ),
+        fail=fail,
+    )
+    return False
+
+
+def check_planned(first: int, last: int, created: str, now: StreamState, *, fail: bool) -> bool:
+    """Whether a stream is the one of which a read was planned; raises StreamRecreated where that is an error."""
+    if Position(last, created).same_stream(now.created):
+        return True
+    tell(
+        StreamRecreated(
+            f"{now.name} was deleted and made again, or restored from a backup, since it was looked up: "
+            f"{span(first, last)} were to be read of the stream of {created}, and this one is of {now.created} with "
+            f"{span(now.first, now.last)}. Load it anew, or start the streaming query again"
         ),
         fail=fail,
     )

@@ -11,17 +11,20 @@ from natsctl.spark.source.connection.asking import Asking
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits
-from natsctl.spark.source.reading.loss import check_identity, check_read, stream_state
-from natsctl.spark.source.reading.offsets import Position
+from natsctl.spark.source.reading.loss import StreamState, check_planned, check_read, stream_state
 from natsctl.spark.source.reading.part import StreamPart
 
 
 def read_part(
     settings: ServerSettings, part: StreamPart, limits: FetchLimits, shape: RowShape
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part; raises DataLoss after the last one where messages went since it was planned."""
+    """The rows of a part; raises DataLoss where the stream was made again, or messages went, since it was planned."""
+
+    def same(now: StreamState) -> bool:
+        return check_planned(part.todo.first, part.todo.last, part.created, now, fail=part.fail)
+
     rows = 0
-    for batch in read_range(settings, part.todo, limits, shape):
+    for batch in read_range(settings, part.todo, limits, shape, lambda answer: same(stream_state(answer))):
         rows += batch.num_rows
         yield batch
     if part.expected is None or rows >= part.expected:
@@ -31,5 +34,5 @@ def read_part(
         now = stream_state(asking(lambda api: api.stream_info(part.todo.stream)))
     finally:
         asking.close()
-    if check_identity(Position(part.todo.first - 1, part.created), now, fail=part.fail):
+    if same(now):
         check_read(part.todo.first, part.todo.last, part.expected - rows, now, fail=part.fail)
