@@ -41,8 +41,7 @@ def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
 
 
 def is_valid_subject(subject: AnyStr) -> bool:
-    """Tell whether `subject` can be subscribed to: no blanks, no empty token, `>` only as the last token."""
-    dot, _, gt = _marks(subject)
+    """Tell whether a configuration may name `subject`: no blanks, no NUL, and valid tokens."""
     if len(subject.split(None, 1)) != 1 or subject != subject.strip():
         return False
     if isinstance(subject, str):
@@ -50,6 +49,12 @@ def is_valid_subject(subject: AnyStr) -> bool:
             return False
     elif any(blank in subject for blank in (b" ", b"\t", b"\r", b"\n", b"\f", b"\0")):
         return False
+    return has_valid_tokens(subject)
+
+
+def has_valid_tokens(subject: AnyStr) -> bool:
+    """Tell whether `subject` can be subscribed to: no token is empty, and `>` is only the last one."""
+    dot, _, gt = _marks(subject)
     tokens = subject.split(dot)
     return all(tokens) and gt not in tokens[:-1]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import has_wildcard, is_valid_subject
+from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
 from natsctl.broker.auth.connect_options import ConnectOptions
 from natsctl.broker.auth.grant import UNLIMITED, Grant, Refusal
@@ -332,7 +332,7 @@ class Session:
             self.broker.notice(self, "message headers not supported")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return False
-        if self.pedantic and (has_wildcard(subject) or not is_valid_subject(subject)):
+        if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
         if self._is_forbidden(subject):
             refuse_publish(self, subject)

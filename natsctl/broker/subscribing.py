@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import is_valid_subject
+from natsctl.api.subjects import has_valid_tokens
 from natsctl.broker.auth.guard import guard_of
 from natsctl.broker.notices import refuse_depth, refuse_subscription, withdraw_subscription
 from natsctl.broker.subscription import Subscription
@@ -28,7 +28,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
     elif 0 <= session.max_subscriptions <= len(session.subs):
         session.broker.notice(session, "maximum subscriptions exceeded")
         session.err("maximum subscriptions exceeded")
-    elif not is_valid_subject(subject):
+    elif not has_valid_tokens(subject):
         session.err("Invalid Subject")
     else:
         if sid not in session.subs:

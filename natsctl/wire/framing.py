@@ -21,6 +21,9 @@ from natsctl.wire.ops import Op
 
 CRLF = b"\r\n"
 BLANKS = b" \t"
+_BLANKS_ALIKE = bytes.maketrans(b"\t\r", b"  ")
+VT = ord("\v")
+FF = ord("\f")
 MAX_SIZE_DIGITS = 9
 """Digits of a size in an argument line. Source: the reference refuses longer ones as malformed."""
 MAX_FAST_SIZE = 8191
@@ -31,6 +34,19 @@ MAX_FAST_SIZE = 8191
 def fast_sizes(most: int) -> dict[bytes, int]:
     """Return the sizes up to `most` by their text; finding one also proves that the text is a plain number."""
     return {b"%d" % size: size for size in range(most + 1)}
+
+
+def words_of(args: bytes) -> list[bytes]:
+    """Return the arguments of a line: blanks, tabs and CRs part them; VT and FF do not, which `bytes.split` takes too.
+
+    A subject of a PUB may have a CR inside on the reference, where a SUB's may not.
+    """
+    return [word for word in args.translate(_BLANKS_ALIKE).split(b" ") if word]
+
+
+def has_odd_blanks(text: bytes) -> bool:
+    """Return whether there is anything at which `bytes.split` parts and `words_of` does not."""
+    return VT in text or FF in text
 
 
 def parse_size(text: bytes) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import Framing, parse_size
+from natsctl.wire.framing import Framing, has_odd_blanks, parse_size, words_of
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
 
@@ -55,7 +55,7 @@ class LeafParser(Framing):
         append, index = ops.append, 0
         while index + 1 < last:
             line = pieces[index]
-            if line[:5] == b"LMSG ":
+            if line[:5] == b"LMSG " and not has_odd_blanks(line):
                 fields = line.split()
                 count, body = len(fields), pieces[index + 1]
                 plain = 3 <= count <= 4 and len(line) <= most_line
@@ -68,11 +68,11 @@ class LeafParser(Framing):
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"LMSG" or verb == b"HMSG":
-            return self._deliver(args.split(), 2 if verb == b"HMSG" else 1)
+            return self._deliver(words_of(args), 2 if verb == b"HMSG" else 1)
         if verb == b"LS+":
-            return _interest(args.split()), NO_BODY, 0
+            return _interest(words_of(args)), NO_BODY, 0
         if verb == b"LS-":
-            return _no_interest(args.split()), NO_BODY, 0
+            return _no_interest(words_of(args)), NO_BODY, 0
         if verb == b"INFO":
             return (INFO, args.rstrip()), NO_BODY, 0
         if verb == b"CONNECT":

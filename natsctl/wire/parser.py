@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import Framing, gather_body, parse_size
+from natsctl.wire.framing import Framing, gather_body, has_odd_blanks, parse_size, words_of
 from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 
 NO_BODY: Final = -1
@@ -41,11 +41,15 @@ class Parser(Framing):
         most_line = self.limits.max_control_line
         size_of = self._sizes.get
         append = ops.append
+        odd = has_odd_blanks(chunk)
         index = 0
         try:
             while index + 1 < last:
                 # The hot case, PUB with its whole body in the next piece; whatever else it is, `_one` knows.
                 line = pieces[index]
+                if odd and has_odd_blanks(line):
+                    index = self._one(pieces, index, ops)
+                    continue
                 fields = line.split()
                 count = len(fields)
                 if 3 <= count <= 4 and line[:4] == b"PUB ":
@@ -89,15 +93,15 @@ class Parser(Framing):
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"PUB" or verb == b"HPUB":
-            return self._publish(args.split(), with_header=verb == b"HPUB")
+            return self._publish(words_of(args), with_header=verb == b"HPUB")
         if verb == b"PING":
             return (PING,), NO_BODY, 0
         if verb == b"PONG":
             return (PONG,), NO_BODY, 0
         if verb == b"SUB":
-            return _subscribe(args.split()), NO_BODY, 0
+            return _subscribe(words_of(args)), NO_BODY, 0
         if verb == b"UNSUB":
-            return _unsubscribe(args.split()), NO_BODY, 0
+            return _unsubscribe(words_of(args)), NO_BODY, 0
         if verb == b"CONNECT":
             return (CONNECT, args), NO_BODY, 0
         if verb == b"-ERR":

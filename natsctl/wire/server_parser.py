@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from natsctl.wire.faults import FaultKind, Limits, ProtocolFault
-from natsctl.wire.framing import Framing, parse_size
+from natsctl.wire.framing import Framing, parse_size, words_of
 from natsctl.wire.ops import ERR, INFO, MSG, OK, PING, PONG, Op
 
 CLIENT_LIMITS = Limits(max_control_line=1 << 20, max_payload=64 << 20)
@@ -35,7 +35,7 @@ class ServerParser(Framing):
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"MSG" or verb == b"HMSG":
-            return self._deliver(args.split(), with_header=verb == b"HMSG")
+            return self._deliver(words_of(args), with_header=verb == b"HMSG")
         if verb == b"INFO":
             return (INFO, args.rstrip()), -1, 0
         if verb == b"-ERR":

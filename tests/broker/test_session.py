@@ -118,6 +118,13 @@ def test_pedantic_clients_are_told_and_served(house: Any) -> None:
     assert client.say(b"SUB a..b 2\r\n") == b"-ERR 'Invalid Subject'\r\n"
 
 
+@pytest.mark.parametrize("subject", [b"a\vb", b"a\f", b"\0", b"a\x01\x7f\x85\xa0\xff"])
+def test_what_parts_no_words_is_part_of_a_subject(house: Any, subject: bytes) -> None:
+    client = house.client(BARE)
+    client.say(b'CONNECT {"verbose":false,"pedantic":true}\r\n')
+    assert client.say(b"SUB %b 1\r\nPUB %b 2\r\nhi\r\n" % (subject, subject)) == b"MSG %b 1 2\r\nhi\r\n" % subject
+
+
 @pytest.mark.parametrize("subject", [b"foo..a", b".foo", b"foo.", b"a.>.b"])
 def test_bad_subscriptions_are_refused_and_the_connection_lives(house: Any, subject: bytes) -> None:
     client = house.client()

@@ -22,7 +22,7 @@ from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 LIMITS = leaf_limits(Limits())
-word = st.text("abcXYZ.*>_$#09", min_size=1, max_size=20).map(str.encode)
+word = st.text("abcXYZ.*>_$#09\v\f", min_size=1, max_size=20).map(str.encode)
 maybe = st.one_of(st.just(b""), word)
 ops = st.one_of(
     st.tuples(st.just(LEAF_SUB), word, st.just(b""), st.just(1)),

@@ -48,6 +48,14 @@ def parse(data: bytes, limits: Limits | None = None) -> tuple[list[Op], FaultKin
         (b"PING" + b"a" * 9000 + b"\r\n", [(PING,)]),
         (b'+OK\r\nINFO {"a":1}\r\nPING\r\n', [(PING,)]),
         (b"SUB foo 1\r2\r\n", [(SUB, b"foo", b"1", b"2")]),
+        (b"PUB a\vb\f 2\r\nhi\r\nPING\r\n", [(PUB, b"a\vb\f", b"", b"", b"hi"), (PING,)]),
+        (b"PUB a \vr\f 2\r\nhi\r\nPING\r\n", [(PUB, b"a", b"\vr\f", b"", b"hi"), (PING,)]),
+        (b"PUB a 2\r\n\v\f\r\nPING\r\n", [(PUB, b"a", b"", b"", b"\v\f"), (PING,)]),
+        (
+            b"HPUB a\v 12 14\r\nNATS/1.0\r\n\r\nhi\r\nPING\r\n",
+            [(PUB, b"a\v", b"", b"NATS/1.0\r\n\r\n", b"hi"), (PING,)],
+        ),
+        (b"SUB a\vb q\f 1\r\n", [(SUB, b"a\vb", b"q\f", b"1")]),
     ],
 )
 def test_accepted(data: bytes, ops: list[Op]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import is_valid_subject
+from natsctl.api.subjects import has_valid_tokens
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.broker.auth.login import Login
 from natsctl.broker.leaf.inward import Inward
@@ -183,7 +183,7 @@ class LeafLink(Session):
             self.loop_found(tell=True)
         elif not self.rules.may_be_asked(subject):
             self._violated("Subscription", subject)
-        elif not is_valid_subject(subject):
+        elif not has_valid_tokens(subject):
             self._leafs.log.error(f"{self.label} - Could not insert subscription: invalid subject")
             self.err("Invalid Subscription")
         elif len(self.inward) >= (self.broker.options.max_subscriptions or MAX_INTERESTS):

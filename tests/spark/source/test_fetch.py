@@ -95,6 +95,19 @@ def test_a_row_is_the_message(api: JetStreamApi, settings: ServerSettings, trans
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
+def test_subjects_are_read_as_they_are(api: JetStreamApi, settings: ServerSettings, transport: Transport) -> None:
+    make(api, number=0, allow_direct=True)
+    names = ["ORDERS.\v.b\f", "ORDERS.\x01\x1f", "ORDERS.\x85\xa0", "ORDERS.ü漢", "ORDERS.a>*"]
+    for name in names:
+        api.link.request(name, b"x")
+    assert [
+        subject
+        for batch in read_range(settings, ReadRange("ORDERS", 1, len(names), (), transport), FetchLimits(), shape())
+        for subject in batch.column("subject").to_pylist()
+    ] == names
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_payloads_that_are_not_wanted_change_nothing_else(
     api: JetStreamApi, settings: ServerSettings, transport: Transport
 ) -> None:

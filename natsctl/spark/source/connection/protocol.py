@@ -41,7 +41,7 @@ def read_next(data: bytes, at: int) -> Read | None:
     line = data[at:line_end]
     if not line.startswith((b"MSG ", b"HMSG ")):
         return Read(line, line_end + 2)
-    words = line.split()
+    words = line.split(b" ")
     try:
         head = int(words[-2]) if words[0] == b"HMSG" else 0
         body, end = line_end + 2 + head, line_end + 2 + int(words[-1])

@@ -125,7 +125,7 @@ class Deliveries:
 
     def _learned(self, data: bytes) -> FrameColumns | None:
         """How frames look, by the first one, if it is a delivery."""
-        words = data[: data.find(LINE_END)].split()
+        words = data[: data.find(LINE_END)].split(b" ")
         if len(words) < 5 or words[0] not in REPLY_AT or words[2] != self._sid or words[1].startswith(self._inbox):
             return None
         tokens = words[3].split(b".")
