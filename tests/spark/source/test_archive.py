@@ -27,7 +27,7 @@ from natsctl.spark.source.archive import cuts, records
 from natsctl.spark.source.archive import parts as parts_module
 from natsctl.spark.source.archive.parts import BlocksPart, RecordsPart, SumPart
 from natsctl.spark.source.archive.sieve import Sieve
-from natsctl.spark.source.errors import BackupFault, OptionFault, StreamNotFound
+from natsctl.spark.source.errors import BackupFault, OptionFault, SequenceWentBack, StreamNotFound
 from tests.spark.source.backups import (
     archive,
     as_row,
@@ -238,6 +238,22 @@ def test_offsets_of_streams_that_are_not_read_are_told(tmp_path: Path) -> None:
     path = written(tmp_path / "b", some(3), 1)
     with pytest.raises(OptionFault, match="startingOffsets: X is not read; read are S"):
         rows(path, startingOffsets='{"X": 2}')
+
+
+@pytest.mark.parametrize(
+    ("option", "said", "told"),
+    [
+        ("startingOffsets", 5, "startingOffsets: it says 5, and S ends at 3"),
+        ("endingOffsets", 4, "endingOffsets: it says 4, and S ends at 3"),
+    ],
+)
+def test_offsets_behind_the_last_message_are_told(option: str, said: int, told: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "b", some(3), 1)
+    with pytest.raises(SequenceWentBack, match=told):
+        rows(path, **{option: json.dumps({"S": said})})
+    left = rows(path, **{option: json.dumps({"S": said})}, failOnDataLoss="false")
+    assert len(left) == (0 if option == "startingOffsets" else 3)
+    assert rows(path, startingOffsets='{"S": 4}') == []
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tgz"])

@@ -16,6 +16,7 @@ from natsctl.spark.source.columns.rows import RowShape
 from natsctl.spark.source.errors import OptionFault, StreamNotFound
 from natsctl.spark.source.options.options import Options
 from natsctl.spark.source.options.values import EARLIEST, LATEST
+from natsctl.spark.source.reading.loss import check_said
 from natsctl.spark.source.reading.planning import check_names
 from natsctl.spark.source.reading.pushdown import Wanted, push
 from natsctl.spark.source.reading.reading import cores
@@ -33,6 +34,7 @@ class BackupReader(DataSourceReader):
         since_ns, until_ns = options["startingTimestamp"], options["endingTimestamp"]
         self._start = options["startingOffsets"] if since_ns is None else None
         self._end = options["endingOffsets"] if until_ns is None else None
+        self._fail = bool(options["failOnDataLoss"])
         self._wanted = Wanted(
             since_ns=since_ns,
             until_ns=None if until_ns is None else until_ns - 1,
@@ -67,6 +69,9 @@ class BackupReader(DataSourceReader):
         """The first and the last sequence wanted of a stream."""
         newest = (1 << 63) - 1 if backup.last_seq is None else backup.last_seq
         first, last = _said(self._start, backup.stream, EARLIEST), _said(self._end, backup.stream, LATEST)
+        if first > newest + 1:
+            check_said("startingOffsets", first, backup.stream, newest, fail=self._fail)
+        check_said("endingOffsets", last, backup.stream, newest, fail=self._fail)
         first = newest + 1 if first == LATEST else max(first, 1)
         last = (1 << 63) - 1 if last == LATEST else last
         return max(first, self._wanted.first or 1), min(last, last if self._wanted.last is None else self._wanted.last)

@@ -146,13 +146,13 @@ def check_end(seq: int, now: StreamState, *, fail: bool) -> bool:
     return False
 
 
-def check_said(option: str, seq: int, now: StreamState, *, fail: bool) -> None:
+def check_said(option: str, seq: int, name: str, end: int, *, fail: bool) -> None:
     """Raise SequenceWentBack where the sequence that an option says is behind a stream's end, and that is an error."""
-    if now.last < seq:
+    if end < seq:
         tell(
             SequenceWentBack(
-                f"option {option}: it says {seq}, and {now.name} ends at {now.last}: an older state was restored, "
-                f"or the offset is another stream's; give one up to {now.last}, or failOnDataLoss=false, with which "
+                f"option {option}: it says {seq}, and {name} ends at {end}: an older state was restored, "
+                f"or the offset is another stream's; give one up to {end}, or failOnDataLoss=false, with which "
                 "a batch reads what is there, and a streaming query waits until the stream has come that far"
             ),
             fail=fail,

@@ -85,7 +85,7 @@ def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
         return state.last + 1
     first = max(int(said), 1)
     if first > state.last + 1:
-        check_said("startingOffsets", first, state, fail=reading.fail)
+        check_said("startingOffsets", first, state.name, state.last, fail=reading.fail)
     return first
 
 
@@ -97,7 +97,7 @@ def _last(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
     if said in ("latest", LATEST):
         return state.last
     last = state.first - 1 if said == EARLIEST else int(said)
-    check_said("endingOffsets", last, state, fail=reading.fail)
+    check_said("endingOffsets", last, state.name, state.last, fail=reading.fail)
     return last
 
 
