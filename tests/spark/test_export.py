@@ -19,14 +19,15 @@ from nats.js.api import StreamConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig as Config
 from natsctl.cli.main import run as run_main
-from natsctl.spark.export.columns import headers_of, payload_of
 from natsctl.spark.export.continuing import Note, prepare, remove_strays, report_of
 from natsctl.spark.export.target import Target, target_of
 from natsctl.spark.export.writing import check_written, replace_folder, writer_of
+from natsctl.spark.loading.columns import headers_of, payload_of
 from natsctl.spark.loading.headers import left_out
 from natsctl.spark.loading.loading import look, messages
 from natsctl.spark.loading.source import NUMBER, NoFile, read_rows, source_of
 from natsctl.spark.paths import spark_path
+from natsctl.spark.session.translation import translated
 from natsctl.spark.sql.catalogue import STREAM_COLUMNS
 from natsctl.spark.sql.views import schema_of
 from natsctl.testing.process import ServerProcess
@@ -140,11 +141,19 @@ def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
 def test_columns_of_files_are_read_whatever_writers_left_out() -> None:
     """JSON lacks the columns that are null in every row."""
     assert "value_base64" not in payload_of({"value": "string"})
-    assert payload_of({"value_base64": "string"}) == "coalesce(unbase64(value_base64), cast('' as binary))"
+    assert payload_of({"value_base64": "string"}).startswith("coalesce(to_binary(cast(value_base64 as string)")
     assert "to_json(value)" in payload_of({"value": "struct<a:int>"})
     assert "pair.value " not in headers_of({"headers": "array<struct<key:string,value_base64:string>>"})
     assert "map_entries" in headers_of({"headers": "map<string,string>"})
     assert headers_of({"value": "binary"}).startswith("cast(null")
+
+
+@pytest.mark.parametrize(
+    "kind", ["array<string>", "bigint", "struct<A:binary>", "array<struct<key:string,value:array<binary>>>"]
+)
+def test_headers_of_a_kind_that_is_not_known_are_refused_in_place_of_left_out(kind: str) -> None:
+    with pytest.raises(UsageError, match="no headers can be made of"):
+        headers_of({"headers": kind})
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +269,85 @@ def test_every_format_gives_back_every_byte(spark: SparkSession, tmp_path: Path,
     assert sorted(
         (row["stream"], row["seq"], row["subject"], _pairs(row["headers"]), bytes(row["value"])) for row in found
     ) == [(stream, seq, subject, _pairs(headers), value) for stream, seq, subject, _, headers, value in rows]
+
+
+def rows_of(spark: SparkSession, path: Path) -> list[tuple[str, list[tuple[str, bytes]], bytes]]:
+    """What a file or folder of others is imported as, in the order of the import."""
+    found = read_rows(spark, source_of(str(path), "", "", as_json=False)).sort("stream", "seq", NUMBER).collect()
+    return [(row["subject"], _pairs(row["headers"]), bytes(row["value"])) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ('{"B": "1", "A": "2"}', [("B", b"1"), ("A", b"2")]),
+        ('{"A": ["1", "2"], "B": []}', [("A", b"1"), ("A", b"2")]),
+        ('{"A": ["1"], "B": 2, "C": null}', [("A", b'["1"]'), ("B", b"2"), ("C", b"")]),
+        ('[{"key": "A", "value": 1}, {"key": "A", "value_base64": "/w=="}]', [("A", b"1"), ("A", b"\xff")]),
+        ("null", []),
+    ],
+)
+def test_headers_that_others_wrote_as_json_are_kept(
+    spark: SparkSession, tmp_path: Path, headers: str, found: list[tuple[str, bytes]]
+) -> None:
+    lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    lines.write_text(f'{{"subject": "a", "value": "1", "headers": {headers}}}\n')
+    quoted = headers.replace('"', '""').replace("null", "" if headers == "null" else "null")
+    table.write_text(f'subject,value,headers\na,1,"{quoted}"\n')
+    assert rows_of(spark, lines) == rows_of(spark, table) == [("a", found, b"1")]
+
+
+def test_json_is_a_payload_as_it_is_spelled(spark: SparkSession, tmp_path: Path) -> None:
+    values = ['{"z":1.10,"a":null}', "12345678901234567890", "1.10", "[1,null]", "true"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"subject": "a", "value": {value}}}\n' for value in values))
+    assert [value.decode() for _, _, value in rows_of(spark, path)] == values
+
+
+def test_tables_of_others_are_read_with_all_their_columns_and_by_the_names_of_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One file lacks columns of another; times in nanoseconds and headers as objects are what pandas makes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    pq.write_table(pa.table({"subject": ["a"], "value": [b"1"]}), folder / "a.parquet")
+    many = pa.table({"subject": ["b"] * 2000, "value": [b"%d" % one for one in range(2000)]})
+    pq.write_table(many, folder / "b.parquet")
+    headers = pa.array([{"A": "1", "B": None}])
+    moment = pa.array([1], pa.timestamp("ns", "UTC"))
+    last = pa.table({"subject": ["c"], "value": [b"3"], "headers": headers, "timestamp": moment})
+    pq.write_table(last, folder / "c.parquet")
+    found = rows_of(spark, folder)
+    assert [value for _, _, value in found] == [b"1", *(b"%d" % one for one in range(2000)), b"3"]
+    assert (found[0][1], found[-1][1]) == ([], [("A", b"1")])
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"a.csv": b"subject,value\na,1\n", "b.csv": b"value,subject\n1,a\n"}, "does not conform"),
+        ({"a.csv": b"subject,value\na,1\nb\n"}, "Malformed CSV record: b"),
+        ({"a.csv": b"subject,value\na,\xe9\n"}, "not in UTF-8"),
+        ({"a.csv": b"subject,value,headers\na,1,A: 1\n"}, "headers in a text are JSON"),
+        ({"a.jsonl": b'{"subject": "a", "value_base64": "!!!"}\n'}, "malformed"),
+        ({"a.jsonl": b'{"subject": "a", "value": "1", "headers": [{"name": "A"}]}\n'}, "a header has no key"),
+    ],
+)
+def test_what_cannot_be_read_as_it_was_meant_is_told(
+    spark: SparkSession, tmp_path: Path, files: dict[str, bytes], why: str
+) -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((PySparkException, Py4JError, UsageError)) as failed:
+        rows_of(spark, tmp_path)
+    told = translated(failed.value)
+    assert why in f"{told} {told.hint}"
 
 
 def _pairs(headers: Any) -> list[tuple[str, bytes]]:

@@ -26,7 +26,7 @@ _TIMES = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 _CSV = {"quote": '"', "escape": '"', "header": "true", "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false"}  # fmt: skip
 
-PARQUET: Final = Format("parquet", (".parquet", ".pq"))
+PARQUET: Final = Format("parquet", (".parquet", ".pq"), reading={"mergeSchema": "true"})
 JSON: Final = Format(
     "json",
     (".jsonl", ".ndjson", ".json"),
@@ -38,7 +38,7 @@ CSV: Final = Format(
     "csv",
     (".csv",),
     writing={**_CSV, "timestampFormat": _TIMES, "quoteAll": "true", "emptyValue": ""},
-    reading={**_CSV, "mode": "FAILFAST", "multiLine": "true"},
+    reading={**_CSV, "mode": "FAILFAST", "multiLine": "true", "enforceSchema": "false"},
     is_text=True,
 )
 DELTA: Final = Format("delta", (".delta",), is_folder=True)

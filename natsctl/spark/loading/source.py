@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.spark.export.columns import headers_of, payload_of
 from natsctl.spark.export.delta import told
-from natsctl.spark.export.formats import CSV, DELTA, FORMATS, PARQUET, Format, format_of, is_url, named_format
+from natsctl.spark.export.formats import CSV, DELTA, FORMATS, JSON, PARQUET, Format, format_of, is_url, named_format
+from natsctl.spark.loading.columns import headers_of, payload_of, spelled
 from natsctl.spark.paths import is_pattern, spark_input
 from natsctl.spark.sql.text import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TYPE_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_SETTINGS = {
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",  # times as pandas writes them, which Spark refuses otherwise
+}
 NUMBER = "_natsctl_row"
-"""The column that keeps rows in their order where they have no sequence."""
+"""The column that keeps rows in their order where they have no sequence: by the names of files, and within them."""
+_PLACE_IN_FILES = """
+struct(if({seq} is null, _metadata.file_path, null), if({seq} is null, _metadata.file_block_start, null),
+       monotonically_increasing_id())"""
 
 
 class NoFile(NatsctlError):
@@ -78,10 +84,16 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
 
     Raises UsageError for columns that are not what messages need.
     """
-    spark.conf.set(_TYPE_INFERENCE, "false")
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
     path = source.path if is_url(source.path) else spark_input(Path(source.path).resolve())
+    if source.format.is_text:
+        _check_encoding(spark, source, path)
+    reader = spark.read.format(source.format.name).options(**source.format.reading)
     with told(source.format):
-        frame = spark.read.format(source.format.name).options(**source.format.reading).load(path)
+        frame = reader.load(path)
+    if source.format is JSON and not source.as_json:
+        frame = reader.schema(spelled(frame.schema)).load(path)
     kinds = {name.lower(): kind for name, kind in frame.dtypes}
     if "subject" not in kinds and not source.subject:
         raise UsageError(f"{source.path} has no column subject: {_columns(kinds)}", hint="give --subject SUBJECT")
@@ -89,14 +101,22 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
         raise UsageError(f"{source.path} has no column value: {_columns(kinds)}", hint="--row-as-json sends whole rows")
     subject = literal(source.subject) if source.subject else "cast(subject as string)"
     payload = "cast(to_json(struct(*)) as binary)" if source.as_json else payload_of(kinds)
+    seq = "cast(seq as bigint)" if "seq" in kinds else "cast(null as bigint)"
     return frame.selectExpr(
         f"{'cast(stream as string)' if 'stream' in kinds else 'cast(null as string)'} as stream",
-        f"{'cast(seq as bigint)' if 'seq' in kinds else 'cast(null as bigint)'} as seq",
+        f"{seq} as seq",
         f"{subject} as subject",
         f"{headers_of(kinds)} as headers",
         f"{payload} as value",
-        f"monotonically_increasing_id() as {NUMBER}",
+        f"{_PLACE_IN_FILES.format(seq=seq)} as {NUMBER}",
     )
+
+
+def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
+    """Raises UsageError for text that is no UTF-8, of which Spark would replace what it cannot read."""
+    lines = spark.read.text(path)
+    if not lines.where("not is_valid_utf8(value)").selectExpr("1").isEmpty():
+        raise UsageError(f"{source.path} is not in UTF-8", hint="iconv or an editor puts it into UTF-8")
 
 
 def _columns(kinds: dict[str, str]) -> str:

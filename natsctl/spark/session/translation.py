@@ -128,9 +128,16 @@ _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
         SparkFailed,
         "formats of others come as packages: --conf spark.jars.packages=group:artifact:version",
     ),
+    "MALFORMED_RECORD_IN_PARSING": (
+        SparkFailed,
+        "a row of JSON stands in one line, one of CSV has every column, headers in a text are JSON",
+    ),
     "PYTHON_DATA_SOURCE_ERROR": (SparkFailed, f"{INSTALL_SPARK}, where tasks run too"),
 }
 
+_AROUND_ANOTHER = ("FAILED_READ_FILE", "TASK_WRITE_FAILED")
+"""Conditions that name a place; what happened there is told by the innermost cause."""
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (?:\[[A-Z0-9_.]+\] )?(.*?)(?:\s*SQLSTATE: \w+)?$", re.M)
 
 _QUOTES = "names stand in backticks; what is in double quotes is a text"
 
@@ -214,6 +221,8 @@ def _by_condition(failure: BaseException, whole: str) -> NatsctlError | None:
         return None
     condition, text = found[1], found[2]
     base = condition.partition(".")[0]
+    if base in _AROUND_ANOTHER and (causes := _CAUSE.findall(whole)):
+        text = f"{text.rstrip(' .')}: {causes[-1]}"
     is_query = any("AnalysisException" in kind.__name__ for kind in type(failure).__mro__)
     kind, hint = _BY_CONDITION.get(base, (UsageError if is_query else SparkFailed, ""))
     if base == "PARSE_SYNTAX_ERROR" and "near '\"" in text:

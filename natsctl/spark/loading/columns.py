@@ -1,0 +1,109 @@
+"""The columns of files as what messages have, whoever wrote the files.
+
+What is not known for sure is refused, or fails where it is read: nothing is passed over, and no text becomes another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.errors import UsageError
+from natsctl.spark.export.columns import BASE64
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
+_PAIRS: Final = "array<struct<key: string, value: string, value_base64: string>>"
+_PAIRS_BEGIN, _PAIRS_END = "array<struct<", ">>"
+_BYTES: Final = ("binary", "string")
+_NOTHING: Final = "cast('' as binary)"
+_STRICT: Final = "map('mode', 'FAILFAST')"
+_TEXTS: Final = ("value", "headers")
+"""The columns of JSON that are read as they are spelled: numbers keep their digits, objects their order and nulls."""
+
+
+def spelled(schema: StructType) -> StructType:
+    """The schema that Spark found in JSON, with what a message is made of as texts."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return StructType(
+        [StructField(one.name, StringType()) if one.name.lower() in _TEXTS else one for one in schema.fields]
+    )
+
+
+def payload_of(columns: Mapping[str, str]) -> str:
+    """The payload as bytes, from the columns of a file by their types: `value`, `value_base64`, or both."""
+    found = [_bytes_of(columns["value"])] if "value" in columns else []
+    if "value_base64" in columns:
+        found.append(_of_base64("value_base64"))
+    elif columns.get("encoding") == "string":
+        found = [f"if(encoding = '{BASE64}', {_of_base64('value')}, {found[0]})"]
+    return f"coalesce({', '.join(found)}, {_NOTHING})"
+
+
+def _bytes_of(kind: str) -> str:
+    """The column `value` as bytes; what has parts becomes JSON, numbers and times become texts."""
+    if kind.startswith(("struct", "array", "map")):
+        return "cast(to_json(value) as binary)"
+    return "cast(value as binary)" if kind in _BYTES else "cast(cast(value as string) as binary)"
+
+
+def _of_base64(expression: str) -> str:
+    """The bytes that a text of base64 means; it fails at what is none."""
+    return f"to_binary(cast({expression} as string), '{BASE64}')"
+
+
+def headers_of(columns: Mapping[str, str]) -> str:
+    """The headers as the source has them, from the columns of a file by their types; null where it has none.
+
+    They are pairs of key and value, a map, or JSON of either; the values of a map may be lists. Raises UsageError for
+    a column of anything else.
+    """
+    kind = columns.get("headers", "void").lower()
+    if kind == "void":
+        return f"cast(null as {_HEADERS})"
+    if kind == "string":
+        return _of_json("headers")
+    if kind in ("map<string,string>", "map<string,binary>"):
+        return _of_pairs("map_entries(headers)", ["value"])
+    if held := _values_of_pairs(kind):
+        return _of_pairs("headers", held)
+    if kind.startswith(("struct<", "map<", _PAIRS_BEGIN)) and "binary" not in kind:
+        return _of_json("to_json(headers)")
+    raise UsageError(
+        f"the column headers is {kind}, which no headers can be made of",
+        hint="it has to be pairs of key and value, a map, or JSON of either",
+    )
+
+
+def _values_of_pairs(kind: str) -> list[str]:
+    """Which fields hold the values of a list of pairs; none where it is something else."""
+    if not kind.startswith(_PAIRS_BEGIN):
+        return []
+    fields = dict(one.partition(":")[::2] for one in kind[len(_PAIRS_BEGIN) : -len(_PAIRS_END)].split(","))
+    held: list[str] = [name for name in ("value", "value_base64") if name in fields]
+    fits = fields.get("key") == "string" and fields.get("value", "string") in _BYTES
+    return held if fits and fields.get("value_base64", "string") == "string" else []
+
+
+def _of_pairs(pairs: str, held: list[str]) -> str:
+    """The headers that a list of pairs means, whose values are in those fields."""
+    values = {"value": "cast(pair.value as binary)", "value_base64": _of_base64("pair.value_base64")}
+    value = f"coalesce({', '.join([*(values[name] for name in held), _NOTHING])})"
+    key = "coalesce(pair.key, raise_error('a header has no key'))"
+    return f"transform({pairs}, pair -> named_struct('key', {key}, 'value', {value}))"
+
+
+def _of_json(text: str) -> str:
+    """The headers that JSON means: a list of pairs, or an object of texts or of lists of texts."""
+    pair = "named_struct('key', one.key, 'value', {}, 'value_base64', cast(null as string))"
+    lists = f"map_entries(from_json({text}, 'map<string,array<string>>'))"
+    many = f"flatten(transform({lists}, one -> transform(one.value, value -> {pair.format('value')})))"
+    single = f"map_entries(from_json({text}, 'map<string,string>', {_STRICT}))"
+    one_each = f"transform({single}, one -> {pair.format('one.value')})"
+    found = f"""case when trim({text}) = '' then null
+        when startswith(trim({text}), '{{') then coalesce({many}, {one_each})
+        else from_json({text}, '{_PAIRS}', {_STRICT}) end"""
+    return _of_pairs(found, ["value", "value_base64"])
