@@ -278,6 +278,30 @@ def test_a_stream_of_a_pattern_that_vanishes_is_a_loss(api: JetStreamApi, caplog
     assert "ORDERS_EU was deleted" in caplog.text
 
 
+def test_a_stream_that_a_changed_pattern_does_not_fit_is_read_no_longer(
+    api: JetStreamApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(api, number=10)
+    make(api, "ORDERS_EU", number=10)
+    wide = Query(api, stream="", streamPattern="ORDERS*")
+    end = wide.run(wide.begin())[1]
+    add(api, "ORDERS", 1)
+    add(api, "ORDERS_EU", 1)
+    narrow = Query(api, stream="", streamPattern="*_EU")
+    assert narrow.run(end)[0] == [("ORDERS_EU", 11)]
+    assert "ORDERS is no longer read" in caplog.text
+    api.ask("STREAM.DELETE.ORDERS")
+    assert seqs(narrow.next(end)) == {"ORDERS_EU": 11}
+
+
+@pytest.mark.parametrize("choice", [{}, {"stream": "", "streamPattern": "ORD*"}])
+def test_starting_offsets_of_a_stream_that_is_not_read_are_refused(api: JetStreamApi, choice: dict[str, str]) -> None:
+    make(api, number=10)
+    make(api, "BILLS", number=10)
+    with pytest.raises(OptionFault, match="option startingOffsets: BILLS is not read; read are ORDERS"):
+        Query(api, **choice, startingOffsets='{"BILLS": 5}').begin()
+
+
 def test_a_stream_by_name_that_vanishes_is_always_an_error(api: JetStreamApi) -> None:
     make(api)
     query = Query(api, failOnDataLoss="false")

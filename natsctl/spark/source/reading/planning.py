@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.errors import ApiRefused, NotAuthorised, OptionFault, StreamNotFound
@@ -44,7 +43,7 @@ def chosen_streams(api: JetStreamApi, reading: Reading, *, needed: bool = True) 
     """The names of the streams to read; raises StreamNotFound for a pattern that fits none, if some are needed."""
     if not reading.pattern:
         return list(reading.streams)
-    found = sorted(name for name in api.stream_names() if fnmatchcase(name, reading.pattern))
+    found = sorted(name for name in api.stream_names() if reading.names(name))
     if not found and needed:
         raise StreamNotFound(f"no stream has a name like {reading.pattern!r}")
     return found

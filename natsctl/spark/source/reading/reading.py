@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import cast
 
 from natsctl.spark.source.errors import OptionFault
@@ -29,6 +30,10 @@ class Reading:
     parts: int
     transport: Transport
     limits: FetchLimits
+
+    def names(self, stream: str) -> bool:
+        """Whether a stream, there or not, is one of those to read."""
+        return fnmatchcase(stream, self.pattern) if self.pattern else stream in self.streams
 
 
 def reading_of(options: Options) -> Reading:

@@ -39,7 +39,7 @@ from natsctl.spark.source.reading.loss import (
 )
 from natsctl.spark.source.reading.offsets import Position, encode_offsets, parse_offsets
 from natsctl.spark.source.reading.part import StreamPart
-from natsctl.spark.source.reading.planning import Stretch, chosen_streams, count, cut, parts, starting_at
+from natsctl.spark.source.reading.planning import Stretch, check_names, chosen_streams, count, cut, parts, starting_at
 from natsctl.spark.source.reading.reading import Reading
 from natsctl.spark.source.reading.task import read_part
 
@@ -87,7 +87,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _initial(self, api: JetStreamApi) -> dict[str, Position]:
         found = {}
-        for name in chosen_streams(api, self._reading):
+        names = chosen_streams(api, self._reading)
+        check_names(self._reading.start, names, "startingOffsets")
+        for name in names:
             state = self._looked_at(api, name)
             found[name] = standing_at(starting_at(api, self._reading, state) - 1, state)
         return found
@@ -141,7 +143,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         names = chosen_streams(api, self._reading, needed=False)
         steps: dict[str, Step] = {}
         for name in dict.fromkeys([*names, *stood]):
-            if name not in names and not self._reading.pattern:
+            if not self._reading.names(name):
                 logging.getLogger("pyspark_jetstream").warning(
                     "%s is no longer read: the query no longer names it", name
                 )
