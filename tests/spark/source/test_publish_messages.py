@@ -235,6 +235,17 @@ def test_columns_without_a_meaning_become_one_json_object() -> None:
     assert json.loads(payload) == {"region": "r", "total": 1, "price": 1.5, "parts": {"k": 1}, "odd": "NaN"}
 
 
+@pytest.mark.parametrize(
+    "text", ["0.1", "16777216.0", "-1e-07", "3.4028235e+38", "1.4013e-45", "0.0", "1.1754944e-38", "0.33333334"]
+)
+def test_a_float_is_json_with_the_digits_that_tell_it_from_other_floats(text: str) -> None:
+    value = pa.array(
+        [{"a": float(text), "b": [float(text)]}], pa.struct([("a", pa.float32()), ("b", pa.list_(pa.float32()))])
+    )
+    sent = frames("subject string, value struct<a:float,b:array<float>>", [["x"], value])
+    assert sent[0].split(b"\r\n")[1].decode() == f'{{"a":{text},"b":[{text}]}}'
+
+
 def test_a_struct_is_json_and_an_option_gives_the_subject() -> None:
     value = pa.array([{"a": 1, "b": None, "c": [b"\x00"]}])
     sent = frames("subject string, value struct<a:bigint,b:string,c:array<binary>>", [["x"], value], subject="fixed")

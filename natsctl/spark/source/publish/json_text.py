@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import math
+import struct
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+
+_SINGLE = struct.Struct("f")
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
@@ -42,7 +45,15 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return {str(_plain(key, kind.key_type)): _plain(each, kind.item_type) for key, each in value}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [_plain(each, kind.value_type) for each in value]
+    if pa.types.is_float32(kind) and math.isfinite(value):
+        return _single(value)
     return _simple(value)
+
+
+def _single(value: float) -> float:
+    """The number with no more digits than 32 bits need: 0.1 for what is 0.10000000149011612 in 64."""
+    texts = (f"{value:.{digits}g}" for digits in range(6, 10))
+    return next(near for near in map(float, texts) if _SINGLE.unpack(_SINGLE.pack(near))[0] == value)
 
 
 def _simple(value: Any) -> Any:
