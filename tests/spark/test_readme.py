@@ -12,6 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+from pyspark.sql.functions import col
+from pyspark.sql.functions import sum as sum_of
+
 from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
 
@@ -33,6 +36,7 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerPr
         monkeypatch.chdir(tmp_path)
         assert run_main(["stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults"]) == 0
         assert run_main(["stream", "add", "COPY", "--subjects", "COPY.>", "--defaults"]) == 0
+        assert run_main(["stream", "add", "TOTALS", "--subjects", "TOTALS.>", "--defaults"]) == 0
         for number in range(12):
             body = f'{{"id": {number}, "total": 1.5}}'
             assert run_main(["pub", f"ORDERS.{number % 2}.paid", body, "--wait"]) == 0
@@ -85,7 +89,7 @@ def test_the_programs_of_the_guide_work(
     query = run_program(streaming.replace("/data/", f"{tmp_path}/"), orders, spark=spark)["query"]
     query.awaitTermination()  # type: ignore[attr-defined]  # a query
     assert spark.read.parquet(f"{tmp_path}/orders").count() == 12
-    (write,) = PYTHON.findall(section(GUIDE, "Write"))
+    write, updates = PYTHON.findall(section(GUIDE, "Write"))
     source = spark.read.format("jetstream").options(servers=orders.url).load("ORDERS")
     for _ in range(2):
         run_program(write, orders, orders=source)
@@ -94,3 +98,13 @@ def test_the_programs_of_the_guide_work(
         ("COPY.ORDERS.0.paid", 6),
         ("COPY.ORDERS.1.paid", 6),
     }
+    payments = spark.readStream.format("jetstream").options(
+        servers=orders.url, startingOffsets="earliest", valueFormat="json", valueSchema="id bigint, total double"
+    )
+    totals = (
+        payments.load("ORDERS").groupBy(col("value.id").alias("customer")).agg(sum_of("value.total").alias("amount"))
+    )
+    query = run_program(updates.replace("/data/", f"{tmp_path}/"), orders, totals=totals)["query"]
+    query.processAllAvailable()  # type: ignore[attr-defined]  # a query
+    query.stop()  # type: ignore[attr-defined]  # a query
+    assert spark.read.format("jetstream").options(servers=orders.url).load("TOTALS").count() == 12

@@ -334,5 +334,8 @@ def test_what_a_write_cannot_be_is_refused_on_the_driver(options: dict[str, str]
 
 
 def test_output_mode_complete_is_refused() -> None:
-    with pytest.raises(OptionFault, match="outputMode complete"):
+    with pytest.raises(
+        OptionFault,
+        match=r"outputMode complete .* use append, or write each batch of outputMode update by foreachBatch",
+    ):
         JetStreamStreamWriter({"servers": "nats://127.0.0.1:1"}, schema(), True)

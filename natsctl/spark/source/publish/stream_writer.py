@@ -31,7 +31,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         if overwrite:
             raise OptionFault(
                 "outputMode complete replaces the whole result with each batch, and a stream is never replaced: use "
-                "update, or append"
+                "append, or write each batch of outputMode update by foreachBatch"
             )
         self._job = write_job(options, STREAM_WRITE, schema)
         self._fallback = uuid.uuid4().hex
