@@ -139,9 +139,32 @@ def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> N
     from natsctl.spark.report.gather import _keys
 
     pairs = ", ".join(f"struct('{key}' as key, X'31' as value)" for key in "AAB")
-    message = f"select 1L as seq, 'r' as subject, 5L as us, 1 as bytes, array({pairs}) as headers"
+    message = f"select 1L as seq, 'r' as subject, 5L as us, 1 as bytes, null as own_id, array({pairs}) as headers"
     found = spark.sql(f"select inline({_keys(1.0, payloads=False)}) from ({message})").collect()
     assert sorted(row["key"] for row in found if row["kind"] == "header") == ["A", "B"]
+
+
+def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
+    spark: SparkSession, running: ServerProcess
+) -> None:
+    from natsctl.spark.report.gather import MOST_ROWS, deep_report
+
+    asyncio.run(_fill_many_headers(running.url, {f"H{number}": "1" for number in range(MOST_ROWS)}))
+    found = deep_report(spark, {"servers": running.url, "stream": "H"}, "H", 0.1)
+    assert found.with_id == 2
+    assert (len(found.headers), {one.messages for one in found.headers}) == (MOST_ROWS, {3})
+
+
+async def _fill_many_headers(url: str, headers: dict[str, str]) -> None:
+    import nats
+    from nats.js.api import StreamConfig
+
+    connection = await nats.connect(url)
+    stream = connection.jetstream()
+    await stream.add_stream(StreamConfig(name="H", subjects=["h"]))
+    for ids in ({}, {"Nats-Msg-Id": "1"}, {"Nats-Msg-Id": "2", "nats-msg-id": "other"}):
+        await stream.publish("h", b"", headers={**headers, **ids})
+    await connection.close()
 
 
 def test_a_stream_is_counted_to_the_byte(spark: SparkSession, running: ServerProcess) -> None:

@@ -35,7 +35,8 @@ BLOCK_MESSAGES: Final = 65_536
 class Counted(NamedTuple):
     """What was counted under a key; `keys` and `total` are the number of keys of that kind and their messages.
 
-    `least` and `most` are the smallest and the largest payload, times are microseconds since the epoch.
+    `least` and `most` are the smallest and the largest payload, times are microseconds since the epoch. `with_id` says
+    how many of the messages have a message id.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Counted(NamedTuple):
     last_us: int
     least: int
     most: int
+    with_id: int
     keys: int
     total: int
 
@@ -105,7 +107,7 @@ def report_of(stream: str, counts: Counts, slot_s: float, gaps: Gaps, *, payload
         slot_s=slot_s,
         slots=_slots({int(row.key): row for row in counts.of(SLOT)}, slot_s),
         headers=[HeaderUse(key=row.key, messages=row.messages) for row in counts.of(HEADER)],
-        with_id=sum(row.messages for row in counts.of(HEADER) if row.key.lower() == "nats-msg-id"),
+        with_id=whole.with_id if whole else 0,
         ids=_repeats(ids),
         payloads=_repeats(counts.of(PAYLOAD)) if payloads else None,
         gaps=gaps,

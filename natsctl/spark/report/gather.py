@@ -33,6 +33,7 @@ MOST_GAPS: Final = 100
 _LISTED = (SUBJECT, HEADER, ID, PAYLOAD)
 _REPEATED = (ID, PAYLOAD)
 _EXACT_BYTES: Final = 4096
+_ID = "own_id"
 _ROUNDED_SIZE = f"""
 if(bytes <= {_EXACT_BYTES}, bytes,
    cast(round(bytes / pow(2, floor(log2(bytes)) - 10)) * pow(2, floor(log2(bytes)) - 10) as bigint))"""
@@ -53,9 +54,10 @@ def deep_report(
 def _count(spark: SparkSession, options: Mapping[str, str], slot_s: float, payloads: bool) -> list[Counted]:
     frame = read_stream(spark, options, ["seq", "subject", "timestamp", "headers", "value"])
     kept = ["seq", "subject", "unix_micros(timestamp) as us", "octet_length(value) as bytes", "headers"]
+    kept += [f"{OWN_ID} as {_ID}"]
     kept += ["sha2(value, 256) as payload"] if payloads else []
     frame = frame.selectExpr(*kept, f"{_HEADER_BYTES} as header_bytes")
-    rows = frame.selectExpr("seq", "us", "bytes", "header_bytes", f"inline({_keys(slot_s, payloads)})")
+    rows = frame.selectExpr("seq", "us", "bytes", "header_bytes", _ID, f"inline({_keys(slot_s, payloads)})")
     return [Counted(*row) for row in _listed(_summed(rows)).collect()]
 
 
@@ -71,7 +73,7 @@ def _keys(slot_s: float, payloads: bool) -> str:
         **({PAYLOAD: "payload"} if payloads else {}),
     }
     structs = ", ".join(f"struct('{kind}' as kind, {key} as key)" for kind, key in single.items())
-    ids = f"if({OWN_ID} is null, array(), array(struct('{ID}' as kind, {OWN_ID} as key)))"
+    ids = f"if({_ID} is null, array(), array(struct('{ID}' as kind, {_ID} as key)))"
     names = "array_distinct(transform(coalesce(headers, array()), pair -> pair.key))"
     named = f"transform({names}, key -> struct('{HEADER}' as kind, key))"
     return f"concat(array({structs}), {ids}, {named})"
@@ -94,6 +96,7 @@ def _summed(rows: DataFrame) -> DataFrame:
             f.max("us").alias("last_us"),
             f.min("bytes").alias("least"),
             f.max("bytes").alias("most"),
+            f.count(_ID).alias("with_id"),
         )
         .where(f"messages > 1 or kind not in ({repeated})")
     )
