@@ -81,8 +81,8 @@ def told_error(text: str) -> tuple[str, str]:
     return "", next((line for line in lines if line and not line.startswith("at ")), "")
 
 
-def short_name(name: str) -> str:
-    """A flow's name without the catalog and database that Spark puts before it, and without backticks."""
+def name_parts(name: str) -> list[str]:
+    """The catalog, database and table of a name, as far as it says them, without backticks."""
     parts = []
     rest = name
     while rest:
@@ -90,4 +90,10 @@ def short_name(name: str) -> str:
         part = quoted[0] if quoted else rest.partition(".")[0]
         parts.append(quoted[1].replace("``", "`") if quoted else part)
         rest = rest[len(part) :].removeprefix(".")
+    return parts
+
+
+def short_name(name: str) -> str:
+    """A flow's name without the catalog and database that Spark puts before it, and without backticks."""
+    parts = name_parts(name)
     return parts[-1] if len(parts) in (2, 3) else name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,13 @@ from pyspark.pipelines.add_pipeline_analysis_context import add_pipeline_analysi
 from pyspark.pipelines.block_session_mutations import block_session_mutations
 from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.graph_element_registry import graph_element_registration_context
-from pyspark.pipelines.output import Output, Table
+from pyspark.pipelines.output import Output, StreamingTable, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 
-from natsctl.spark.pipeline.events import Event, short_name, told_error
+from natsctl.spark.pipeline.events import Event, name_parts, short_name, told_error
 from natsctl.spark.pipeline.faults import Fault
+from natsctl.spark.pipeline.filling import FILE_FORMATS, Filling, TableName, table_name
 from natsctl.spark.pipeline.own_settings import FILE, StreamSink, StreamView
 from natsctl.spark.pipeline.project import Project
 from natsctl.spark.pipeline.sql_files import Statement, line_of_failure, line_of_syntax, statements
@@ -44,17 +45,24 @@ class _Registry(SparkConnectGraphElementRegistry):
         super().__init__(spark, graph_id)
         self._places = places
         self.tables: set[str] = set()
+        self.streaming: dict[str, str] = {}
+        """The formats of streaming tables."""
+        self.targets: list[tuple[str, str]] = []
+        """Each flow and what it fills."""
 
     def register_output(self, output: Output) -> None:
         """Remember a table, which may be asked for anew."""
         if isinstance(output, Table):
             self.tables.add(short_name(output.name))
+        if isinstance(output, StreamingTable):
+            self.streaming[output.name] = output.format or ""
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
         """Remember it first, as registering it may fail."""
         location = flow.source_code_location
         self._places.setdefault(short_name(flow.name), (location.filename, location.line_number or 0))
+        self.targets.append((short_name(flow.name), flow.target))
         super().register_flow(flow)
 
 
@@ -78,6 +86,29 @@ class Graph:
     def tables(self) -> set[str]:
         """The names of tables."""
         return self._registry.tables | {made.name for _, made in self._statements.values() if made.is_table}
+
+    def fillings(self) -> list[Filling]:
+        """The flows into streaming tables that are files; none in a catalog of the project's own."""
+        if self._project.catalog not in (None, "spark_catalog"):
+            return []
+        usual = self._spark.conf.get("spark.sql.sources.default") or ""
+        written = [statement for _, statement in self._statements.values()]
+        formats = {self._table(name_parts(name)): said for name, said in self._registry.streaming.items()}
+        formats |= {self._table(made.made): made.format for made in written if made.is_streaming_table}
+        files = {table for table, said in formats.items() if (said or usual).lower() in FILE_FORMATS}
+        found = [
+            Filling(flow, self._table(name_parts(target)), self._shown(self._places[flow][0]), self._places[flow][1])
+            for flow, target in self._registry.targets
+        ]
+        found += [
+            Filling(made.name, self._table(made.filled), file, made.first_line)
+            for file, made in self._statements.values()
+            if made.filled
+        ]
+        return [each for each in found if each.table in files]
+
+    def _table(self, parts: Sequence[str]) -> TableName:
+        return table_name(parts, self._project.database)
 
     def declare(self, views: tuple[StreamView, ...], sinks: tuple[StreamSink, ...]) -> None:
         """Give Spark all definitions; what fails becomes faults, and the files behind it are still read."""

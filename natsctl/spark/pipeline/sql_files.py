@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from natsctl.spark.sql.text import Token, tokens
 
 _KINDS = ("TABLE", "VIEW", "FLOW")
 _TABLE = re.compile(
-    r"(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*create\s+(?:or\s+\w+\s+)?(?:(?:streaming\s+)?table|materialized\s+view)\b",
+    r"(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*create\s+(?:or\s+\w+\s+)?(?P<kind>(?:streaming\s+)?table|materialized\s+view)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _POSITION = re.compile(r"line (\d+),? pos \d+")
@@ -23,12 +24,28 @@ class Statement:
 
     text: str
     line: int
-    name: str
+    made: tuple[str, ...] = ()
+    """The parts of the name of what it makes."""
+    filled: tuple[str, ...] = ()
+    """The parts of the name of what its flow fills; none without a flow."""
+    format: str = ""
+    """What USING says."""
+
+    @property
+    def name(self) -> str:
+        """What it makes, without database."""
+        return self.made[-1] if self.made else ""
 
     @property
     def is_table(self) -> bool:
         """Whether it makes a table, that of a materialized view included."""
         return _TABLE.match(self.text.lstrip()) is not None
+
+    @property
+    def is_streaming_table(self) -> bool:
+        """Whether it makes a table that streaming flows fill."""
+        found = _TABLE.match(self.text.lstrip())
+        return found is not None and found["kind"].lower().endswith("table")
 
     @property
     def first_line(self) -> int:
@@ -74,18 +91,31 @@ def line_of_syntax(sql: str, text: str) -> int:
 
 
 def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
-    return Statement(sql[begin:end], sql.count("\n", 0, begin) + 1, next(_names(words), ""))
+    made = next(_names(words), [])
+    filled = made if any(word.is_word("AS") for word in words) else []
+    if any(word.is_word("FLOW") for word in words[:2]):
+        filled = next((_dotted(words[at + 1 :]) for at, word in enumerate(words) if word.is_word("INTO")), [])
+    using = [after.name for word, after in pairwise(words) if word.is_word("USING")]
+    line = sql.count("\n", 0, begin) + 1
+    return Statement(sql[begin:end], line, tuple(made), tuple(filled), using[0] if using else "")
 
 
-def _names(words: list[Token]) -> Iterator[str]:
-    """What a statement creates: the last part of the name behind TABLE, VIEW or FLOW."""
+def _names(words: list[Token]) -> Iterator[list[str]]:
+    """What a statement creates: the parts of the name behind TABLE, VIEW or FLOW."""
     for at, token in enumerate(words):
         if not token.is_word(*_KINDS):
             continue
         rest = words[at + 1 :]
         while rest and rest[0].is_word("IF", "NOT", "EXISTS"):
             rest = rest[1:]
-        while len(rest) > 2 and rest[0].name and rest[1].is_symbol("."):
-            rest = rest[2:]
-        if rest and rest[0].name:
-            yield rest[0].name
+        if parts := _dotted(rest):
+            yield parts
+
+
+def _dotted(words: list[Token]) -> list[str]:
+    """The parts of the name that the words begin with."""
+    parts = [words[0].name] if words and words[0].name else []
+    while parts and len(words) > 2 and words[1].is_symbol(".") and words[2].name:
+        words = words[2:]
+        parts.append(words[0].name)
+    return parts

@@ -44,10 +44,15 @@ def restore_tables(spark: SparkSession, project: Project) -> list[str]:
         return []
     kept = _kept(project)
     statements = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
-    warehouse = local_path(spark.conf.get(_WAREHOUSE) or "") or project.tables
+    warehouse = tables_folder(spark, project)
     there = {row["tableName"] for row in spark.sql("SHOW TABLES").collect()}
     _clear_away(warehouse, {*statements, *there})
     return [name for name, made in statements.items() if name not in there and _restored(spark, warehouse, name, made)]
+
+
+def tables_folder(spark: SparkSession, project: Project) -> Path:
+    """Where the session has its tables, if that is on this machine, else where the project would have them."""
+    return local_path(spark.conf.get(_WAREHOUSE) or "") or project.tables
 
 
 def _restored(spark: SparkSession, warehouse: Path, name: str, statement: str) -> bool:

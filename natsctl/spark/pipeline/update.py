@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
+from natsctl.spark.pipeline.checkpoints import pipeline_progress
 from natsctl.spark.pipeline.events import UNRESOLVED, Event, parse_event, short_name, without_counters
 from natsctl.spark.pipeline.faults import Fault, PipelineFaults, check_tables
+from natsctl.spark.pipeline.filling import Filling, left_by_others, shared
 from natsctl.spark.pipeline.graph import Graph
 from natsctl.spark.pipeline.named_streams import check_streams
 from natsctl.spark.pipeline.project import Project, find_project
 from natsctl.spark.pipeline.storage import named_storage
+from natsctl.spark.pipeline.tables import tables_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +42,8 @@ class Updates:
         if graph.faults:
             raise PipelineFaults(graph.faults)
         check_tables((short_name(name) for name in full_refresh), graph.tables)
+        anew = {short_name(name).lower() for name in full_refresh}
+        self._check_filling(graph.fillings(), lambda table: not dry and not full_refresh_all and table not in anew)
         with named_storage(self._spark, project) as storage:
             results = start_run(
                 self._spark,
@@ -50,6 +55,16 @@ class Updates:
                 storage=storage,
             )
             self._follow(graph, results)
+
+    def _check_filling(self, fillings: Sequence[Filling], goes_on: Callable[[str], bool]) -> None:
+        """Raises PipelineFaults where Spark would leave rows out of a table, or out of one that goes on."""
+        faults = [*shared(fillings)]
+        if (checkpoints := self._project.checkpoints) and not faults:
+            kept = [each for each in fillings if goes_on(each.table[1])]
+            tables = tables_folder(self._spark, self._project)
+            faults = [*left_by_others(kept, tables, pipeline_progress(checkpoints))]
+        if faults:
+            raise PipelineFaults(faults)
 
     def _follow(self, graph: Graph, results: Iterator[dict[str, Any]]) -> None:
         """Tell of what happens until the update has ended. Raises PipelineFaults, and what Spark raises."""

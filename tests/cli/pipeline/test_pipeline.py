@@ -138,6 +138,16 @@ def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     tables = json.loads((shop / ".natsctl" / "tables.json").read_text())
     assert {*tables} == {"orders_kept", "customers"}
 
+    checkpoint = shop / "storage" / "_checkpoints" / "spark_catalog" / "default" / "orders_kept" / "orders_kept"
+    checkpoint.rename(checkpoint.with_name("before"))
+    ended = _run(["pipeline", "run", str(shop), "--once", "--master", "local[2]"], server, home)
+    assert (ended.returncode, "orders_kept has batches that this flow has not made" in ended.stderr) == (2, True)
+    second = "@dp.append_flow(target='orders_kept')\ndef second():\n    return spark.readStream.table('ORDERS')\n"
+    (shop / "transformations" / "second.py").write_text(f"from pyspark import pipelines as dp\n\n{second}")
+    checked = _run(["pipeline", "validate", str(shop), "--master", "local[2]", "-j"], server, home)
+    assert checked.returncode == 2
+    assert "second: orders_kept has the flow orders_kept" in json.loads(checked.stdout)["faults"][0]["text"]
+
 
 def test_logs_are_the_events_of_the_last_run_and_what_else_it_said(natsctl: Natsctl, tmp_path: Path) -> None:
     shop = tmp_path / "shop"

@@ -114,3 +114,18 @@ CREATE TEMPORARY VIEW c AS SELECT table FROM STREAM a;
 CREATE FLOW d AS INSERT INTO a BY NAME SELECT 1 -- table
 """
     assert [one.name for one in statements(sql) if one.is_table] == ["a", "b"]
+
+
+def test_what_a_flow_fills_is_found() -> None:
+    sql = """CREATE STREAMING TABLE s.a USING Delta AS SELECT 1;
+CREATE STREAMING TABLE b;
+CREATE FLOW c AS INSERT INTO `x-y`.b BY NAME SELECT 1;
+CREATE MATERIALIZED VIEW d AS SELECT 1;
+"""
+    found = [(one.name, one.filled, one.format, one.is_streaming_table) for one in statements(sql)]
+    assert found == [
+        ("a", ("s", "a"), "Delta", True),
+        ("b", (), "", True),
+        ("c", ("x-y", "b"), "", False),
+        ("d", ("d",), "", False),
+    ]
