@@ -257,6 +257,21 @@ def test_the_ledger_of_a_micro_batch_goes_when_spark_has_committed_it(
     assert len(stored(api)) == 10
 
 
+def test_what_is_stored_is_committed_where_the_ledger_cannot_be_cleared(
+    api: JetStreamApi, micro_batch: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"idempotence": "ledger", "stream": "OUT"}
+    whole, micro = batch_writer(api, **options), stream_writer(api, **options)
+    written, also_written = whole.write(batches(VALUES)), micro.write(batches(VALUES))
+    with monkeypatch.context() as patch:
+        patch.setattr(JetStreamApi, "ask", refused)
+        whole.commit([written])
+        micro.commit([also_written], 7)
+    assert caplog.text.count("stay in natsctl_spark: [JETSTREAM_NOT_AUTHORISED] the test does not permit it") == 2
+    assert len(notes(api)) == 2
+    assert len(stored(api)) == 10
+
+
 def test_commits_log_what_was_written_and_warn_of_a_window_that_is_too_short(
     api: JetStreamApi, caplog: pytest.LogCaptureFixture
 ) -> None:

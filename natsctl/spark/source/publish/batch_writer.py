@@ -10,11 +10,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.table import BATCH_WRITE
 from natsctl.spark.source.publish.job import write_job
-from natsctl.spark.source.publish.ledger import Ledger
+from natsctl.spark.source.publish.ledger import forget
 from natsctl.spark.source.publish.report import report, told
 from natsctl.spark.source.publish.task import write_partition
 
@@ -41,8 +40,7 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
         """Log what was written, and clear the ledger of a write that nobody can repeat."""
         done = report(f"write {self._key}", told(messages))
         if done.ledger_key and not self._job.write_id:
-            with Link.open(self._job.settings) as link:
-                Ledger(link, self._job.settings, self._job.stream).forget(done.ledger_key)
+            forget(self._job.settings, done.ledger_key)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what was written before the write failed: it stays, since messages cannot be taken back."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,10 +22,19 @@ from natsctl.spark.source.columns.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.connection.api import JetStreamApi
 from natsctl.spark.source.connection.link import Link, Reply
 from natsctl.spark.source.connection.settings import ServerSettings
-from natsctl.spark.source.errors import ApiRefused, ConnectionLost, NoAnswer, OptionFault, PublishFailed, StreamNotFound
+from natsctl.spark.source.errors import (
+    ApiRefused,
+    ConnectionLost,
+    JetStreamSourceError,
+    NoAnswer,
+    OptionFault,
+    PublishFailed,
+    StreamNotFound,
+)
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch.ranges import FetchLimits, ReadRange
 from natsctl.spark.source.publish.header_blocks import header_blocks
+from natsctl.spark.source.publish.report import LOGGER
 
 BUCKET: Final = "natsctl_spark"
 _STREAM: Final = f"KV_{BUCKET}"
@@ -40,6 +50,20 @@ class Stored:
 
     ids: pa.BinaryArray = field(default_factory=lambda: binary_array([]))
     warnings: tuple[str, ...] = ()
+
+
+def forget(settings: ServerSettings, key: str) -> None:
+    """Remove all notes under a key, which nobody will write again.
+
+    What hinders that is only logged: the messages are stored, and a write that failed now would be run again.
+    """
+    try:
+        with Link.open(settings) as link:
+            JetStreamApi(link, settings).ask(f"STREAM.PURGE.{_STREAM}", {"filter": f"$KV.{BUCKET}.{key}.>"})
+    except StreamNotFound:
+        return
+    except JetStreamSourceError as failure:
+        logging.getLogger(LOGGER).warning("the ledger's notes %s stay in %s: %s", key, BUCKET, failure)
 
 
 class Ledger:
@@ -69,13 +93,6 @@ class Ledger:
         if earlier["created"] != note["created"]:
             return Stored(warnings=(f"{self._target} was deleted and made again since this was begun to be written",))
         return self._stored_since(earlier["last_seq"] + 1, info)
-
-    def forget(self, key: str) -> None:
-        """Remove all notes under a key: nobody will write that again."""
-        try:
-            self._api.ask(f"STREAM.PURGE.{_STREAM}", {"filter": f"$KV.{BUCKET}.{key}.>"})
-        except StreamNotFound:
-            return
 
     def _noted(self, key: str, note: dict[str, Any]) -> bool:
         """Whether this is the first note under the key, which is then stored."""

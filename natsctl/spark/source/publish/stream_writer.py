@@ -10,11 +10,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.errors import OptionFault
 from natsctl.spark.source.options.table import STREAM_WRITE
 from natsctl.spark.source.publish.job import write_job
-from natsctl.spark.source.publish.ledger import Ledger
+from natsctl.spark.source.publish.ledger import forget
 from natsctl.spark.source.publish.report import report, told
 from natsctl.spark.source.publish.task import write_partition
 
@@ -49,8 +48,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         done = report(f"batch {batchId}", told(messages))
         query, _, _ = done.ledger_key.rpartition(".")
         if query and batchId > 0:
-            with Link.open(self._job.settings) as link:
-                Ledger(link, self._job.settings, self._job.stream).forget(f"{query}.{batchId - 1}")
+            forget(self._job.settings, f"{query}.{batchId - 1}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log what was written before the batch failed: it stays, and is not stored again when the batch is tried."""
