@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-_SINGLE = struct.Struct("f")
+_SINGLE = "f"  # in place of a Struct, which cannot travel to executors with the code
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
@@ -53,7 +53,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 def _single(value: float) -> float:
     """The number with no more digits than 32 bits need: 0.1 for what is 0.10000000149011612 in 64."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 10))
-    return next(near for near in map(float, texts) if _SINGLE.unpack(_SINGLE.pack(near))[0] == value)
+    return next(near for near in map(float, texts) if struct.unpack(_SINGLE, struct.pack(_SINGLE, near))[0] == value)
 
 
 def _simple(value: Any) -> Any:
