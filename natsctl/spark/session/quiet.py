@@ -6,6 +6,8 @@ import logging
 
 _INTERRUPTED = "KeyboardInterrupt while sending command."
 """What Py4J writes to the root's log, with a stack, before it raises the interrupt."""
+_REENTRANT = "reentrant call"
+"""How a failure begins of what PySpark's handler sends while an answer is read; natsctl's is back once Spark has started."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -23,4 +25,5 @@ def quieten_interrupts() -> None:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return record.msg != _INTERRUPTED
+    cause = getattr(record.exc_info[1], "cause", None) if record.exc_info else None
+    return record.msg != _INTERRUPTED and not str(cause).startswith(_REENTRANT)
