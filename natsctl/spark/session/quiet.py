@@ -7,7 +7,7 @@ import logging
 _INTERRUPTED = "KeyboardInterrupt while sending command."
 """What Py4J writes to the root's log, with a stack, before it raises the interrupt."""
 _REENTRANT = "reentrant call"
-"""How a failure begins of what PySpark's handler sends while an answer is read; natsctl's is back once Spark has started."""
+"""How a failure begins of what PySpark's handler sends while an answer is read, as it may until Spark has started."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
