@@ -76,6 +76,8 @@ class Connection:
     async def open(self, url: str, options: dict[str, Any]) -> None:
         """Connect to `url`; raises what nats-py or the system raise."""
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
+        # nats-py's side of TLS takes itself for plain TCP, of which asyncio warns when a connection ends.
+        logging.getLogger("asyncio").setLevel(logging.ERROR)
         if self.target.settings.socks_proxy:
             from natsctl.client.socks import socks_transport
 

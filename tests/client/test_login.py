@@ -137,7 +137,7 @@ async def test_an_inbox_without_permission_is_not_authorised_at_once(guarded: st
 
 @needs_reference
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on PATH")
-async def test_tls_needs_the_authority_that_signed(tmp_path: Path) -> None:
+async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     about = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
@@ -148,6 +148,7 @@ async def test_tls_needs_the_authority_that_signed(tmp_path: Path) -> None:
         async with await _connect(url, ca=str(cert)) as connection:
             assert connection.tls
             await Manager(connection).account_info()
+        assert not caplog.records
         with pytest.raises(Unreachable, match="no TLS"):
             await _connect(url)
 
