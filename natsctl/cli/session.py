@@ -2,8 +2,9 @@
 
 A command is synchronous and asks the server through `Session.run`, as often as it needs; the first call connects,
 later ones use the same connection, and `close` (called by main) ends it. Between two calls the loop stands still, so
-a person may take minutes over a prompt: a connection that rested longer than `MAX_REST_S` is made anew, because the
-server may have cut it as stale by then.
+a person may take minutes over a prompt, or Spark over its work: a connection that rested longer than `MAX_REST_S` is
+made anew, because the server may have cut it as stale by then, and so is one that is found to be lost after a shorter
+rest, as the server may have been restarted.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_REST_S = 60.0
+UNSEEN_REST_S = 1.0
+"""After how much rest a connection is looked at before it is used."""
 
 
 @dataclass(slots=True)
@@ -145,13 +148,25 @@ class Session:
 
         self._working = asyncio.current_task()
         manager = self._manager
-        if manager is not None and time.monotonic() - self._last_used_s > MAX_REST_S:
+        if manager is not None and not await self._usable(manager):
             self._manager = None
             await manager.connection.close()
         if self._manager is None:
             self._manager = await self._connect()
             _collect_again()
         return await work(self._manager)
+
+    async def _usable(self, manager: Manager) -> bool:
+        """Whether the connection of the last run will do, by how long it rested since."""
+        from natsctl.api.errors import Unreachable
+
+        rested_s = time.monotonic() - self._last_used_s
+        if UNSEEN_REST_S < rested_s <= MAX_REST_S:
+            try:
+                await manager.connection.flush()
+            except Unreachable:
+                return False
+        return rested_s <= MAX_REST_S
 
     async def _connect(self) -> Manager:
         from natsctl import __version__

@@ -40,6 +40,18 @@ def test_a_connection_that_rested_too_long_is_made_anew(server: Any, monkeypatch
         session.close()
 
 
+def test_a_connection_that_was_lost_at_rest_is_made_anew(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(GlobalOptions(server=server.url))
+    monkeypatch.setattr("natsctl.cli.session.UNSEEN_REST_S", -1.0)
+    try:
+        first = _client_id(session)
+        assert _client_id(session) == first
+        session.run(lambda manager: manager.connection.close())
+        assert _client_id(session) != first
+    finally:
+        session.close()
+
+
 def test_a_server_that_ends_meanwhile_is_unreachable(server: Any) -> None:
     session = Session(GlobalOptions(server=server.url, timeout=2.0))
     try:

@@ -304,6 +304,12 @@ def test_json_is_a_payload_as_it_is_spelled(spark: SparkSession, tmp_path: Path)
     assert [value.decode() for _, _, value in rows_of(spark, path)] == values
 
 
+def test_json_holds_payloads_of_any_length_that_a_server_takes(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"subject": "a", "value": "%s"}\n' % ("x" * 21_000_000))  # 64 MiB is the most; Spark's own is 20 M
+    assert [len(value) for _, _, value in rows_of(spark, path)] == [21_000_000]
+
+
 def test_tables_of_others_are_read_with_all_their_columns_and_by_the_names_of_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ JSON: Final = Format(
     "json",
     (".jsonl", ".ndjson", ".json"),
     writing={"timestampFormat": _TIMES},
-    reading={"mode": "FAILFAST"},
+    reading={"mode": "FAILFAST", "maxStringLen": str((1 << 31) - 1)},  # Spark takes 20 million characters otherwise
     is_text=True,
 )
 CSV: Final = Format(
