@@ -134,7 +134,9 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
     try:
         home = quick_home(spark)
         archive = archive_path(choose_java(options.java, environment), home)
-    except (JavaUnsuitable, OSError) as failure:
+    except JavaUnsuitable:
+        return  # told as `java`
+    except OSError as failure:
         yield _finding(
             "cache", f"{cache_folder(environment)}: {failure}", State.WARNING, "XDG_CACHE_HOME names another"
         )

@@ -29,15 +29,18 @@ class Warmed:
 
 
 def warm(options: SparkOptions, *, again: bool = False, say: Callable[[str], None] = lambda text: None) -> Warmed:
-    """Make what makes starts quick, unless it is there and not `again`. Raises JavaUnsuitable, SparkStartFailed.
+    """Make what makes starts quick, unless it is there and not `again`.
 
-    Without an archive Spark is started twice, else once.
+    Without an archive Spark is started twice, else once. Raises JavaUnsuitable, SparkStartFailed, OSError.
     """
     launch = launch_of(options)
     archive = archive_path(launch.java, launch.home)
     before_s = None
     made = again or not archive.is_file()
     if made:
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=archive.parent):  # what cannot be written is told before a minute's work
+            pass
         say(f"starting Spark on Java {launch.java.version} to see which classes it loads")
         with tempfile.TemporaryDirectory(prefix="natsctl-spark-") as folder:
             classes = Path(folder) / "classes"

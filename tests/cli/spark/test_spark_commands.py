@@ -47,9 +47,10 @@ def test_doctor_says_what_to_do_about_a_missing_java(spark: Callable[..., Ran]) 
     code, out, _ = spark("doctor", "-j")
     assert code == 1
     assert json.loads(out)["ready"] is False
-    found = _findings(out)["java"]
-    assert found["state"] == "wrong"
-    assert "pip install 'natsctl[spark]'" in found["do"]
+    found = _findings(out)
+    assert found["java"]["state"] == "wrong"
+    assert "pip install 'natsctl[spark]'" in found["java"]["do"]
+    assert "cache" not in found
 
 
 def test_doctor_is_content_with_a_java_and_tells_of_the_others(spark: Callable[..., Ran], tmp_path: Path) -> None:
@@ -79,6 +80,16 @@ def test_warm_and_start_without_java_fail_with_what_to_do(spark: Callable[..., R
         assert (code, out) == (1, "")
         assert "there is none" in err
         assert "pip install 'natsctl[spark]'" in err
+
+
+def test_warm_tells_of_a_cache_that_cannot_be_written_before_it_starts_spark(
+    spark: Callable[..., Ran], tmp_path: Path
+) -> None:
+    (tmp_path / "cache").touch()
+    code, out, err = spark("warm", "--java", str(java(tmp_path / "right", "21.0.1")))
+    assert (code, out) == (1, "")
+    assert "cache" in err
+    assert "starting Spark" not in err
 
 
 def test_without_a_server_status_and_stop_end_with_3(spark: Callable[..., Ran]) -> None:
