@@ -10,7 +10,7 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.spark.sql.catalogue import Catalogue
 from natsctl.spark.sql.relations import name_at, relations
 from natsctl.spark.sql.result import Result
-from natsctl.spark.sql.text import Token, split_statements, tokens
+from natsctl.spark.sql.text import Token, quote, split_statements, tokens
 
 Suggest = Callable[[str, list[str]], str]
 """What an unknown name may have meant, given those there are."""
@@ -35,7 +35,10 @@ class UnknownTable(NatsctlError):
 
 
 def unknown_table(name: str, catalogue: Catalogue, suggest: Suggest) -> UnknownTable:
-    """The failure of a query that names such a table."""
+    """The failure of a query that names such a table, or one in a place where tables are not looked for."""
+    if name in catalogue.names:
+        text = f"{name} stands where natsctl looks for no table, such as IDENTIFIER and EXECUTE IMMEDIATE"
+        return UnknownTable(text, hint=f"write FROM {quote(name)}")
     hint = suggest(name, catalogue.names) or "natsctl str ls -a shows the streams"
     return UnknownTable(f"there is no stream, bucket or view {name}", hint=hint)
 

@@ -6,7 +6,7 @@ import pytest
 
 from natsctl.api.errors import UsageError
 from natsctl.spark.sql.catalogue import Catalogue
-from natsctl.spark.sql.statements import UnknownTable, check_changes_nothing, check_named, listed
+from natsctl.spark.sql.statements import UnknownTable, check_changes_nothing, check_named, listed, unknown_table
 
 CATALOGUE = Catalogue(["ORDERS", "my-stream", "KV_config"])
 
@@ -65,6 +65,11 @@ def test_what_a_query_made_itself_is_its_own(text: str) -> None:
 def test_a_table_that_cannot_be_there_is_told_at_once(text: str) -> None:
     with pytest.raises(UnknownTable, match="there is no stream, bucket or view"):
         check_named(text, CATALOGUE, suggest)
+
+
+def test_a_stream_that_a_query_names_in_a_text_is_not_said_to_be_missing() -> None:
+    told = unknown_table("my-stream", CATALOGUE, suggest)
+    assert (str(told).startswith("my-stream stands where"), told.hint) == (True, "write FROM `my-stream`")
 
 
 @pytest.mark.parametrize(
