@@ -9,6 +9,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.columns.rows import ValueDoesNotFit
 from natsctl.spark.source.connection.api import JetStreamApi
+from natsctl.spark.source.connection.link import Link
 from natsctl.spark.source.connection.settings import ServerSettings
 from natsctl.spark.source.errors import ApiRefused, StreamNotFound
 from natsctl.spark.source.fetch import read_range
@@ -75,6 +76,29 @@ def test_subjects_are_chosen(
     expected = [seq for seq in range(3, number - 1) if (seq - 1) % 4 in kinds]
     assert seqs(settings, ReadRange("ORDERS", 3, number - 2, filters, transport), limits) == expected
     assert consumers(api) == 0
+
+
+@pytest.mark.parametrize("transport", ["consumer", "direct"])
+@pytest.mark.parametrize("filters", [("ORDERS.1",), ("ORDERS.1", "ORDERS.2")])
+def test_a_range_that_ends_with_other_subjects_is_not_looked_for_in_the_rest_of_the_stream(
+    api: JetStreamApi,
+    settings: ServerSettings,
+    transport: Transport,
+    filters: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make(api, number=4000, allow_direct=True)
+    sent = list[bytes]()
+    send = Link.send
+
+    def noted(link: Link, data: bytes) -> None:
+        sent.append(data)
+        send(link, data)
+
+    monkeypatch.setattr(Link, "send", noted)
+    expected = [seq for seq in range(1, 101) if (seq - 1) % 4 in range(1, 1 + len(filters))]
+    assert seqs(settings, ReadRange("ORDERS", 1, 100, filters, transport)) == expected
+    assert sum(b".MSG.NEXT." in each or b".DIRECT.GET." in each for each in sent) <= 3
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -56,13 +56,15 @@ class Task:
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """The rows as a batch, without those outside of what is left; `at` goes behind them. Raises Interrupted.
 
-        What is asked for twice because a connection was lost is handed out once.
+        What is asked for twice because a connection was lost is handed out once. A message behind the range is its end:
+        the last sequences of a range may be of other subjects.
         """
         if len(rows.seqs) > 1 and not rising(rows.seqs):
             raise Interrupted(f"messages of {self.stream} came out of their order behind {self.at}")
-        rows = between(rows, self.at, self.todo.last)
+        begin, end = self.at, rows.seqs[-1].as_py()
+        self.at = max(begin, min(end, self.todo.last) + 1)
+        rows = between(rows, begin, self.todo.last)
         if len(rows.seqs):
-            self.at = rows.seqs[-1].as_py() + 1
             yield self.shape.batch(self.stream, rows)
 
     def more_to_come(self) -> bool:
