@@ -29,3 +29,14 @@ def test_spark_reads_a_backup_with_nothing_but_its_path(spark: SparkSession, tmp
     assert found[2] == state["num_subjects"]
     assert table.where("seq < 0").count() == 0
     assert [row.stream for row in table.where(f"seq = {state['first_seq']}").collect()] == ["S"]
+
+
+def test_a_command_hands_on_where_a_backup_is_whatever_folder_spark_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from natsctl.cli.sql import tables
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tables, "backups_by_stream", lambda path: {"ORDERS": path / "orders"})
+    found = tables.BackupTables(Path("saved")).options({}, "ORDERS")
+    assert found == {"backup": str(tmp_path / "saved" / "orders")}
