@@ -79,8 +79,8 @@ class BackupTables:
             )
 
     def options(self, base: Mapping[str, str], stream: str) -> dict[str, str]:
-        """The path of the stream's backup alone: no server is asked. It is whole, as Spark may run in another folder."""
-        return {"backup": str(self._paths[stream].resolve())}
+        """The path of the stream's backup alone: no server is asked."""
+        return {"backup": str(self._paths[stream].resolve())}  # Spark in background runs in another folder
 
     def state(self, stream: str) -> dict[str, Any]:
         """What the backup's description says."""
