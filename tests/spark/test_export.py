@@ -284,6 +284,7 @@ def rows_of(spark: SparkSession, path: Path) -> list[tuple[str, list[tuple[str, 
         ('{"A": ["1", "2"], "B": []}', [("A", b"1"), ("A", b"2")]),
         ('{"A": ["1"], "B": 2, "C": null}', [("A", b'["1"]'), ("B", b"2"), ("C", b"")]),
         ('[{"key": "A", "value": 1}, {"key": "A", "value_base64": "/w=="}]', [("A", b"1"), ("A", b"\xff")]),
+        ('{"": "1"}', [("", b"1")]),
         ("null", []),
     ],
 )

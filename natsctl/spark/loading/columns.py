@@ -25,12 +25,16 @@ _TEXTS: Final = ("value", "headers")
 
 
 def spelled(schema: StructType) -> StructType:
-    """The schema that Spark found in JSON, with what a message is made of as texts."""
+    """The schema that Spark found in JSON, with what a message is made of as texts.
+
+    Headers are asked for in any case: Spark does not tell of objects without a name in them.
+    """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    return StructType(
-        [StructField(one.name, StringType()) if one.name.lower() in _TEXTS else one for one in schema.fields]
-    )
+    found = [one for one in schema.fields if one.name.lower() not in _TEXTS]
+    names = {one.name.lower(): one.name for one in schema.fields}
+    texts = [names[name] for name in _TEXTS if name in names] + ["headers"] * ("headers" not in names)
+    return StructType([*found, *(StructField(name, StringType()) for name in texts)])
 
 
 def payload_of(columns: Mapping[str, str]) -> str:
