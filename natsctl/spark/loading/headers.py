@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig
 
-MSG_ID: Final = "nats-msg-id"
+MSG_ID: Final = "Nats-Msg-Id"
 IDS: Final = ("auto", "seq", "own")
 """Which ids messages get: their own unless one occurs twice, else by where they were; that always; their own only."""
 
@@ -16,7 +16,8 @@ IDS: Final = ("auto", "seq", "own")
 class Obeyed(NamedTuple):
     """Headers that a server obeys, or that only a server may set: by the name that a person is told, and a pattern.
 
-    A stream with the setting `taken_with` takes them in the meaning that they had.
+    Servers know them in this spelling alone. A stream with the setting `taken_with` takes them in the meaning that they
+    had.
     """
 
     name: str
@@ -46,16 +47,16 @@ def left_out(config: StreamConfig) -> tuple[Obeyed, ...]:
 def kept(left: Sequence[Obeyed]) -> str:
     """The expression of the headers that are sent, null where a message has none of them."""
     pattern = "|".join(one.pattern for one in left)
-    found = f"filter(headers, pair -> not rlike(pair.key, '^(?i)(?:{pattern})$'))"
+    found = f"filter(headers, pair -> not rlike(pair.key, '^(?:{pattern})$'))"
     return f"if(size({found}) > 0, {found}, null)"
 
 
 def has(one: Obeyed) -> str:
     """The expression of 1 for a message that has such a header, of 0 for one that has none."""
-    return f"if(exists(headers, pair -> rlike(pair.key, '^(?i){one.pattern}$')), 1, 0)"
+    return f"if(exists(headers, pair -> rlike(pair.key, '^{one.pattern}$')), 1, 0)"
 
 
-OWN_ID = f"cast(try_element_at(filter(headers, pair -> lower(pair.key) = '{MSG_ID}'), 1).value as string)"
+OWN_ID = f"cast(try_element_at(filter(headers, pair -> pair.key = '{MSG_ID}'), 1).value as string)"
 """The id that a message has of its own, null where it has none."""
 PLACE = "concat(stream, ':', seq)"
 """The id by where a message was before; null where that is not known."""

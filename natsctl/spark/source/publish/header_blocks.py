@@ -45,14 +45,15 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
     """The blocks of a column of headers: lists or maps of key and value.
 
     Message ids are told apart. What an earlier publish expected of another stream (`Nats-Expected-…`) is left out: a
-    server keeps it with the message, and would hold the copy to it. Raises PublishFailed for what cannot be a header.
+    server keeps it with the message, and would hold the copy to it. Servers know both in this spelling alone. Raises
+    PublishFailed for what cannot be a header.
     """
     column = column.cast(_ENTRIES)
     entries = column.flatten()
     keys, values = pc.struct_field(entries, [0]), pc.struct_field(entries, [1]).fill_null(constant(b""))
     _check(keys, values)
     lines = joined(keys.cast(pa.binary()), b": ", values, b"\r\n")
-    left_out = pc.match_substring_regex(keys, _LEFT_OUT, ignore_case=True)
+    left_out = pc.match_substring_regex(keys, _LEFT_OUT)
     ids = None
     if pc.any(left_out).as_py():
         lines = pc.if_else(left_out, constant(b""), lines)
@@ -65,7 +66,7 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
 
 def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
     """The message id of each row, the first one where there are several."""
-    named = pc.match_substring_regex(keys, f"^{MSG_ID_HEADER}$", ignore_case=True)
+    named = pc.equal(keys.cast(pa.binary()), constant(MSG_ID_HEADER.encode()))
     found: dict[int, bytes] = {}
     rows, texts = pc.list_parent_indices(column).filter(named), values.filter(named)
     for row, text in zip(rows.to_pylist(), texts.to_pylist(), strict=True):
