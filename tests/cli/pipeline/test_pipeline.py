@@ -91,8 +91,9 @@ def test_flags_that_cannot_be_meant_are_refused(natsctl: Natsctl, tmp_path: Path
 
 def _readme_lines() -> list[list[str]]:
     """The words of the README's lines about pipelines, which are run as they stand."""
-    lines = re.findall(r"^natsctl (pipeline .*)$", (Path(__file__).parents[3] / "README.md").read_text(), re.MULTILINE)
-    return [shlex.split(line, comments=True) for line in lines]
+    text = (Path(__file__).parents[3] / "README.md").read_text()
+    (block,) = re.findall(r"^```console\n(?:natsctl stream .*\n)*natsctl pipeline [^`]*", text, re.MULTILINE)
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()[1:]]
 
 
 def _run(
@@ -113,15 +114,15 @@ def _run(
 def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     server: ServerProcess, tmp_path: Path
 ) -> None:
-    run_line, status_line = _readme_lines()
+    add_line, run_line, status_line = _readme_lines()
     home, shop = tmp_path / "home", tmp_path / "examples" / "pipelines" / "orders"
     example = Path(__file__).parents[3] / "examples" / "pipelines" / "orders"
     (shop / "transformations").mkdir(parents=True)
     for file in example.glob("**/*"):
         if file.suffix in (".yml", ".sql", ".py"):
             (shop / file.relative_to(example)).write_text(file.read_text())
-    for name in ("ORDERS", "LARGE"):
-        assert _run(["stream", "add", name, "--subjects", f"{name}.>", "--defaults"], server, home).returncode == 0
+    orders = ["stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults"]
+    assert [_run(words, server, home).returncode for words in (orders, add_line)] == [0, 0]
     for amount in (5, 250, 99.5):
         body = json.dumps({"customer": "ann", "amount": amount})
         assert _run(["pub", "ORDERS.new", body, "--wait"], server, home).returncode == 0
