@@ -203,14 +203,14 @@ async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> Non
 async def test_a_wrong_password_is_logged_on_both_sides_and_tried_again(
     kinds: tuple[Kind, Kind], tmp_path: Path
 ) -> None:
-    hub = 'leafnodes { listen: "127.0.0.1:-1", authorization { user: u, password: g00d } }\n'
-    spoke = 'leafnodes { reconnect: "100ms", remotes: [ { url: "nats-leaf://u:b4d@127.0.0.1:%PORT%" } ] }\n'
+    hub = 'leafnodes { listen: "127.0.0.1:-1", authorization { user: u, password: the-right-word } }\n'
+    spoke = 'leafnodes { reconnect: "100ms", remotes: [ { url: "nats-leaf://u:a-wrong-word@127.0.0.1:%PORT%" } ] }\n'
     with joined(tmp_path, *kinds, hub, spoke, wait=False) as (hub_process, spoke_process, _):
         eventually(lambda: hub_process.log().count('authentication error - User "u"') >= 2, "no second attempt")
         eventually(lambda: "Leafnode Error 'Authorization Violation'" in spoke_process.log(), "the spoke says nothing")
         assert "Leafnode connection closed: Authentication Failure" in hub_process.log()
         for log in (hub_process.log(), spoke_process.log()):
-            assert "b4d" not in log and "g00d" not in log
+            assert "wrong-word" not in log and "right-word" not in log
 
 
 @pytest.mark.parametrize("kinds", PAIRS)
