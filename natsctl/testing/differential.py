@@ -26,13 +26,14 @@ with a reference server of its own: most of one is waiting. `assert_same` has on
 
 What `natsctl.testing.live_wire` does not find within its `PATIENCE_S`, and what comes beyond, is a difference. Real
 time passes for the reference (`jet.advance` sleeps there), so times leave room for a slow machine between the steps,
-and what `assert_all_same` reports was told otherwise in each of `TRIES` conversations.
+and what `assert_all_same` reports was told otherwise, or broke off, in each of `TRIES` conversations.
 """
 
 from __future__ import annotations
 
 import re
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -208,8 +209,11 @@ def assert_all_same(runs: Sequence[Scenario], folder: Path) -> None:
 
     def compared(at: int, run: Scenario, notes: list[Any], score: Score) -> str:
         for attempt in range(TRIES):
-            with ServerProcess(folder / f"{at}-{attempt}", "reference") as server:
-                different = differences(run, server.url, notes, score)
+            try:
+                with ServerProcess(folder / f"{at}-{attempt}", "reference") as server:
+                    different = differences(run, server.url, notes, score)
+            except Exception:  # what came late is missed by the conversation itself, wherever it counts on it
+                different = traceback.format_exc()
             if not different:
                 return ""
         return f"{run.__name__}\n{different}"

@@ -36,6 +36,9 @@ SLOWNESS: Final = 4
 PATIENCE_S: Final = 5.0
 """How long to wait for what the engine told and the reference has not told yet."""
 
+ANSWER_S: Final = 20.0
+"""How long to wait for what has to come whatever the engine told: the answer to a request, the PONG to a PING."""
+
 _HEARTBEAT: Final = b"100"
 """The status of what comes as time passes, whoever waits."""
 
@@ -146,12 +149,12 @@ class LiveWire(Wire):
         """Read until nothing came for a while after the answer to a PING."""
         began = time.monotonic()
         self._socket.sendall(b"PING\r\n")
-        while b"PONG" not in self._read(PATIENCE_S):
-            assert time.monotonic() < began + PATIENCE_S, "no PONG"
+        while b"PONG" not in self._read(ANSWER_S):
+            assert time.monotonic() < began + ANSWER_S, "no PONG"
         if quiet_s >= QUIET_S:
-            quiet_s = max(quiet_s, SLOWNESS * (time.monotonic() - began))
+            quiet_s = max(quiet_s, min(SLOWNESS * (time.monotonic() - began), PATIENCE_S))
         while self._read(quiet_s):
-            assert time.monotonic() < began + PATIENCE_S + quiet_s, "the server never rests"
+            assert time.monotonic() < began + ANSWER_S + quiet_s, "the server never rests"
 
     def _read(self, within_s: float) -> set[bytes]:
         """Read what comes within a time; return the kinds of what came."""
@@ -172,8 +175,8 @@ class LiveWire(Wire):
         self._wait_for(next(self._takes, 0), lambda: sum(sid in (None, m.sid) for m in self._inbox))
         return super().take(sid)
 
-    def _wait_for(self, number: int, count: Callable[[], int]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def _wait_for(self, number: int, count: Callable[[], int], patience_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + patience_s
         while count() < number and (remaining := deadline - time.monotonic()) > 0:
             self._read(remaining)
 
@@ -184,7 +187,7 @@ class LiveWire(Wire):
         sid = self._listen(inbox)
         self._requests.add(sid)
         self._socket.sendall(encode_unsub(sid, 1) + encode_pub(subject.encode(), inbox, header, payload))
-        self._wait_for(1, lambda: sum(sid == m.sid for m in self._inbox))
+        self._wait_for(1, lambda: sum(sid == m.sid for m in self._inbox), ANSWER_S)
         self.rest(SOON_S)
         (answer,) = super().take(sid)
         return answer.json()

@@ -35,7 +35,7 @@ The reference shows several sources in any order.
 """
 PAUSES_S: Final = (0.0, 0.0, 0.5, 1.0)
 """How long to let the reference finish removing what was before each time that a case is asked."""
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 20.0
 """How long to wait for the reference."""
 _KEEP: Final = b'{"name":"KEEP"}'
 

@@ -35,7 +35,7 @@ QUIET_S: Final = 0.02
 """How long to listen for more than the engine gave."""
 SILENT_S: Final = 0.25
 """How long to listen where the engine gave nothing."""
-PATIENCE_S: Final = 4.0
+PATIENCE_S: Final = 10.0
 """How long to wait for as much as the engine gave."""
 
 INBOX: Final = "_INBOX.raw."

@@ -27,7 +27,7 @@ from natsctl.wire import ops
 from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_parser import ServerParser
 
-PATIENCE_S: Final = 2.5
+PATIENCE_S: Final = 10.0
 """How long the reference may take to tell what the engine told."""
 
 STREAMS: Final = ("A", "B", "C", "D")
