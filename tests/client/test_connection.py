@@ -72,11 +72,11 @@ async def test_a_user_without_password_is_a_token(fake: Any) -> None:
 
 async def test_a_refused_request_subject_fails_at_once_instead_of_timing_out(fake: Any) -> None:
     fake.refused.add("$JS.API.STREAM.INFO.ORDERS")
-    async with fake.running(), await _connect(fake.url) as connection:
+    async with fake.running(), await _connect(fake.url, 60.0) as connection:
         before = time.monotonic()
         with pytest.raises(NotAuthorised, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
             await Manager(connection).stream_info("ORDERS")
-        assert time.monotonic() - before < 4.0  # below the timeout
+        assert time.monotonic() - before < 50.0  # below the timeout
 
 
 async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:
@@ -92,7 +92,7 @@ async def test_a_refused_subscription_fails_its_reader(fake: Any) -> None:
     async with fake.running(), await _connect(fake.url) as connection:
         subscription = await connection.subscribe("Secret.>")
         with pytest.raises(NotAuthorised, match=r"subscribe to Secret\.>"):
-            await subscription.next(2.0)
+            await subscription.next(30.0)
 
 
 async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
@@ -102,7 +102,7 @@ async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
         with pytest.raises(Unreachable, match="lost"):
             await connection.request("bye")
         with pytest.raises(Unreachable, match="lost"):
-            await subscription.next(2.0)
+            await subscription.next(30.0)
         with pytest.raises(Unreachable, match="lost"):
             await connection.publish("more")
 

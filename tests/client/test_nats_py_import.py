@@ -21,7 +21,7 @@ assert nats.aio.client.__version__ == importlib.metadata.version("nats-py")
 
 
 def test_nats_py_knows_its_version_and_the_real_metadata_can_be_imported_after_it() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

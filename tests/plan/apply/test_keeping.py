@@ -45,7 +45,7 @@ async def manager(
         await manager.stream_create(LIVE)
         await asyncio.gather(*(messages.publish(manager, "ORDERS.new", b"%d" % n) for n in range(COUNT)))
         await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
-        async for message in pull(manager, "ORDERS", "NEW", {"batch": ACKED, "expires": 2_000_000_000}):
+        async for message in pull(manager, "ORDERS", "NEW", {"batch": ACKED, "expires": 30_000_000_000}):
             await manager.connection.request(message.reply, b"+ACK")
         yield manager
 
