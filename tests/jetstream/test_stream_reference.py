@@ -27,7 +27,7 @@ VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "time", "ap
 QUIET_S: Final = 0.02
 """How long to listen for an answer more than the engine gave; longer where it gave none."""
 SILENT_S: Final = 0.3
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 10.0
 """How long to wait for as many answers as the engine gave."""
 
 

@@ -116,3 +116,4 @@ async def test_a_released_server_restores_our_archive(
         ok(json.loads((await client.request(to))[1]))
         assert stream_of(await api("STREAM.INFO.S", {"deleted_details": True})) == stream_of(stream)
         assert consumer_of(await api("CONSUMER.INFO.S.C")) == consumer_of(consumer)
+        await client.close()

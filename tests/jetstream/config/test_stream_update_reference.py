@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,8 @@ import pytest
 from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 SECOND: Final = 1_000_000_000
+PATIENCE_S: Final = 10.0
+"""How long the reference may take to copy what a mirror is to have."""
 
 scenario = Scenarios()
 
@@ -129,6 +132,9 @@ def a_promoted_mirror_takes_publishes(t: Talk) -> None:
     publish(t, 2)
     t.jet.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}})
     t.jet.advance(0.5)
+    deadline = time.monotonic() + PATIENCE_S
+    while t.jet.api("STREAM.INFO.M")["state"]["messages"] < 2 and time.monotonic() < deadline:
+        pass
     t.ask("STREAM.UPDATE.M", {"name": "M", "mirror": {"name": "S"}, "subjects": ["m"]})
     t.jet.api("STREAM.UPDATE.M", {"name": "M", "subjects": ["m"]})
     publish(t, 1)

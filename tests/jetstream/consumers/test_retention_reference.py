@@ -12,7 +12,7 @@ import pytest
 from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 
 SECOND: Final = 1_000_000_000
-PATIENCE_S: Final = 2.0
+PATIENCE_S: Final = 10.0
 
 
 def nothing(t: Talk) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from natsctl.testing.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
 from natsctl.testing.jet import ok
+
+PATIENCE_S: Final = 10.0
+"""How long the reference may take to copy messages from sources."""
 
 
 def nothing(t: Talk) -> None:
@@ -693,14 +697,24 @@ def counters_of_sources_add_up(t: Talk) -> None:
     sources = [{"name": "A"}, {"name": "B", "subject_transforms": [{"src": "b.>", "dest": "a.>"}]}]
     ok(t.jet.api("STREAM.CREATE.S", {"name": "S", "sources": sources, "allow_msg_counter": True}))
     t.jet.advance(1)
-    for subject, increment in (("a.x", "5"), ("b.x", "10"), ("a.x", "-7"), ("b.y", "1"), ("b.x", "0")):
+    steps = (("a.x", "5"), ("b.x", "10"), ("a.x", "-7"), ("b.y", "1"), ("b.x", "0"))
+    for number, (subject, increment) in enumerate(steps, 1):
         pub(t, "", subject=subject, Nats_Incr=increment)
         t.jet.advance(0.5)
+        arrived(t, "S", number)
     source_headers(t, "S")
     plain = {"name": "P", "sources": [{"name": "A"}]}
     ok(t.jet.api("STREAM.CREATE.P", plain))
     t.jet.advance(1)
+    arrived(t, "P", 2)
     source_headers(t, "P")
+
+
+def arrived(t: Talk, stream: str, number: int) -> None:
+    """Wait until so many messages have come from sources, which takes the reference a while."""
+    deadline = time.monotonic() + PATIENCE_S
+    while t.jet.api(f"STREAM.INFO.{stream}")["state"]["last_seq"] < number and time.monotonic() < deadline:
+        pass
 
 
 def source_headers(t: Talk, stream: str) -> None:

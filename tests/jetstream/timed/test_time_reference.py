@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import re
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Any, cast
 
 import pytest
@@ -487,10 +489,13 @@ def ours(conversation: Conversation, number: int) -> list[Any]:
 
 
 def theirs(conversation: Conversation, number: int, url: str) -> list[Any]:
-    """Have a conversation with a server."""
+    """Have a conversation with a server; one that broke off, as it counts on what came late, is told differently."""
     import time
 
-    return has(conversation, cast(Machine, Live(url, Score())), number, time.time_ns)
+    try:
+        return has(conversation, cast(Machine, Live(url, Score())), number, time.time_ns)
+    except Exception:
+        return [traceback.format_exc()]
 
 
 @pytest.mark.reference
@@ -506,6 +511,6 @@ def test_both_tell_the_same(server: ServerProcess) -> None:
             if heard[number] != notes[number]:
                 other = number + attempt * len(TALKS)
                 notes[number], heard[number] = ours(conversation, other), theirs(conversation, other, server.url)
-        pairs = list(zip(notes[number], heard[number], strict=True))
+        pairs = list(zip_longest(notes[number], heard[number]))
         different += [f"{conversation.__name__}\nours   {a}\ntheirs {b}" for a, b in pairs if a != b]
     assert not different, "\n\n".join(different)
