@@ -122,7 +122,7 @@ def test_lists_are_a_table_names_or_json(orders: Run) -> None:
 
 def test_next_shows_the_body_on_stdout_and_the_rest_on_stderr(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--ack", "explicit")
-    orders("pub", "ORDERS.processed", "order 1", "-q")
+    orders("pub", "ORDERS.processed", "order 1", "-q", "-J")
     done = orders("con", "next", "ORDERS", "C")
     assert (done.code, done.out) == (0, "order 1\n")
     assert "--- received on ORDERS.processed / tries: 1 / cons seq: 1 / str seq: 1 / pending: 0" in done.err
@@ -145,7 +145,7 @@ def test_next_can_leave_refuse_and_end_a_message(orders: Run) -> None:
 
 def test_next_takes_as_many_as_asked_and_fails_when_there_are_none(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--max-pull-batch", "2")
-    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q")
+    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q", "-J")
     done = orders("con", "next", "ORDERS", "C", "--count", "5", "--raw")
     assert (done.code, done.out) == (0, "12345")
     empty = orders("con", "next", "ORDERS", "C", "--wait", "200ms", "-j")
@@ -155,7 +155,7 @@ def test_next_takes_as_many_as_asked_and_fails_when_there_are_none(orders: Run) 
 
 def test_a_consumer_without_acks_is_read_without_one(orders: Run) -> None:
     orders("con", "add", "ORDERS", "ALL", "--pull", "--ack", "none")
-    orders("pub", "ORDERS.a", "x", "-q")
+    orders("pub", "ORDERS.a", "x", "-q", "-J")
     done = orders("con", "next", "ORDERS", "ALL")
     assert done.code == 0
     assert "No acknowledgment: the consumer asks for none" in done.err
@@ -171,7 +171,7 @@ def test_a_push_consumer_is_not_pulled_from(orders: Run) -> None:
 
 
 def test_sub_reads_both_kinds(orders: Run) -> None:
-    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "3", "-q")
+    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "3", "-q", "-J")
     orders("con", "add", "ORDERS", "PUSH", "--target", "out")
     orders("con", "add", "ORDERS", "PULL", "--pull")
     pushed = orders("con", "sub", "ORDERS", "PUSH", "--count", "3", "-j").lines

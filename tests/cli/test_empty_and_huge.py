@@ -16,7 +16,7 @@ def stored(natsctl: Run) -> Run:
     for line in (
         "str add S --subjects s.*",
         "con add S C --pull",
-        "pub s.a hello -q --count 3",
+        "pub s.a hello -J -q --count 3",
         "kv add B",
         "kv put B k v",
         "object add O",

@@ -163,7 +163,7 @@ def state(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("content")
     for line in (
-        "str add S --subjects s.*", "con add S C --pull", "pub s.a hello --count 3 -q", "kv add B --history 3",
+        "str add S --subjects s.*", "con add S C --pull", "pub s.a hello --count 3 -J -q", "kv add B --history 3",
         "kv put B k v", "kv put B k w", "object add O", "object put O file.txt", "str backup S saved.tgz",
         "str add CNT --subjects cnt.* --allow-counter", "counter increment cnt.a 5", "backup saved",
         "account backup saved-account", "ctx add c1 --server x:1", "ctx add c2 --server x:2", "ctx select c2",

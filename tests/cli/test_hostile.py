@@ -24,7 +24,7 @@ WITHIN_S = 20
 def stored(natsctl: Run) -> Run:
     assert natsctl("str", "add", "S", "--subjects", "s.>").code == 0
     assert natsctl("con", "add", "S", "C", "--pull").code == 0
-    assert natsctl("pub", "s.a", "hello", "-q").code == 0
+    assert natsctl("pub", "s.a", "hello", "-q", "-J").code == 0
     return natsctl
 
 
@@ -158,7 +158,15 @@ def test_every_body_comes_back_byte_for_byte(
 
 
 def test_words_that_are_no_utf_8_are_sent_as_they_are(stored: Run, shared_server: ServerProcess) -> None:
-    command = [*(os.fsencode(word) for word in Natsctl), b"-s", shared_server.url.encode(), b"pub", b"s.b", b"caf\xe9"]
+    command = [
+        *(os.fsencode(word) for word in Natsctl),
+        b"-s",
+        shared_server.url.encode(),
+        b"pub",
+        b"s.b",
+        b"caf\xe9",
+        b"-J",
+    ]
     assert subprocess.run(command, capture_output=True, timeout=WITHIN_S).returncode == 0
     assert base64.b64decode(stored("str", "get", "S", "2", "-j").json["data"]) == b"caf\xe9"
 

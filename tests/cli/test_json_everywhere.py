@@ -185,7 +185,7 @@ def command(
         "con add S C --pull",
         "con add S EMPTY --pull --filter s.none",
         "con add S PUSH --target push.s",
-        "pub s.a hello --count 3 -q",
+        "pub s.a hello --count 3 -J -q",
     ):
         assert natsctl(*shlex.split(line)).code == 0
     kind = shared_server.kind

@@ -107,7 +107,7 @@ def test_bodies_come_from_words_files_and_stdin_when_asked(stored: Run, tmp_path
     stored("pub", "s.a", f"@{body}", "-q")
     stored("pub", "s.a", "-", "-q", stdin=b"from stdin")
     stored("pub", "s.a", "words", "-q", stdin=b"not read")
-    stored("pub", "s.a", "{{Count}} is text", "-q")
+    stored("pub", "s.a", "{{Count}} is text", "-q", "-J")
     got = [stored("str", "get", "S", str(seq), "-j").json["data"] for seq in (1, 2, 3, 4)]
     assert got == ["AP9maWxl", "ZnJvbSBzdGRpbg==", "d29yZHM=", "e3tDb3VudH19IGlzIHRleHQ="]
     missing = stored("pub", "s.a", "@/nowhere")
@@ -116,7 +116,7 @@ def test_bodies_come_from_words_files_and_stdin_when_asked(stored: Run, tmp_path
 
 
 def test_a_pipe_is_read_only_without_a_body(stored: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q"]
+    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q", "-J"]
     subprocess.run(command, input=b"piped", check=True, timeout=30)
     assert stored("str", "get", "S", "1", "--raw").out == "piped"
     reader, writer = os.pipe()
@@ -129,7 +129,7 @@ def test_a_pipe_is_read_only_without_a_body(stored: Run, shared_server: ServerPr
 
 
 def test_many_messages_are_numbered_by_templates_when_asked(stored: Run) -> None:
-    stored("pub", "s.{{Count}}", "{{Cnt}} {{Random 3 3}}", "--templates", "--count", "3", "-q")
+    stored("pub", "s.{{Count}}", "{{Cnt}} {{Random 3 3}}", "--templates", "--count", "3", "-q", "-J")
     message = stored("str", "get", "S", "3", "-j").json
     assert message["subject"] == "s.3"
     assert len(stored("str", "get", "S", "3", "--raw").out) == len("3 abc")
@@ -180,7 +180,7 @@ def test_a_request_that_is_heard_but_not_answered_fails(natsctl: Run, background
 
 def test_a_pull_request_is_answered_with_the_stored_message(stored: Run) -> None:
     stored("con", "add", "S", "C", "--pull")
-    stored("pub", "s.a", "order", "-q")
+    stored("pub", "s.a", "order", "-q", "-J")
     assert stored("req", "$JS.API.CONSUMER.MSG.NEXT.S.C", "").out == "order\n"
 
 
@@ -203,7 +203,7 @@ def test_queue_groups_share(natsctl: Run, background: Callable[..., Background])
 
 def test_stored_messages_tell_their_place_and_raw_ones_nothing(stored: Run) -> None:
     stored("con", "add", "S", "P", "--target", "out", "--deliver", "all")
-    stored("pub", "s.a", "x", "-q")
+    stored("pub", "s.a", "x", "-q", "-J")
     done = stored("sub", "out", "--count", "1")
     assert '[#1] Received on "s.a" (stream S seq 1, pending 0, stored 2' in done.out
     stored("con", "add", "S", "Q", "--target", "out2", "--deliver", "all")

@@ -180,7 +180,7 @@ def test_a_wrong_name_is_an_error_and_no_list(person: Callable[..., Person], nat
 
 def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
-    natsctl("pub", "ORDERS.a", "x", "-q")
+    natsctl("pub", "ORDERS.a", "x", "-q", "-J")
     for words, question in (
         (("purge", "ORDERS"), "Really purge Stream ORDERS"),
         (("rm", "ORDERS"), "Really delete Stream ORDERS"),
@@ -216,7 +216,7 @@ def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(
 
 def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Person], natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s", "--description", "[bold]d[/]\x1b[2J")
-    natsctl("pub", "s", "a\x1b]0;title\x07b", "-q")
+    natsctl("pub", "s", "a\x1b]0;title\x07b", "-q", "-J")
     one = person("str", "get", "S", "1")
     one.sees("a\\x1b]0;title\\x07b")
     assert one.end()[0] == 0
@@ -232,7 +232,7 @@ def test_a_terminal_is_not_driven_by_messages_or_names(person: Callable[..., Per
 
 def test_a_backup_shows_a_bar_unless_told_not_to(person: Callable[..., Person], natsctl: Run, tmp_path: Path) -> None:
     natsctl("str", "add", "S", "--subjects", "s")
-    natsctl("pub", "s", "x" * 1000, "--count", "200", "-q")
+    natsctl("pub", "s", "x" * 1000, "--count", "200", "-q", "-J")
     status, screen = person("str", "backup", "S", str(tmp_path / "b")).end()
     assert (status, "100%" in screen) == (0, True)
     assert 'Starting backup of Stream "S"' in screen

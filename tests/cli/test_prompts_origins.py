@@ -87,8 +87,8 @@ def test_start_times_are_read_in_three_spellings() -> None:
 
 def test_a_message_to_show_is_asked_for_by_sequence_or_subject(person: Callable[..., Any], natsctl: Any) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "first", "-q")
-    natsctl("pub", "s.b", "second", "-q")
+    natsctl("pub", "s.a", "first", "-q", "-J")
+    natsctl("pub", "s.b", "second", "-q", "-J")
     one = person("str", "get", "S")
     one.answers("Message Sequence to retrieve", "1\r")
     one.sees("first")

@@ -216,8 +216,8 @@ def test_lists_are_a_table_names_or_json(natsctl: Run) -> None:
 
 def test_purge_says_how_many_and_shows_the_stream(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "x", "--count", "5", "-q")
-    natsctl("pub", "s.b", "x", "-q")
+    natsctl("pub", "s.a", "x", "--count", "5", "-q", "-J")
+    natsctl("pub", "s.b", "x", "-q", "-J")
     assert natsctl("str", "purge", "S", "--subject", "s.b", "-j").json["purged"] == 1
     assert natsctl("str", "purge", "S", "--keep", "3", "-j", "-f").json["purged"] == 2
     assert natsctl("str", "purge", "S", "--seq", "4", "-f", "-j").json["purged"] == 1
@@ -230,7 +230,7 @@ def test_purge_says_how_many_and_shows_the_stream(natsctl: Run) -> None:
 
 def test_a_message_is_shown_and_removed(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "hello", "-H", "K:V", "-q")
+    natsctl("pub", "s.a", "hello", "-H", "K:V", "-q", "-J")
     done = natsctl("str", "get", "S", "1")
     assert done.out == "hello\n"
     assert "Item: S#1 received" in done.err
@@ -257,7 +257,7 @@ def test_validate_and_output_create_nothing(natsctl: Run, tmp_path: Path) -> Non
 def test_a_backup_comes_back_with_its_messages_and_consumers(natsctl: Run, tmp_path: Path) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
     natsctl("con", "add", "S", "C", "--pull")
-    natsctl("pub", "s.a", "{{Count}}", "--templates", "--count", "20", "-q")
+    natsctl("pub", "s.a", "{{Count}}", "--templates", "--count", "20", "-q", "-J")
     target = tmp_path / "deep" / "S.tgz"
     done = natsctl("str", "backup", "S", str(target), "--no-progress")
     assert (done.code, done.out) == (0, "")

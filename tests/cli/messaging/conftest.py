@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from natsctl.api.errors import Unreachable
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.message import Message
@@ -20,7 +18,6 @@ from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
 WITHIN_S = 20.0
-HEARD_S = 0.3
 
 
 @pytest.fixture
@@ -56,8 +53,10 @@ class Other:
             async def serve() -> None:
                 async for message in subscription:
                     self.heard.append(message)
-                    for answer in answers(message):
-                        await self.connection.publish(message.reply, **answer)
+                    # All at once, so that they arrive together: whoever asked may wait for further ones but briefly.
+                    await asyncio.gather(
+                        *[self.connection.publish(message.reply, **answer) for answer in answers(message)]
+                    )
 
             self._tasks.append(self.loop.create_task(serve()))
 
@@ -72,22 +71,26 @@ class Other:
 
         self.do(work())
 
-    def sends_once_heard(self, subject: str, *bodies: bytes, headers: Any = None, then: str = "") -> None:
-        """Publish bodies as soon as somebody subscribes there, the first of them as a request; returns at once.
-
-        `then` is the subject of the others.
-        """
+    def sends_once_heard(self, subject: str, *bodies: bytes) -> None:
+        """Publish bodies as soon as somebody subscribes there, the first of them as a request; returns at once."""
 
         async def work() -> None:
             first, *others = bodies
-            # Where nobody listens the server says so at once; silence means that the request was heard.
-            with contextlib.suppress(Unreachable):
-                while (await self.connection.request(subject, first, headers=headers, timeout_s=HEARD_S)).status == 503:
-                    await asyncio.sleep(0.005)
+            while not await self._heard_by_somebody(subject, first):
+                await asyncio.sleep(0.005)
             for body in others:
-                await self.connection.publish(then or subject, body, headers=headers)
+                await self.connection.publish(subject, body)
 
         self._later(work())
+
+    async def _heard_by_somebody(self, subject: str, body: bytes) -> bool:
+        """Publish a request; where nobody listens the server says so before it answers the PING that comes behind."""
+        answers = await self.connection.subscribe(self.connection.new_inbox())
+        await self.connection.publish(subject, body, reply=answers.subject)
+        await self.connection.flush()
+        answer = answers.now()
+        await answers.stop()
+        return answer is None or answer.status != 503
 
     def does(self, work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
         """Start some work on its connection, and return at once."""

@@ -25,7 +25,7 @@ def _headers(natsctl: Run, seq: int = 1) -> str:
 
 
 def test_headers_of_one_name_are_all_kept(stored: Run) -> None:
-    stored("pub", "s.a", "x", "-H", "K:1", "-H", "K: 2", "-H", "k:3", "-q")
+    stored("pub", "s.a", "x", "-H", "K:1", "-H", "K: 2", "-H", "k:3", "-q", "-J")
     assert _headers(stored) == "NATS/1.0\r\nK: 1\r\nK: 2\r\nk: 3\r\n\r\n"
     stored("con", "add", "S", "C", "--pull")
     assert stored("con", "next", "S", "C", "-j").json["headers"] == {"K": ["1", "2"], "k": ["3"]}
@@ -162,9 +162,9 @@ def test_json_says_what_went_out_where_no_stream_answers(natsctl: Run) -> None:
 
 def test_bodies_with_braces_are_left_alone_unless_templates_are_asked_for(stored: Run) -> None:
     body = '{"a": "{{Count}}", "b": {"c": {}}}'
-    stored("pub", "s.a", body, "-q")
+    stored("pub", "s.a", body, "-q", "-J")
     assert stored("str", "get", "S", "1", "--raw").out == body
-    stored("pub", "s.a", body, "-q", "--templates", "-H", "N:{{Count}}")
+    stored("pub", "s.a", body, "-q", "-J", "--templates", "-H", "N:{{Count}}")
     assert stored("str", "get", "S", "2", "--raw").out == '{"a": "1", "b": {"c": {}}}'
     assert "N: 1" in _headers(stored, 2)
 
@@ -198,7 +198,7 @@ def test_a_stdin_that_nobody_feeds_is_not_read(stored: Run, shared_server: Serve
 def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"\x00file\n")
     with (tmp_path / "body").open("rb") as file:
-        command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q"]
+        command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q", "-J"]
         subprocess.run(command, stdin=file, env=os.environ, timeout=20, check=True)
     assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"\x00file\n"
 

@@ -24,7 +24,7 @@ Run = Callable[..., Any]
 def five(stored: Run) -> Run:
     """A stream S with 1, 2 on s.a, 3 on s.b, 4, 5 on s.a."""
     for number, subject in enumerate(("s.a", "s.a", "s.b", "s.a", "s.a"), 1):
-        stored("pub", subject, str(number), "-q")
+        stored("pub", subject, str(number), "-q", "-J")
     return stored
 
 
@@ -88,7 +88,7 @@ def test_a_durable_is_made_read_on_with_and_kept(five: Run) -> None:
 
 def test_a_work_queue_is_looked_at_and_nothing_is_taken(natsctl: Run) -> None:
     natsctl("str", "add", "W", "--subjects", "w", "--retention", "work")
-    natsctl("pub", "w", "job", "-q")
+    natsctl("pub", "w", "job", "-q", "-J")
     assert natsctl("sub", "w", "--all", "-T", "--raw").out == "job\n"
     assert natsctl("str", "info", "W", "-j").json["state"]["messages"] == 1
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_is_told(five: Run, words: tuple[str, ...], code: int, na
 
 
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
-    five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q")
+    five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q", "-J")
     assert five("sub", "s.*", "--all", "-T", "--dump", str(tmp_path / "d")).out == ""
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [f"{number}.json" for number in range(1, 7)]
     last = json.loads((tmp_path / "d" / "6.json").read_text())
@@ -138,7 +138,7 @@ def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: P
 
 def test_subjects_headers_and_times_only(five: Run) -> None:
     assert five("sub", "s.b", "--all", "-T", "--subjects-only").out == "s.b\n"
-    five("pub", "s.h", "body", "-H", "K:v", "-q")
+    five("pub", "s.h", "body", "-H", "K:v", "-q", "-J")
     shown = five("sub", "s.h", "--all", "-T", "--headers-only").out
     assert re.sub(", stored [^)]+", "", shown) == (
         '[#1] Received on "s.h" (stream S seq 6, pending 0)\nK: v\nNats-Msg-Size: 4\n\n'

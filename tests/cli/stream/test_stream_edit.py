@@ -134,7 +134,7 @@ def test_a_mirror_becomes_a_stream_of_its_own(natsctl: Run) -> None:
 
 def test_a_dry_run_shows_the_request_and_what_a_lower_limit_removes(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s")
-    natsctl("pub", "s", "x", "--count", "5", "-q")
+    natsctl("pub", "s", "x", "--count", "5", "-q", "-J")
     done = natsctl("str", "edit", "S", "--max-msgs", "2", "--dry-run", "-j")
     assert (done.code, done.json["effect"]["messages_removed"]) == (10, 3)
     assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.UPDATE.S"

@@ -23,8 +23,8 @@ def filled(natsctl: Run) -> Run:
     natsctl("str", "add", "COPY", "--mirror", "EMPTY")
     natsctl("str", "add", "ALL", "--source", '{"name": "EMPTY", "filter_subject": "e"}')
     natsctl("str", "add", "KV_b", "--subjects", "$KV.b.>")
-    natsctl("pub", "b.one", "x" * 100, "--count", "5", "-q")
-    natsctl("pub", "b.two", "x" * 100, "--count", "2", "-q")
+    natsctl("pub", "b.one", "x" * 100, "--count", "5", "-q", "-J")
+    natsctl("pub", "b.two", "x" * 100, "--count", "2", "-q", "-J")
     natsctl("con", "add", "BIG", "C", "--pull")
     return natsctl
 

@@ -14,8 +14,8 @@ Run = Callable[..., Any]
 @pytest.fixture
 def filled(natsctl: Run) -> Run:
     natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "x", "--count", "6", "-q")
-    natsctl("pub", "s.b", "x", "--count", "4", "-q")
+    natsctl("pub", "s.a", "x", "--count", "6", "-q", "-J")
+    natsctl("pub", "s.b", "x", "--count", "4", "-q", "-J")
     natsctl("str", "rmm", "S", "2", "-f")
     return natsctl
 
@@ -53,7 +53,7 @@ def test_counting_needs_no_direct_gets(filled: Run) -> None:
 
 def test_messages_go_by_age(filled: Run) -> None:
     time.sleep(0.3)
-    filled("pub", "s.a", "new", "--count", "2", "-q")
+    filled("pub", "s.a", "new", "--count", "2", "-q", "-J")
     done = filled("str", "purge", "S", "--older-than", "250ms", "-f", "-j")
     assert done.json["purged"] == 9
     state = filled("str", "info", "S", "-j").json["state"]
@@ -77,7 +77,7 @@ def test_what_would_go_is_told_before(filled: Run) -> None:
 def test_several_streams_are_purged_by_pattern_and_only_by_force(filled: Run) -> None:
     filled("str", "add", "S2", "--subjects", "t")
     filled("str", "add", "KV_S", "--subjects", "$KV.S.>")
-    filled("pub", "$KV.S.a", "x", "-q")
+    filled("pub", "$KV.S.a", "x", "-q", "-J")
     assert filled("str", "purge", "S*").code == 2
     planned = filled("str", "purge", "S*", "--dry-run", "-j").json
     assert [one["subject"] for one in planned["requests"]] == ["$JS.API.STREAM.PURGE.S", "$JS.API.STREAM.PURGE.S2"]

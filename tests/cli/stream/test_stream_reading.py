@@ -13,8 +13,8 @@ Run = Callable[..., Any]
 @pytest.fixture
 def filled(natsctl: Run) -> Run:
     natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "{{Count}}", "--templates", "--count", "8", "-q")
-    natsctl("pub", "s.b", "last\x1b[2J", "-q", "-H", "K:V")
+    natsctl("pub", "s.a", "{{Count}}", "--templates", "--count", "8", "-q", "-J")
+    natsctl("pub", "s.b", "last\x1b[2J", "-q", "-J", "-H", "K:V")
     for seq in ("3", "4", "6"):
         natsctl("str", "rmm", "S", seq, "-f")
     return natsctl
@@ -47,7 +47,7 @@ def test_a_view_begins_where_it_is_told(filled: Run) -> None:
 def test_a_view_takes_nothing_from_a_queue(natsctl: Run, retention: str) -> None:
     natsctl("str", "add", "Q", "--subjects", "q", "--retention", retention)
     natsctl("con", "add", "Q", "C", "--pull")
-    natsctl("pub", "q", "x", "--count", "3", "-q")
+    natsctl("pub", "q", "x", "--count", "3", "-q", "-J")
     assert len(natsctl("str", "view", "Q", "-j").lines) == 3
     assert natsctl("str", "info", "Q", "-j").json["state"]["messages"] == 3
 
