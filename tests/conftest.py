@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+from nats.js.kv import KeyValue
+from nats.js.object_store import ObjectStore
 
 from natsctl.client.short_client import ShortClient
 from natsctl.testing import nursery
@@ -31,14 +35,23 @@ settings.register_profile("natsctl", deadline=None)
 settings.load_profile("natsctl")
 
 
-def _wait_longer(method: Callable[..., Any], timeout_s: float) -> None:
-    """Give a method of nats-py another default timeout; half a second measures what else the machine does."""
+def _wait_longer(method: Callable[..., Any], timeout_s: float, name: str = "timeout") -> None:
+    """Give a method of nats-py another default timeout; some seconds measure what else the machine does."""
     parameters = [p for p in signature(method).parameters.values() if p.default is not p.empty]
-    method.__defaults__ = tuple(timeout_s if p.name == "timeout" else p.default for p in parameters)
+    method.__defaults__ = tuple(timeout_s if p.name == name else p.default for p in parameters)
 
 
-_wait_longer(Client.request, 5.0)
-_wait_longer(Subscription.next_msg, 5.0)
+for _method in (
+    Client.request,
+    Subscription.next_msg,
+    Msg.ack_sync,
+    JetStreamContext.__init__,
+    KeyValue.KeyWatcher.updates,
+    ObjectStore.ObjectWatcher.updates,
+):
+    _wait_longer(_method, 20.0)
+_wait_longer(Client.flush, 20)
+_wait_longer(Client.connect, 20, "connect_timeout")
 # Its own sends the PING of a flush before what was subscribed and published, so that flushing ends no race.
 Client._send_ping = ShortClient._send_ping  # type: ignore[assignment]  # uses nothing but what a Client has
 

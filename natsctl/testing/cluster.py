@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,8 @@ from typing import Final
 from natsctl.testing.process import ServerProcess
 
 NAMES: Final = ("n1", "n2", "n3")
+FIRST_HANDED_OUT: Final = 32_768
+"""Where the ports begin that Linux takes for connections and for who asks for any."""
 CONFIG: Final = """
 server_tags: ["az:1", "disk:ssd"]
 accounts {
@@ -71,9 +74,15 @@ def _member(folder: Path, name: str, route: str, routes: list[str]) -> ServerPro
 
 
 def _free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens on, below those that the system hands out: it gives them to nobody else."""
+    found: list[int] = []
     with contextlib.ExitStack() as held:
-        listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [int(one.getsockname()[1]) for one in listeners]
+        while len(found) < number:
+            port = random.randrange(10_000, FIRST_HANDED_OUT)
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+    return found
 
 
 async def _clear(url: str) -> None:

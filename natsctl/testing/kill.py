@@ -122,7 +122,7 @@ class KillLoop:
         self._worker.start(clients[-1])
         for publisher, client in zip(self._publishers, clients[:-1], strict=True):
             publisher.start(client, fill=False)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(publisher.outstanding for publisher in self._publishers):
                 await asyncio.sleep(0.01)
         await asyncio.sleep(LAST_WORK_S)
@@ -161,7 +161,7 @@ class KillLoop:
 
 async def _api(client: RawClient, verb: bytes, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the server's answer; raises RuntimeError when it is an error."""
-    _, answer = await client.request(b"$JS.API." + verb, orjson.dumps(body) if body else b"", timeout_s=10)
+    _, answer = await client.request(b"$JS.API." + verb, orjson.dumps(body) if body else b"", timeout_s=60)
     value: dict[str, Any] = orjson.loads(answer)
     if "error" in value:
         raise RuntimeError(f"{verb.decode()}: {value['error']}")

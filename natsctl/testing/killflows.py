@@ -165,7 +165,7 @@ class FlowLoop:
 
 async def api(client: RawClient, verb: bytes, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the server's answer; raises RuntimeError when it is an error."""
-    _, answer = await client.request(b"$JS.API." + verb, orjson.dumps(body) if body else b"", timeout_s=20)
+    _, answer = await client.request(b"$JS.API." + verb, orjson.dumps(body) if body else b"", timeout_s=60)
     value: dict[str, Any] = orjson.loads(answer)
     if "error" in value:
         raise RuntimeError(f"{verb.decode()}: {value['error']}")

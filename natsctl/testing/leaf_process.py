@@ -15,7 +15,8 @@ from natsctl.testing.process import Kind, ServerProcess
 
 _T = TypeVar("_T")
 
-SETTLE_S: Final = 10.0
+SETTLE_S: Final = 40.0
+"""How long to wait for what must come; a server that was refused for a while waits as long before it asks again."""
 _LISTENING: Final = re.compile(r"Listening for leafnode connections on \S*:(\d+)")
 
 

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from natsctl.testing.jwts import UserLogin
 
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 30.0
+"""How long to wait for what must come; a busy machine stands still for some seconds now and then."""
 QUIET: Final = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
 
 

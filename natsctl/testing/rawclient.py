@@ -17,7 +17,8 @@ import orjson
 OnMessage = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply, header block and payload."""
 
-CONNECT_WITHIN_S: Final = 5.0
+CONNECT_WITHIN_S: Final = 30.0
+ANSWER_WITHIN_S: Final = 30.0
 
 
 class Disconnected(ConnectionError):
@@ -108,7 +109,9 @@ class RawClient(asyncio.Protocol):
         self.send(b"PING\r\n")
         await future
 
-    async def request(self, subject: bytes, payload: bytes = b"", timeout_s: float = 5.0) -> tuple[bytes, bytes]:
+    async def request(
+        self, subject: bytes, payload: bytes = b"", timeout_s: float = ANSWER_WITHIN_S
+    ) -> tuple[bytes, bytes]:
         """Return header and payload of the answer; raises Disconnected or TimeoutError."""
         if self.closed.is_set():
             raise Disconnected("connection lost")

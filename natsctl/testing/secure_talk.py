@@ -15,7 +15,8 @@ from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process.log import Log
 from natsctl.testing.certificates import Authority, Issued
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
+"""How long to wait for what must come; a busy machine stands still for some seconds now and then."""
 HELLO = b'CONNECT {"verbose":false}\r\nPING\r\n'
 
 

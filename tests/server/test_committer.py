@@ -14,7 +14,7 @@ class FakeCommit:
 
     def run(self) -> None:
         self.stream.runs.append(threading.current_thread().name)
-        self.stream.gate.wait(5)
+        self.stream.gate.wait(60)
         if self.stream.error is not None:
             raise self.stream.error
 
@@ -78,7 +78,7 @@ class Rig:
         self.changed.set()
 
     async def until(self, stream: FakeStream, seq: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while stream.durable_seq < seq:
                 await self.changed.wait()
                 self.changed.clear()

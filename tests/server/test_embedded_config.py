@@ -12,6 +12,7 @@ from natsctl.server.conf.syntax import ConfError
 from natsctl.server.embedded import EmbeddedServer
 from natsctl.server.embedded_config import embedded_options
 from natsctl.testing.leaf_process import leaf_port, linked, server
+from tests.server.leaf.crossing import across
 
 
 def test_without_a_file_it_is_as_ever(tmp_path: Path) -> None:
@@ -58,7 +59,8 @@ async def test_an_embedded_server_serves_its_streams_through_a_hub(tmp_path: Pat
         await asyncio.to_thread(embedded.start)
         try:
             await asyncio.to_thread(linked, hub)
-            async with await nats.connect(hub.url) as client:
+            async with await nats.connect(hub.url) as client, await nats.connect(embedded.url) as laptop:
+                await across(client, laptop)
                 js = client.jetstream(domain="laptop")
                 await js.add_stream(name="NOTES", subjects=["notes"])
                 assert (await js.publish("notes", b"x")).domain == "laptop"

@@ -31,7 +31,7 @@ async def test_a_client_that_was_accepted_is_served() -> None:
 async def test_a_request_without_taker_is_answered_at_once() -> None:
     async with ServerInstance(ANY) as server:
         client = await RawClient.connect(server.url)
-        header, payload = await client.request(b"nobody.here", timeout_s=2)
+        header, payload = await client.request(b"nobody.here")
         assert header.startswith(b"NATS/1.0 503")
         assert payload == b""
         await client.close()
@@ -61,7 +61,7 @@ async def test_stop_closes_clients_and_frees_the_port() -> None:
     client = await RawClient.connect(server.url)
     port = server.port
     await server.stop()
-    await asyncio.wait_for(client.closed.wait(), 2)
+    await asyncio.wait_for(client.closed.wait(), 30)
     async with ServerInstance(ANY.at("127.0.0.1", port)) as again:
         assert again.port == port
 
@@ -113,7 +113,7 @@ async def test_a_client_that_takes_nothing_within_the_write_deadline_is_cut_off(
         for _ in range(40):
             client.publish(b"flood", b"x" * 500_000)
             await client.flush()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not server.broker.slow_consumers:
                 await asyncio.sleep(0.05)
         slow.close()
@@ -129,7 +129,7 @@ async def test_a_fault_of_one_connection_ends_that_one_only(monkeypatch: pytest.
 
         server.broker.accounts["$G"].subscribe(b"boom", fail)
         bad.publish(b"boom", b"")
-        await asyncio.wait_for(bad.closed.wait(), 2)
+        await asyncio.wait_for(bad.closed.wait(), 30)
         await good.flush()
         await good.close()
 
@@ -170,7 +170,7 @@ async def test_a_client_that_closes_its_side_still_gets_its_answers() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
         writer.write_eof()
-        assert b"PONG\r\n" in await asyncio.wait_for(reader.read(), 5)
+        assert b"PONG\r\n" in await asyncio.wait_for(reader.read(), 30)
         writer.close()
         await writer.wait_closed()
 

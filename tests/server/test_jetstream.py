@@ -18,7 +18,7 @@ from natsctl.server.storage import StoreInUse
 from natsctl.store.disk import PosixFile
 from natsctl.testing.rawclient import RawClient
 
-pytestmark = pytest.mark.timeout(30)
+PATIENCE_S = 60.0
 
 
 def options(folder: Path) -> ServerOptions:
@@ -57,7 +57,7 @@ class Acks:
         self.sent += 1
         self.client.publish(subject, payload, b"%s.%d" % (self.inbox, self.sent))
 
-    async def all(self, seconds: float = 10) -> None:
+    async def all(self, seconds: float = PATIENCE_S) -> None:
         async with asyncio.timeout(seconds):
             while len(self.seqs) + len(self.others) < self.sent:
                 self.changed.clear()
@@ -84,7 +84,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
         if file in gate.held:
             if gate.error is not None:
                 raise gate.error
-            gate.open.wait(20)
+            gate.open.wait(PATIENCE_S)
         sync(file)
 
     monkeypatch.setattr(PosixFile, "sync", gated)
@@ -132,7 +132,7 @@ async def test_a_stop_answers_what_was_read(tmp_path: Path) -> None:
             acks.publish(b"S.x", b"payload")
         await asyncio.sleep(0.05)
         await server.stop()
-        await asyncio.wait_for(client.closed.wait(), 5)
+        await asyncio.wait_for(client.closed.wait(), PATIENCE_S)
         acked = len(acks.seqs)
         assert acked == 500
 

@@ -33,7 +33,7 @@ class Client:
     async def heard(self) -> str:
         """Return everything up to a PONG or the end, which is shown as <END>."""
         lines = []
-        while line := await asyncio.wait_for(self.reader.readline(), 5):
+        while line := await asyncio.wait_for(self.reader.readline(), 30):
             if line == b"PONG\r\n":
                 return "".join(lines)
             if not line.startswith(b"INFO "):

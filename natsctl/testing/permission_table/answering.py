@@ -48,13 +48,13 @@ ANSWERING: Final = (
     ),
     Case(
         claim="an answer that comes too late (`expires`)",
-        users='{user: r5, password: x, permissions: {allow_responses: {max: 9, expires: "300ms"}}}\n'
+        users='{user: r5, password: x, permissions: {allow_responses: {max: 9, expires: "2s"}}}\n'
         "{user: a5, password: x}",
         steps=(
             Step("r5", b"SUB r5 1\r\n"),
             Step("a5", publish("r5", "re.a5")),
             Step("r5", publish("re.a5"), message("r5", 1, "re.a5")),
-            Step(WAIT, b"400"),
+            Step(WAIT, b"2300"),
             Step("r5", publish("re.a5"), no_publish("re.a5")),
         ),
         log='Publish Violation - Subject "re.a5"',

@@ -152,7 +152,7 @@ LOGGING_IN: Final = (
     ),
     Case(
         claim="one user with a password",
-        config="authorization { user: u1, password: x, timeout: 0.4 }",
+        config="authorization { user: u1, password: x, timeout: 1.2 }",
         clients={"wrong": {"user": "u1", "pass": "y"}, "silent": None},
         steps=(
             Step("wrong", b"", VIOLATION),
@@ -163,13 +163,13 @@ LOGGING_IN: Final = (
     ),
     Case(
         claim="not saying CONNECT in time",
-        config="authorization { user: u2, password: x, timeout: 0.4 }",
+        config="authorization { user: u2, password: x, timeout: 1.2 }",
         clients={"silent": None},
         steps=(Step("silent", b"", error("Authentication Timeout", closed=True)),),
     ),
     Case(
         claim="a user for those without credentials (`no_auth_user`), with its permissions",
-        config="no_auth_user: n1\nauthorization { timeout: 0.4, users: [{user: n1, password: x, permissions: "
+        config="no_auth_user: n1\nauthorization { timeout: 1.2, users: [{user: n1, password: x, permissions: "
         "{publish: n1}}, {user: n2, password: x}] }",
         clients={"nobody": {}, "silent": None, "wrong": {"user": "n2", "pass": "y"}, "mute": None},
         steps=(
@@ -177,7 +177,7 @@ LOGGING_IN: Final = (
             Step("nobody", b"SUB n1 1\r\n" + publish("n1"), message("n1", 1)),
             # Who says something before CONNECT is verbose, as every client is that has not said otherwise.
             Step("silent", b"SUB n1 1\r\n", b"+OK\r\n"),
-            Step(WAIT, b"700"),
+            Step(WAIT, b"1500"),
             Step("silent", publish("n1"), b"+OK\r\n" + message("n1", 1)),
             Step("n2", publish("n2")),
             Step("wrong", b"", VIOLATION),

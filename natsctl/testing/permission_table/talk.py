@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from natsctl.testing.permission_table.case import ANSWER, CLOSED, WAIT, Case
 
-PATIENCE_S: Final = 3.0
+PATIENCE_S: Final = 20.0
 CONNECT: Final[dict[str, Any]] = {"verbose": False, "pedantic": False, "headers": True}
 _ANSWER: Final = re.compile(rb"H?MSG \S+ answers .*?\r\n.*?(?:\r\n(?=H?MSG |-ERR |PONG|\Z))", re.DOTALL)
 

@@ -25,7 +25,7 @@ def accepted(path: Path) -> bool:
 
 def accepted_by_reference(path: Path) -> bool:
     assert REFERENCE is not None
-    done = subprocess.run([REFERENCE, "-t", "-c", str(path)], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([REFERENCE, "-t", "-c", str(path)], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode == 0
 
 

@@ -16,6 +16,7 @@ from nats.js.api import ExternalStream, StreamSource
 
 from natsctl.testing.leaf_process import Cable, eventually, joined, leaf_port, linked, server
 from natsctl.testing.process import Kind, ServerProcess
+from tests.server.leaf.crossing import across
 
 Pair = tuple[ServerProcess, ServerProcess, Cable]
 
@@ -53,23 +54,16 @@ async def connected(process: ServerProcess, user: str = "a", password: str = "a"
     return await nats.connect(process.url, user=user, password=password, allow_reconnect=False)
 
 
-async def told(*parties: Client) -> None:
-    """Let interest get across."""
-    for party in parties:
-        await party.flush()
-    await asyncio.sleep(0.15)
-
-
 async def test_messages_cross_once_with_headers_however_many_want_them(pair: Pair) -> None:
     async with clients(pair) as both:
         for here, there in (both, both[::-1]):
             exact, wide = await there.subscribe("news.eu"), await there.subscribe("news.>")
-            await told(there)
+            await across(here, there)
             await here.publish("news.eu", b"1", headers={"Lang": "de"})
             for sub in (exact, wide):
                 message = await sub.next_msg(10)
                 assert (message.subject, message.data, message.headers) == ("news.eu", b"1", {"Lang": "de"})
-            await told(here)
+            await across(here, there)
             assert exact.pending_msgs == wide.pending_msgs == 0
             await exact.unsubscribe()
             await wide.unsubscribe()
@@ -83,10 +77,10 @@ async def test_requests_are_answered_across_and_nobody_is_told_of_at_once(pair: 
                 await message.respond(b"re: " + message.data)
 
             sub = await there.subscribe("service", "workers", cb=answer)
-            await told(there)
+            await across(here, there)
             assert (await here.request("service", b"q", timeout=10)).data == b"re: q"
             await sub.unsubscribe()
-            await told(there)
+            await across(here, there)
             with pytest.raises(nats.errors.NoRespondersError):
                 await here.request("service", b"q", timeout=10)
 
@@ -96,20 +90,20 @@ async def test_one_member_of_a_group_gets_each_message_and_members_near_by_come_
         for here, there in (both, both[::-1]):
             far = [await there.subscribe("jobs", "g") for _ in range(2)]
             other = await there.subscribe("jobs", "h")
-            await told(there)
+            await across(here, there)
             for _ in range(20):
                 await here.publish("jobs", b"")
-            await told(here, there)
+            await across(here, there)
             assert sum(sub.pending_msgs for sub in far) == other.pending_msgs == 20
             near = await here.subscribe("jobs", "g")
-            await told(here)
             for _ in range(10):
                 await here.publish("jobs", b"")
-            await told(here, there)
+            await across(here, there)
             assert (near.pending_msgs, sum(sub.pending_msgs for sub in far), other.pending_msgs) == (10, 20, 30)
             for sub in (*far, other, near):
                 await sub.unsubscribe()
-            await told(here, there)
+            await across(here, there)
+            await across(there, here)
 
 
 async def test_jetstream_is_reached_by_the_name_of_its_domain_and_stays_local_without(pair: Pair) -> None:
@@ -162,7 +156,7 @@ def source(name: str, domain: str) -> StreamSource:
 async def grown(js: Any, stream: str, count: int) -> int:
     """Return how many messages a stream has when it has `count`, or after a bounded wait."""
     have = 0
-    for _ in range(300):
+    for _ in range(1000):
         have = (await js.stream_info(stream)).state.messages
         if have >= count:
             break
@@ -172,7 +166,7 @@ async def grown(js: Any, stream: str, count: int) -> int:
 
 async def nobody_hears(client: Client, subject: str) -> None:
     """Wait until the server says so at once; before it has noticed, a request is lost in silence."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await client.request(subject, b"during", timeout=1)
@@ -186,7 +180,7 @@ async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> Non
     _, spoke_process, cable = pair
     async with clients(pair) as (hub, spoke):
         sub = await spoke.subscribe("alive")
-        await told(spoke)
+        await across(hub, spoke)
         await hub.publish("alive", b"before")
         assert (await sub.next_msg(10)).data == b"before"
         before = spoke_process.log().count("JetStream using domains")
@@ -194,7 +188,7 @@ async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> Non
         await nobody_hears(hub, "alive")
         cable.heal()
         linked(spoke_process, before + 1)
-        await told(spoke)
+        await across(hub, spoke)
         await hub.publish("alive", b"after")
         assert (await sub.next_msg(10)).data == b"after"
 
@@ -235,13 +229,17 @@ async def test_users_of_the_block_decide_the_account_and_denied_subjects_do_not_
         ):
             arrived, left = await near.subscribe("in.>"), await far.subscribe("out.>")
             alien = await stranger.subscribe("out.>")
-            await told(near, far, stranger)
+            await stranger.flush()
+            await across(near, far)
+            await across(far, near)
             for word in ("secret", "open"):
                 await far.publish(f"in.{word}", b"")
                 await near.publish(f"out.{word}", b"")
-            await told(near, far, stranger)
-            assert [(await arrived.next_msg(1)).subject, arrived.pending_msgs] == ["in.open", 0]
-            assert [(await left.next_msg(1)).subject, left.pending_msgs] == ["out.open", 0]
+            await across(near, far)
+            await across(far, near)
+            await stranger.flush()
+            assert [(await arrived.next_msg()).subject, arrived.pending_msgs] == ["in.open", 0]
+            assert [(await left.next_msg()).subject, left.pending_msgs] == ["out.open", 0]
             assert alien.pending_msgs == 0
 
 
@@ -270,18 +268,19 @@ async def test_jetstream_of_the_hub_serves_a_leaf_node_without_its_own_by_no_nam
 ) -> None:
     account = "accounts { A { users: [{user: a, password: a}] } }\ndefault_js_domain { A: hub }\n"
     remotes = SPOKE.partition("jetstream")[0]
-    with joined(tmp_path, *kinds, HUB, remotes + account) as (_, spoke_process, _):
-        async with await connected(spoke_process) as near:
-            js = near.jetstream(timeout=5)
+    with joined(tmp_path, *kinds, HUB, remotes + account) as (hub_process, spoke_process, _):
+        async with await connected(hub_process) as far, await connected(spoke_process) as near:
+            await across(near, far)
+            js = near.jetstream()
             await js.add_stream(name="ORDERS", subjects=["orders.>"])
-            await told(near)
+            await across(near, far)
             for number in range(3):
                 assert (await js.publish("orders.new", b"%d" % number)).seq == number + 1
             puller = await js.pull_subscribe("orders.>", "reader")
-            messages = await puller.fetch(3, timeout=5)
+            messages = await puller.fetch(3, timeout=20)
             assert [message.data for message in messages] == [b"0", b"1", b"2"]
             for message in messages:
-                await message.ack_sync(timeout=5)
+                await message.ack_sync()
             bucket = await js.create_key_value(bucket="settings")
             await bucket.put("a.b", b"1")
             assert (await bucket.get("a.b")).value == b"1"

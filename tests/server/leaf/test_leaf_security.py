@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from natsctl.testing.certificates import Authority
 from natsctl.testing.jwts import Estate, Key
 from natsctl.testing.leaf_process import eventually, joined, linked, server
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.server.leaf.crossing import across
 
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),
@@ -55,11 +55,10 @@ async def crosses(hub: ServerProcess, spoke: ServerProcess, **hub_options: Any) 
     async with connected(hub, **hub_options) as far, connected(spoke) as near:
         for here, there in ((far, near), (near, far)):
             sub = await there.subscribe("crosses")
-            await there.flush()
-            await asyncio.sleep(0.2)
+            await across(here, there)
             await here.publish("crosses", b"probe")
             await here.flush()
-            assert (await sub.next_msg(2)).data == b"probe"
+            assert (await sub.next_msg()).data == b"probe"
             await sub.unsubscribe()
 
 
@@ -133,14 +132,9 @@ async def test_a_link_with_the_creds_file_of_an_operators_user(kinds: tuple[Kind
     with joined(tmp_path, *kinds, config, remote, wait=False) as (hub_process, spoke_process, _):
         async with connected(hub_process, user_credentials=str(other)) as far, connected(spoke_process) as near:
             sub = await near.subscribe("crosses")
-            await near.flush()
-            for _ in range(100):
-                await far.publish("crosses", b"x")
-                await far.flush()
-                if sub.pending_msgs:
-                    break
-                await asyncio.sleep(0.05)
-            assert (await sub.next_msg(1)).data == b"x"
+            await across(far, near)
+            await far.publish("crosses", b"x")
+            assert (await sub.next_msg()).data == b"x"
         seed = login.key.seed.decode()
         for log in (hub_process.log(), spoke_process.log()):
             assert seed not in log and login.jwt not in log

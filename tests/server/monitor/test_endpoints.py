@@ -14,7 +14,7 @@ OPTIONS = ServerOptions(host="127.0.0.1", port=-1, http_host="127.0.0.1", http_p
 
 def ask(port: int, *requests: tuple[str, str]) -> list[tuple[int, bytes]]:
     """Return status and body of each request, all on one connection."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     answers = []
     for method, path in requests:
         connection.request(method, path)
@@ -67,7 +67,7 @@ async def test_a_request_that_is_no_http_ends_its_connection_alone() -> None:
     async with ServerInstance(OPTIONS) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("monitoring"))
         writer.write(b"\x16\x03\x01" + b"x" * 40_000 + b"\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
         writer.close()
         assert (await asyncio.to_thread(ask, server.port_of("monitoring"), ("GET", "/healthz")))[0][0] == 200
 

@@ -11,6 +11,8 @@ import pytest
 from natsctl.server import http
 from natsctl.server.http import HttpServer, Page, Request
 
+PATIENCE_S = 30.0
+
 
 def answer(request: Request) -> Page:
     """Answer some paths in some way."""
@@ -43,7 +45,7 @@ async def serving(faults: list[str] | None = None) -> AsyncIterator[int]:
         await server.stop()
 
 
-async def talk(port: int, data: bytes, most_s: float = 5.0) -> bytes:
+async def talk(port: int, data: bytes, most_s: float = PATIENCE_S) -> bytes:
     """Return all that a connection gets which sends `data` and nothing more."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
@@ -156,12 +158,15 @@ async def test_who_does_not_read_holds_a_chunk_and_is_cut_off() -> None:
     with patch.object(http, "WRITE_S", 0.2):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         writer.write(get("/"))
-        await asyncio.sleep(0.1)
-        before = made
-        await asyncio.sleep(0.3)
-        assert before == made
-        await asyncio.wait_for(_drained(reader), 5)
+        async with asyncio.timeout(PATIENCE_S):
+            before = -1
+            while before != made or not made:
+                before = made
+                for _ in range(30):
+                    await asyncio.sleep(0.01)
+        await asyncio.wait_for(_drained(reader), PATIENCE_S)
         writer.close()
+        assert made == before
     await server.stop()
 
 
@@ -183,7 +188,7 @@ async def test_a_full_listener_closes_who_is_idle_for_longest_or_refuses_the_new
             second[1].write(get("/b"))
             await second[0].readuntil(b"/b")
             assert (await talk(port, get("/c", LAST))).endswith(b"GET /c")
-            assert await asyncio.wait_for(first[0].read(), 5) == b""
+            assert await asyncio.wait_for(first[0].read(), PATIENCE_S) == b""
             for _, writer in (first, second):
                 writer.close()
 
@@ -193,7 +198,7 @@ async def test_stopping_ends_idle_connections() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(get("/a"))
         await reader.readuntil(b"/a")
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     writer.close()
 
 

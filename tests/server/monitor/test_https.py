@@ -38,7 +38,7 @@ def ask(port: int, path: str) -> tuple[int, str]:
     """Return status and body, asked without a certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
     connection.request("GET", path)
     response = connection.getresponse()
     body = response.read().decode()

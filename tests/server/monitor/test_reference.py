@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -48,7 +49,7 @@ def monitoring_port(process: ServerProcess) -> int:
 
 def ask(port: int, path: str, method: str = "GET") -> Answer:
     """Return status, headers (without those that differ from moment to moment) and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request(method, path)
     response = connection.getresponse()
     passing = ("date", "content-length", "transfer-encoding", "connection")
@@ -59,7 +60,7 @@ def ask(port: int, path: str, method: str = "GET") -> Answer:
 
 
 @asynccontextmanager
-async def clients(url: str) -> AsyncIterator[None]:
+async def clients(url: str, port: int) -> AsyncIterator[None]:
     """Have the same clients on a server while the block runs: three that stay, one that has left."""
     async with AsyncExitStack() as stack:
 
@@ -85,8 +86,20 @@ async def clients(url: str) -> AsyncIterator[None]:
         await bob.subscribe("mine")
         await bob.publish("mine", b"12345")
         await asyncio.gather(alice.flush(), bob.flush())
-        await asyncio.sleep(0.5)  # mirrors and sources are other processes' work
+        await asyncio.to_thread(settled, port)
+        await asyncio.sleep(0.5)  # what follows of that
         yield
+
+
+def settled(port: int) -> None:
+    """Wait until mirror and source have their messages, and the server has noticed who left; asks no API."""
+    deadline = time.monotonic() + 60
+    while (
+        json.loads(ask(port, "/jsz")[2])["messages"] < 15
+        or json.loads(ask(port, "/connz?state=closed")[2])["total"] < 1
+    ):
+        assert time.monotonic() < deadline, "mirrors and sources do not follow"
+        time.sleep(0.05)
 
 
 @contextmanager
@@ -108,8 +121,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
         with started(kind, folder) as process:  # type: ignore[arg-type]  # a Literal in a loop
 
             async def talk(process: ServerProcess = process) -> dict[str, Answer]:
-                async with clients(process.url):
-                    port = monitoring_port(process)
+                port = monitoring_port(process)
+                async with clients(process.url, port):
                     return {path: await asyncio.to_thread(ask, port, path) for path in (*SHAPES, *EXACT)}
 
             answers[kind] = asyncio.run(talk())

@@ -116,8 +116,17 @@ class Conversation:
         await js.add_stream(name="S", subjects=["s.>"])
         await js.publish("s.a", b"x")
         await self.client.subscribe("foo")
+        await self.client.flush()
         gone = await nats.connect(self.process.url, user="b", password="p", name="gone")
         await gone.close()
+        async with asyncio.timeout(WITHIN_S):
+            while not await self._ended():
+                await asyncio.sleep(0.01)
+
+    async def _ended(self) -> int:
+        """Return how many connections have ended."""
+        answer = await self.system.request("$SYS.REQ.SERVER.PING.CONNZ", b'{"state":1}')
+        return len(json.loads(answer.data)["data"]["connections"])
 
     async def ask(
         self,
@@ -250,8 +259,10 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
         await side.system.flush()
         async with talking(side.process.url, "p", b"PUB foo 3\r\nbar\r\nPING\r\n") as (_, reader):
             await reader.readuntil(b"PONG\r\n")
+        await heard_of(heard, "$SYS.ACCOUNT.B.DISCONNECT")
         async with talking(side.process.url, "bad", b"") as (_, reader):
             assert b"Authorization Violation" in await reader.read()
+        await heard_of(heard, "$SYS.ACCOUNT.$G.DISCONNECT")
         async with talking(side.process.url, "p", b"PING\r\n") as (cid, reader):
             await reader.readuntil(b"PONG\r\n")
             await side.ask("SERVER.ID.KICK", {"cid": cid})
@@ -270,7 +281,7 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
 
 async def heard_of(heard: list[tuple[str, Any]], what: str) -> None:
     """Wait until an event that says `what` has arrived."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WITHIN_S):
         while what not in str(heard):
             await asyncio.sleep(0.01)
 

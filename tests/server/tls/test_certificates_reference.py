@@ -42,11 +42,13 @@ NAMES: Final[dict[str, dict[str, Any]]] = {
     "with a password": {"attributes": [("CN", "withpass")]},
 }
 
+PATIENCE_S: Final = 30
+
 
 def admitted(url: str, context: ssl.SSLContext) -> str:
     """Return who a client with a certificate is let in as, or what it hears."""
     parts = urlsplit(url)
-    raw = socket.create_connection((parts.hostname or "", parts.port or 0), 5)
+    raw = socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE_S)
     while b"\r\n" not in raw.recv(65536, socket.MSG_PEEK):
         pass
     raw.recv(65536)
@@ -54,7 +56,9 @@ def admitted(url: str, context: ssl.SSLContext) -> str:
         sock.sendall(b'CONNECT {"verbose":false}\r\nSUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n')
         heard = b""
         while not heard.endswith(b"}\r\n") and b"-ERR" not in heard:
-            heard += sock.recv(65536)
+            more = sock.recv(65536)
+            assert more, heard
+            heard += more
     return "refused" if b"-ERR" in heard else str(json.loads(heard.split(b"\r\n")[1])["data"]["user"])
 
 
@@ -63,7 +67,9 @@ def told(kind: Kind, folder: Path, authority: Authority, contexts: dict[str, ssl
     path, server = folder / "nats.conf", authority.issue("server", addresses=["127.0.0.1"])
     users = "\n".join(f'{{ user: "{name}"{", password: p" if "withpass" in name else ""} }}' for name in USERS)
     files = f'cert_file: "{server.cert}", key_file: "{server.key}", ca_file: "{authority.cert}"'
-    path.write_text(f"tls {{ {files}, verify_and_map: true }}\nauthorization {{ users: [ {users} ] }}")
+    path.write_text(
+        f"tls {{ {files}, verify_and_map: true, timeout: {PATIENCE_S} }}\nauthorization {{ users: [ {users} ] }}"
+    )
     with ServerProcess(folder / "store", kind, "-c", str(path)) as process:
         return {name: admitted(process.url, context) for name, context in contexts.items()}
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.reload.reload import Reloader
+from natsctl.server.tls import gate as gates
 from natsctl.server.tls.gate import TlsFileError, TlsGate
 from natsctl.server.tls.listener import THROTTLED
 from natsctl.testing.certificates import Issued
-from natsctl.testing.secure_talk import HELLO, Files, ListLog, serving, talking, until
+from natsctl.testing.secure_talk import HELLO, PATIENCE_S, Files, ListLog, serving, talking, until
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ async def test_a_client_that_talks_in_clear_is_closed_and_counted_as_a_failed_ha
 
 async def test_a_handshake_that_does_not_come_ends_in_time_and_holds_nobody_up(files: Files) -> None:
     log = ListLog()
-    async with serving(log, tls=files.tls(timeout_s=0.4)) as server, talking(server.port) as idle:
+    async with serving(log, tls=files.tls(timeout_s=2.0)) as server, talking(server.port) as idle:
         async with talking(server.port) as half:
             half.writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
             async with talking(server.port) as good:
@@ -84,7 +86,7 @@ async def test_a_handshake_that_does_not_come_ends_in_time_and_holds_nobody_up(f
 
 
 async def test_a_crowd_of_half_open_connections_leaves_the_others_served(files: Files) -> None:
-    async with serving(tls=files.tls(timeout_s=1)) as server:
+    async with serving(tls=files.tls(timeout_s=3)) as server:
         crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(200)]
         for number, (_, writer) in enumerate(crowd):
             writer.write(b"\x16\x03\x01\x02\x00\x01\x00"[: number % 8])
@@ -111,12 +113,12 @@ async def test_a_handshake_that_comes_byte_by_byte_is_taken(files: Files) -> Non
                 for byte in outgoing.read():
                     talk.writer.write(bytes([byte]))
                     await asyncio.sleep(0)
-                incoming.write(await asyncio.wait_for(talk.reader.read(65536), 5))
+                incoming.write(await asyncio.wait_for(talk.reader.read(65536), PATIENCE_S))
         client.write(HELLO)  # leaves together with the end of the handshake
         talk.writer.write(outgoing.read())
         answer = b""
         while b"PONG" not in answer:
-            incoming.write(await asyncio.wait_for(talk.reader.read(65536), 5))
+            incoming.write(await asyncio.wait_for(talk.reader.read(65536), PATIENCE_S))
             try:
                 answer += client.read(65536)
             except ssl.SSLWantReadError:
@@ -124,7 +126,7 @@ async def test_a_handshake_that_comes_byte_by_byte_is_taken(files: Files) -> Non
 
 
 async def test_with_handshake_first_nothing_is_said_in_clear(files: Files) -> None:
-    async with serving(tls=files.tls(handshake_first=True, timeout_s=0.4), allow_non_tls=True) as server:
+    async with serving(tls=files.tls(handshake_first=True, timeout_s=2.0), allow_non_tls=True) as server:
         async with talking(server.port) as clear:
             assert await clear.rest() == b""
         async with talking(server.port, files.client()) as talk:
@@ -135,7 +137,7 @@ async def test_with_handshake_first_nothing_is_said_in_clear(files: Files) -> No
 
 
 async def test_with_a_fallback_info_comes_in_clear_where_no_handshake_does(files: Files) -> None:
-    async with serving(tls=files.tls(handshake_first=True, fallback_s=0.05)) as server:
+    async with serving(tls=files.tls(handshake_first=True, fallback_s=1.0)) as server:
         async with talking(server.port, files.client()) as first:
             await first.line()
             assert await first.ask() == b"PONG\r\n"
@@ -297,7 +299,10 @@ async def test_new_files_are_for_new_connections(files: Files) -> None:
         assert await before.ask(b"PING\r\n") == b"PONG\r\n"
 
 
-async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(files: Files) -> None:
+async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "RATE_WINDOW_S", 60.0)  # longer than all of this takes
     log = ListLog()
     async with serving(log, tls=files.tls(connection_rate_limit=3)) as server:
         told = []
@@ -314,7 +319,8 @@ async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(files: 
             await talk.line()
             assert await talk.line() == f"-ERR '{THROTTLED}'\r\n".encode()
             assert await talk.rest() == b""
-        await until(lambda: log.said("Rejected 6 connections due to TLS rate limiting"))
+        rejected = re.compile(r"Rejected (\d+) connections due to TLS rate limiting$")  # told once a second
+        await until(lambda: sum(int(found[1]) for line in log.lines if (found := rejected.search(line))) == 6)
         reasons = [s.close_reason for s in server.broker.closed]
         assert reasons.count(CloseReason.MAX_CONNECTIONS_EXCEEDED) == 6
 
@@ -326,7 +332,7 @@ async def test_messages_larger_than_a_record_go_through_both_ways(files: Files) 
         await talk.ask()
         talk.writer.write(b"SUB a 1\r\nPUB a 900000\r\n" + b"x" * 900_000 + b"\r\n")
         assert await talk.line() == b"MSG a 1 900000\r\n"
-        assert await asyncio.wait_for(talk.reader.readexactly(900_002), 10) == b"x" * 900_000 + b"\r\n"
+        assert await asyncio.wait_for(talk.reader.readexactly(900_002), PATIENCE_S) == b"x" * 900_000 + b"\r\n"
 
 
 async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files) -> None:

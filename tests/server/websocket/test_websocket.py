@@ -42,7 +42,7 @@ class Client:
 
     async def read_until(self, wanted: bytes) -> bytes:
         """Read messages until `wanted` has come, and return everything up to here."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while wanted not in self.text:
                 await self._read()
         return self.text
@@ -61,7 +61,7 @@ class Client:
                 assert isinstance(event, AcceptConnection)
 
     async def read_to_the_end(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while self.closed_with is None:
                 await self._read()
 
@@ -110,6 +110,6 @@ async def test_a_client_that_says_goodbye_leaves_no_session() -> None:
         assert len(server.broker.sessions) == 1
         client.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE))
         await client.read_to_the_end()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while server.broker.sessions:
                 await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import COMPRESSED, FINAL
-from natsctl.testing.secure_talk import ListLog, serving, until
+from natsctl.testing.secure_talk import PATIENCE_S, ListLog, serving, until
 
 from .test_websocket_frames import deflated
 from .upgrades import BINARY, PING, Frames, masked, said, upgraded
@@ -125,7 +125,7 @@ async def test_one_who_does_not_read_is_cut_off() -> None:
 
 
 async def test_pings_of_the_listener_come_in_their_own_time() -> None:
-    async with serving(websocket=replace(CLEAR, ping_interval_s=0.1)) as server, upgraded(port(server)) as client:
+    async with serving(websocket=replace(CLEAR, ping_interval_s=1.0)) as server, upgraded(port(server)) as client:
         await introduced(client)
         for session in server.broker.sessions.values():
             session.rtt_ns = 1
@@ -155,7 +155,7 @@ async def test_connections_without_a_request_have_a_limit(monkeypatch: pytest.Mo
         gone = 0
         for reader, _ in crowd[3:]:
             try:
-                gone += await asyncio.wait_for(reader.read(), 1) == b""
+                gone += await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             except ConnectionError:
                 gone += 1
         assert gone == 2

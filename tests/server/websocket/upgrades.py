@@ -49,12 +49,17 @@ def said(payload: bytes) -> bytes:
     return masked(BINARY, payload)
 
 
-async def answer(port: int, sent: bytes, quiet_s: float = 0.2) -> bytes:
-    """Return what comes for a request until nothing more does."""
+QUIET_S = 2.0
+"""How long to wait for more where neither frames nor the end have come; a busy server takes its time."""
+_FRAMES = re.compile(rb"\r\n\r\n[\x82\xc2]")
+
+
+async def answer(port: int, sent: bytes, quiet_s: float = QUIET_S) -> bytes:
+    """Return what comes for a request up to the first frame or the end, or until nothing more does."""
     async with talking(port) as talk:
         talk.writer.write(sent)
         found = b""
-        while True:
+        while not _FRAMES.search(found):
             try:
                 data = await asyncio.wait_for(talk.reader.read(65536), quiet_s if found else PATIENCE_S)
             except (TimeoutError, ConnectionError):
@@ -62,6 +67,7 @@ async def answer(port: int, sent: bytes, quiet_s: float = 0.2) -> bytes:
             if not data:
                 return found + b"<end>"
             found += data
+        return found
 
 
 def comparable(data: bytes) -> bytes:
