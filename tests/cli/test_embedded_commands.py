@@ -141,10 +141,15 @@ def test_a_listener_outlives_the_kill_of_the_owner_and_no_stored_message_is_lost
     assert json.loads(alone("str info S -j")[0])["state"]["messages"] == 1 + sent
 
 
-def test_a_named_server_is_never_replaced(alone: Alone, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        nowhere = f"127.0.0.1:{probe.getsockname()[1]}"
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address where nobody listens, and nobody can begin to."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_a_named_server_is_never_replaced(alone: Alone, nowhere: str) -> None:
     folder = Path(os.environ["XDG_CONFIG_HOME"]) / "nats"
     (folder / "context").mkdir(parents=True)
     (folder / "context" / "gone.json").write_text(json.dumps({"url": nowhere}))

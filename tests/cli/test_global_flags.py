@@ -38,8 +38,10 @@ def _connect(natsctl: Run, *flags: str, stdin: bytes | None = None) -> dict[str,
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=_connect_line, args=(listening, found))
         thread.start()
-        natsctl("-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "1s", *flags, "stream", "ls", stdin=stdin)
-        thread.join(10)
+        natsctl(
+            "-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "30s", *flags, "stream", "ls", stdin=stdin
+        )
+        thread.join(40)
     return found[0]
 
 
