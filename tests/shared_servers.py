@@ -32,10 +32,12 @@ def server(
     if kind not in started:
         started[kind] = ServerProcess(tmp_path_factory.mktemp("server"), kind).start()
     yield started[kind]
-    asyncio.run(_clear(started[kind].url))
+    asyncio.run(_clear(started[kind]))
 
 
-async def _clear(url: str) -> None:
-    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="clear") as connection:
+async def _clear(server: ServerProcess) -> None:
+    server.await_removals()
+    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="clear") as connection:
         manager = Manager(connection)
         await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
+    server.await_removals()

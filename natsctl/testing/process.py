@@ -78,6 +78,18 @@ class ServerProcess:
         """What the server has written to its log so far."""
         return self.log_path.read_text(errors="replace")
 
+    def await_removals(self) -> None:
+        """Wait until no file of a deleted stream is left.
+
+        nats-server 2.15 removes them after its answer, and cannot delete a stream of the same name before that is done:
+        it says that it did, leaves its files, and the next stream of that name begins behind its last sequence.
+        """
+        deadline = time.monotonic() + READY_WITHIN_S
+        while any(self.store_dir.glob("jetstream/*/streams/.*")):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"files of deleted streams stay in {self.store_dir}")
+            time.sleep(0.005)
+
     def stop(self) -> int:
         """Ask the server to stop (SIGTERM) and return its exit status."""
         return self._end(signal.SIGTERM)

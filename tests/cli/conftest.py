@@ -146,17 +146,19 @@ def natsctl(
         code = run_main(list(words))
         return Done(code, *capsys.readouterr())
 
-    clear(shared_server.url)  # a process that a test has killed may have left what it was making
+    clear(shared_server)  # a process that a test has killed may have left what it was making
     yield run
-    clear(shared_server.url)
+    clear(shared_server)
 
 
-def clear(url: str) -> None:
+def clear(server: ServerProcess) -> None:
     """Remove every stream, by requests alone: this is done twice for each test."""
-    with closing(Reference(url)) as server:
-        while names := json.loads(server.ask("STREAM.NAMES"))["streams"]:
+    server.await_removals()
+    with closing(Reference(server.url)) as asked:
+        while names := json.loads(asked.ask("STREAM.NAMES"))["streams"]:
             for name in names:
-                server.ask(f"STREAM.DELETE.{name}")
+                asked.ask(f"STREAM.DELETE.{name}")
+    server.await_removals()
 
 
 @pytest.fixture

@@ -48,8 +48,10 @@ def user(operated: ServerProcess, command: Callable[[str], Run]) -> Iterator[Run
     """Runs a command line as a user of account A, which has no streams."""
     run = command(operated.url.replace("nats://", "nats://a:p@"))
     yield run
+    operated.await_removals()
     for name in run("str", "ls", "-n", "-a").out.split():
         run("str", "rm", name, "-f")
+    operated.await_removals()
 
 
 @pytest.fixture

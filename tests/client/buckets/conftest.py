@@ -20,27 +20,35 @@ ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is n
 
 
 @pytest.fixture(scope="module", params=["natsctl", pytest.param("reference", marks=ABSENT)])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server listens."""
-    with ServerProcess(tmp_path_factory.mktemp("server"), request.param) as process:
-        yield process.url
+def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server for the tests of a file."""
+    with ServerProcess(tmp_path_factory.mktemp("server"), request.param) as running:
+        yield running
 
 
 @pytest.fixture
-def clients(url: str) -> Clients:
+def url(process: ServerProcess) -> str:
+    """Where the server listens."""
+    return process.url
+
+
+@pytest.fixture
+def clients(process: ServerProcess) -> Clients:
     """Opens our manager and nats-py's JetStream; settings are those of our connection."""
 
     @asynccontextmanager
     async def opened(**settings: str) -> AsyncIterator[tuple[Manager, Any]]:
-        theirs = await nats.connect(url)
-        target = resolve(Settings(url=url, **settings), {"HOME": "/nowhere"})
+        theirs = await nats.connect(process.url)
+        target = resolve(Settings(url=process.url, **settings), {"HOME": "/nowhere"})
         js = theirs.jetstream()
         try:
             async with await connect(target, name="test") as ours:
                 yield Manager(ours), js
         finally:
+            process.await_removals()
             for stream in await js.streams_info():
                 await js.delete_stream(stream.config.name)
+            process.await_removals()
             await theirs.close()
 
     return opened
