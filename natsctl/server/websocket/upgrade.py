@@ -125,8 +125,13 @@ class WebSocketDoor:
         except ValueError as error:
             return str(error)
         scheme = "https" if secure else "http"
-        if self.options.same_origin and origin != (scheme, *host_and_port(headers.first("host"), scheme)):
-            return "not same origin"
+        if self.options.same_origin:
+            try:
+                here = host_and_port(headers.first("host"), scheme)
+            except ValueError as error:
+                return str(error)
+            if origin != (scheme, *here):
+                return "not same origin"
         return "not in the allowed list" if self._origins and origin not in self._origins else ""
 
     def _cookies(self, headers: _Headers) -> dict[str, str]:

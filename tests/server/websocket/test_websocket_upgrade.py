@@ -47,6 +47,8 @@ REQUESTS = {
     "other origin": request(Origin="http://evil.com"),
     "other port": request(Origin="http://example.com:81"),
     "no origin at all": request(Origin="nonsense"),
+    "host without its bracket": request(Host="[x", Origin="http://example.com"),
+    "host of many colons": request(Host="a:b:c", Origin="http://example.com"),
     "not http": b"CONNECT {}\r\nPING\r\n\r\n",
     "early frames": request() + said(b"PING\r\n"),
     "body": request(Content_Length="3") + b"abc",
@@ -102,6 +104,8 @@ async def test_why_a_request_was_refused_is_in_the_log(log: ListLog) -> None:
             (request(Upgrade="x"), "invalid value for header 'Upgrade'"),
             (request(Origin="http://example.com:1"), "origin not allowed: not same origin"),
             (request(Origin="http://example.com"), "origin not allowed: not in the allowed list"),
+            (request(Host="a:b:c", Origin="http://a"), "origin not allowed: address a:b:c: too many colons in address"),
+            (request(Host="[x", Origin="http://a"), "origin not allowed: address [x: missing ']' in address"),
         ]:
             await answer(port, sent, 0.05)
             assert log.said(f"websocket handshake error: {reason}")
