@@ -87,7 +87,7 @@ def test_names_are_those_that_the_server_has(natsctl: Run) -> None:
     assert words("consumer", "add", "ORDERS", "X", "--filter", "a,ORDERS.n") == ["a,ORDERS.new"]
     assert words("kv", "get", "") == ["CFG", "COPY"]
     assert words("kv", "get", "CFG", "a") == ["a.b"]
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     while (found := words("kv", "get", "COPY", "a")) == [] and time.monotonic() < until_s:
         time.sleep(0.05)  # until the server has copied it
     assert found == ["a.b"]
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_wai
         done = _process("zsh", "stream", "info", "", NATS_URL=url, NATSCTL_COMPLETION_MS="300")
         elapsed_s = time.monotonic() - before_s
     assert (done.stdout, done.stderr) == ("", "")
-    assert elapsed_s < 3  # the interpreter's own end included, on a machine that does much else
+    assert elapsed_s < LONG_S  # the interpreter's own end included, on a machine that does much else
 
 
 def test_nothing_slow_is_loaded() -> None:

@@ -110,7 +110,7 @@ def test_keys_of_other_buckets_are_taken_in_under_the_own_name(natsctl: Run) -> 
     natsctl("kv", "put", "C", "from.c", "2")
     natsctl("kv", "add", "B", "--source", "A")
     natsctl("kv", "edit", "B", "--source", "C")
-    watched = natsctl("kv", "watch", "B", "--count", "2", "--wait", "10s", "-j").lines
+    watched = natsctl("kv", "watch", "B", "--count", "2", "--wait", "60s", "-j").lines
     assert {(one["key"], one["value"]) for one in watched} == {("from.a", "1"), ("from.c", "2")}
     assert natsctl("kv", "info", "B", "-j").json["sources"] == ["A", "C"]
     assert natsctl("kv", "get", "B", "from.c").out == "2\n"
@@ -123,10 +123,10 @@ def test_a_mirror_reads_here_and_writes_at_its_origin(natsctl: Run) -> None:
     natsctl("kv", "add", "A")
     natsctl("kv", "put", "A", "k", "1")
     natsctl("kv", "add", "M", "--mirror", "A")
-    assert natsctl("kv", "watch", "M", "--count", "1", "--wait", "10s", "-j").json["key"] == "k"
+    assert natsctl("kv", "watch", "M", "--count", "1", "--wait", "60s", "-j").json["key"] == "k"
     natsctl("kv", "put", "M", "k", "2")
     assert natsctl("kv", "get", "A", "k").out == "2\n"
-    assert natsctl("kv", "watch", "M", "--count", "1", "--revision", "2", "--wait", "10s", "-j").json["value"] == "2"
+    assert natsctl("kv", "watch", "M", "--count", "1", "--revision", "2", "--wait", "60s", "-j").json["value"] == "2"
     assert (natsctl("kv", "get", "M", "k").out, natsctl("kv", "ls", "M").out) == ("2\n", "k\n")
     assert natsctl("kv", "ls", "-n").out == "A\nM\n"
     assert {one["bucket"]: one["mirror"] for one in natsctl("kv", "ls", "-j").json} == {"A": None, "M": "A"}

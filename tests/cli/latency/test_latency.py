@@ -27,7 +27,7 @@ def test_a_server_that_is_not_there_is_told_beside_those_that_are(natsctl: Run, 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         absent = f"nats://127.0.0.1:{taken.getsockname()[1]}"
-    done = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}", "-j")
+        done = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}", "-j")
     assert done.code == 5
     here, there = done.json
     assert here["results"][0]["rtt"] > 0
@@ -71,7 +71,7 @@ def test_latency_shows_percentiles_and_bars_and_writes_a_file(
 
 def test_messages_that_do_not_get_there_are_told(natsctl: Run, tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "other") as other:
-        done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "300ms", "-j")
+        done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "2s", "-j")
     assert (done.code, done.out) == (5, "")
     assert "be connected" in done.error["hint"]
 

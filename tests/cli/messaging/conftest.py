@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -25,6 +26,14 @@ def stored(natsctl: Run) -> Run:
     """A server with a stream S that stores `s.*`."""
     assert natsctl("str", "add", "S", "--subjects", "s.*").code == 0
     return natsctl
+
+
+def until_stored(natsctl: Run, number: int) -> None:
+    """Return once S has so many messages: nobody is told when what is published plainly is stored."""
+    until_s = time.monotonic() + WITHIN_S
+    while (held := natsctl("str", "info", "S", "-j").json["state"]["last_seq"]) < number:
+        assert time.monotonic() < until_s, held
+        time.sleep(0.01)
 
 
 class Other:

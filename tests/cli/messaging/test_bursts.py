@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.cli.messaging.conftest import until_stored
+
 Run = Callable[..., Any]
 
 
@@ -31,6 +33,7 @@ def test_messages_that_are_not_shown_do_not_keep_a_wait_from_ending(natsctl: Run
 def test_many_stored_messages_are_read_whole_and_in_order(stored: Run) -> None:
     lines = "".join(f"{number}\n" for number in range(3000)).encode()
     assert stored("pub", "s.a", "--send-on", "newline", "-q", stdin=lines).code == 0
+    until_stored(stored, 3000)
     for more in ((), ("--direct",)):
         done = stored("sub", "s.a", "--all", "-T", "--raw", *more)
         assert done.out.encode() == lines

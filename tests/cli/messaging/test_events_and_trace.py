@@ -43,7 +43,7 @@ def noisy(natsctl: Run, other: Any) -> Run:
 
 
 def test_json_is_what_the_server_sent_one_event_a_line(noisy: Run) -> None:
-    done = noisy("events", "--type", "stream_action", "--count", "2", "--wait", "10s", "-j")
+    done = noisy("events", "--type", "stream_action", "--count", "2", "--wait", "30s", "-j")
     assert (done.code, done.err) == (0, "")
     assert {one["type"] for one in done.lines} == {"io.nats.jetstream.advisory.v1.stream_action"}
     assert {one["action"] for one in done.lines} == {"create", "delete"}
@@ -51,17 +51,17 @@ def test_json_is_what_the_server_sent_one_event_a_line(noisy: Run) -> None:
 
 
 def test_short_and_long_forms_tell_what_happened(noisy: Run) -> None:
-    short = noisy("events", "--short", "--filter", '"action":"CREATE"', "--count", "1", "--wait", "10s")
+    short = noisy("events", "--short", "--filter", '"action":"CREATE"', "--count", "1", "--wait", "30s")
     assert short.out.endswith("[Stream Create] E\n")
     assert "Listening for Advisories on $JS.EVENT.ADVISORY.>" in short.err
-    long = noisy("events", "--type", "api_audit", "--js-advisory", "--count", "1", "--wait", "10s").out
+    long = noisy("events", "--type", "api_audit", "--js-advisory", "--count", "1", "--wait", "30s").out
     assert "JetStream API Access" in long
     assert "Subject: $JS.API.STREAM." in long
     assert "Client: other, id " in long
 
 
 def test_envelopes_are_cloud_events(noisy: Run) -> None:
-    event = noisy("events", "--cloudevent", "--type", "*action", "--count", "1", "--wait", "10s").lines[0]
+    event = noisy("events", "--cloudevent", "--type", "*action", "--count", "1", "--wait", "30s").lines[0]
     assert (event["specversion"], event["source"], event["subject"]) == ("1.0", "urn:nats:jetstream", "advisory")
     assert event["type"] == event["data"]["type"] == "io.nats.jetstream.advisory.v1.stream_action"
     assert event["dataschema"].endswith("/jetstream/advisory/v1/stream_action.json")
@@ -69,7 +69,7 @@ def test_envelopes_are_cloud_events(noisy: Run) -> None:
 
 
 def test_subjects_are_heard_beside_the_kinds_that_are_chosen(noisy: Run) -> None:
-    words = ("events", "--subjects", "no.event", "--count", "1", "--wait", "1s", "--short")
+    words = ("events", "--subjects", "no.event", "--count", "1", "--wait", "20s", "--short")
     assert noisy(*words, "--js-advisory").code == 0
     assert noisy("events", "--subjects", "no.event", "--wait", "100ms").code == 7
 
@@ -89,7 +89,7 @@ def test_events_of_one_consumer_only(stored: Run, other: Any) -> None:
             await asyncio.sleep(0.01)
 
     other.does(work)
-    done = stored("events", "--consumer", "S.C", "--js-metric", "--count", "2", "--wait", "10s", "-j")
+    done = stored("events", "--consumer", "S.C", "--js-metric", "--count", "2", "--wait", "30s", "-j")
     assert {(one["consumer"], one["deliveries"]) for one in done.lines} == {("C", 1)}
     assert stored("events", "--consumer", "NOPE.C", "--wait", "200ms", "-j").code == 7
 
@@ -98,7 +98,7 @@ def test_stored_events_are_read_from_a_stream(natsctl: Run) -> None:
     natsctl("str", "add", "LOG", "--subjects", "$JS.EVENT.ADVISORY.STREAM.>")
     natsctl("str", "add", "E", "--subjects", "e")
     done = natsctl(
-        "events", "--stream", "LOG", "--since", "1h", "--filter", '"E"', "--count", "1", "--wait", "5s", "-j"
+        "events", "--stream", "LOG", "--since", "1h", "--filter", '"E"', "--count", "1", "--wait", "20s", "-j"
     )
     assert done.lines[0]["stream"] == "E"
     missing = natsctl("events", "--stream", "LOGG")
@@ -151,7 +151,7 @@ def test_the_system_account_hears_of_connections(system_server: str, capsys: pyt
     guest = threading.Thread(target=come_and_go)
     guest.start()
     try:
-        words = ["-s", f"nats://admin:s@{system_server}", "events", "--count", "2", "--wait", "10s"]
+        words = ["-s", f"nats://admin:s@{system_server}", "events", "--count", "2", "--wait", "30s"]
         code = run_main([*words, "--type", "client_*", "--filter", "guest", "--short"])
     finally:
         done.set()

@@ -233,7 +233,7 @@ def test_watch_shows_what_is_there_and_what_comes_until_it_was_told_to_end(natsc
     natsctl("obj", "rm", bucket, "a", "-f")
     seen = natsctl("obj", "watch", bucket, "--count", "2", "-j").lines
     assert [(one["name"], one.get("deleted", False)) for one in seen] == [("b", False), ("a", True)]
-    assert " DEL F > a\n" in natsctl("obj", "watch", bucket, "--wait", "200ms").out
+    assert " DEL F > a\n" in natsctl("obj", "watch", bucket, "--wait", "2s").out
     assert natsctl("obj", "watch", bucket, "--no-deletes", "--count", "1", "-j").json["name"] == "b"
     assert natsctl("obj", "watch", bucket, "--updates", "--wait", "200ms").code == 7
     assert natsctl("con", "ls", "OBJ_F", "-n").out == ""
