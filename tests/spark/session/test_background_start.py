@@ -32,6 +32,7 @@ from natsctl.spark.session.source_code import source_code
 from natsctl.spark.session.spark_home import installed_spark, quick_home
 from tests.spark.session.fakes import java
 from tests.spark.source.backups import rows
+from tests.spark.source.streams import until
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_it_is_recorded_of_which_code_the_data_source_is(started: list[Backgroun
     assert server.idle_stop_s == 60
     assert recorded_server() == server
     assert oct(state_file().stat().st_mode & 0o777) == "0o600"
-    assert (memory_bytes(server) or 0) > 1 << 20
+    until(lambda: (memory_bytes(server) or 0) > 1 << 20)  # which a process has only once it has begun
 
 
 def test_of_a_server_that_lacks_the_data_source_none_is_recorded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -58,5 +59,7 @@ def test_a_second_session_starts_no_python_process(spark: SparkSession, served: 
 
 def children(pid: int) -> set[int]:
     """The processes that a process has started."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(word) for task in tasks for word in task.read_text().split()}
+    while True:
+        tasks = Path(f"/proc/{pid}/task").glob("*/children")
+        with suppress(OSError):  # of a thread that has ended meanwhile, whose children another one has now
+            return {int(word) for task in tasks for word in task.read_text().split()}

@@ -42,7 +42,7 @@ def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
         yield api
 
 
-FORGOTTEN_S = 0.3
+FORGOTTEN_S = 0.6
 """Longer than the stream's duplicate window."""
 
 
