@@ -17,7 +17,7 @@ V = b'CONNECT {"verbose":true,"pedantic":true,"headers":true,"no_responders":tru
 P1 = b'CONNECT {"verbose":false,"pedantic":false,"protocol":1}\r\n'
 QUIET_S = 0.2
 """How long to listen on for more than our server said."""
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 """How long to wait for as much as our server said."""
 
 TALKS = [
@@ -131,7 +131,7 @@ def ask(server: ServerProcess, talk: bytes, expected: tuple[list[bytes], bool]) 
                 more = b""
             if not more:
                 return told(data), True
-            data += more
+            data = (data + more).replace(b"PING\r\n", b"")  # it asks after 2 s, which is long for a talk
         return told(data), False
 
 

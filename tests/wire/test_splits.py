@@ -82,7 +82,7 @@ def test_mutated_streams_read_the_same_whole_in_chunks_and_byte_by_byte() -> Non
 
 def test_a_hundred_thousand_mutated_streams_raise_nothing() -> None:
     rng = random.Random(11)
-    began = time.perf_counter()
+    began = time.process_time()  # what else the machine does takes time of the clock
     streams = [mutate(rng) for _ in range(2_000)]
     for _ in range(50):
         parser = Parser(SMALL)
@@ -93,7 +93,7 @@ def test_a_hundred_thousand_mutated_streams_raise_nothing() -> None:
             if parser.fault is not None:
                 parser = Parser(SMALL)
             assert parser.buffered_bytes <= SMALL.max_payload + 2 + 16
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,7 +11,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -193,14 +193,17 @@ SCRUB: Final = [
     (re.compile(rb"(?m)^(HMSG .*?) \d+ \d+\r$"), rb"\1 #\r"),
 ]
 _LATER_S: Final = 0.15
-"""How long metrics and advisories may take, which the reference sends from elsewhere."""
+"""How long to listen for more metrics and advisories than ours, which the reference sends from elsewhere."""
+_WITHIN_S: Final = 30.0
+"""How long those may take that ours has sent too."""
+_MESSAGE: Final = re.compile(rb"(?m)^H?MSG ")
 
 
 class Street(Protocol):
     """A server with a client of each account."""
 
-    def say(self, who: str, data: bytes) -> dict[str, bytes]:
-        """Return what each client heard."""
+    def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
+        """Return what each client heard, once that is as many messages as expected, or long after."""
 
 
 class InMemory:
@@ -218,9 +221,9 @@ class InMemory:
         self._heard = dict.fromkeys("abc", b"")
         for name, session in self._sessions.items():
             self._machine.attach(session, _Reader(self._heard, name))
-            self.say(name, hello(name))
+            self.say(name, hello(name), {})
 
-    def say(self, who: str, data: bytes) -> dict[str, bytes]:
+    def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
         self._sessions[who].receive(data)
         self._machine.settle()
         heard = dict(self._heard)
@@ -247,17 +250,23 @@ class OverTcp:
             self._sockets[name].sendall(hello(name))
             self._flush(name)
 
-    def say(self, who: str, data: bytes) -> dict[str, bytes]:
+    def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
         self._sockets[who].sendall(data)
-        heard = {who: self._flush(who)}
+        heard = dict.fromkeys("abc", b"") | {who: self._flush(who)}
         time.sleep(_LATER_S if b"lat" in data or b"$JS" in data or b"_R_" in data or b"UNSUB" in data else 0)
-        return {**{name: heard.get(name, b"") + self._flush(name) for name in "abc"}}
+        deadline = time.monotonic() + _WITHIN_S
+        while True:
+            heard = {name: found + self._flush(name) for name, found in heard.items()}
+            short = any(messages(heard[name]) < number for name, number in expected.items())
+            if not short or time.monotonic() > deadline:
+                return heard
+            time.sleep(0.01)
 
     def _flush(self, name: str) -> bytes:
         client, heard = self._sockets[name], b""
         client.sendall(b"PING\r\n")
         while b"PONG\r\n" not in heard:
-            assert select.select([client], [], [], 5)[0], "no PONG"
+            assert select.select([client], [], [], _WITHIN_S)[0], "no PONG"
             got = client.recv(1 << 20)
             assert got, "the server has closed the connection"
             heard += got
@@ -273,11 +282,20 @@ def hello(name: str) -> bytes:
     return b"CONNECT %b\r\n" % json.dumps(wishes).encode()
 
 
-def notes(street: Street, talk: list[Step]) -> list[tuple[str, str, bytes]]:
-    """Return what each step made each client hear."""
-    found, reply = list[tuple[str, str, bytes]](), b""
+def messages(data: bytes) -> int:
+    """Return how many messages there are in what a client heard."""
+    return len(_MESSAGE.findall(data))
+
+
+Note = tuple[str, str, bytes]
+
+
+def notes(street: Street, talk: list[Step], expected: Sequence[Note] = ()) -> list[Note]:
+    """Return what each step made each client hear; `expected` is what it is to be."""
+    found, reply = list[Note](), b""
     for who, what in talk:
-        heard = street.say(who, what.encode().replace(b"{reply}", reply) + b"\r\n")
+        wanted = {name: messages(data) for step, name, data in expected if step == f"{who}: {what}"}
+        heard = street.say(who, what.encode().replace(b"{reply}", reply) + b"\r\n", wanted)
         for name, data in heard.items():
             replies = re.findall(rb"MSG \S+ \S+ (_R_\.\S+) ", data)
             reply = replies[-1] if replies else reply
@@ -306,9 +324,10 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=list(TALKS))
 def test_both_tell_the_same(talk: list[Step], reference: ServerProcess) -> None:
+    ours = notes(InMemory(), talk)
     theirs = OverTcp(reference.url)
     try:
-        expected = notes(theirs, talk)
+        expected = notes(theirs, talk, ours)
     finally:
         theirs.close()
-    assert notes(InMemory(), talk) == expected
+    assert ours == expected
