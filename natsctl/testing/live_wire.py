@@ -12,7 +12,8 @@ import random
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -43,12 +44,22 @@ _HEARTBEAT: Final = b"100"
 """The status of what comes as time passes, whoever waits."""
 
 
+def is_heartbeat(message: Message) -> bool:
+    """Whether a message says no more than that time has passed: a slow conversation has more of them."""
+    return message.status == b"100 Idle Heartbeat"
+
+
+def _counted(messages: Iterable[Message]) -> Counter[bool]:
+    """Return how many messages are no heartbeats, and how many are."""
+    return Counter(map(is_heartbeat, messages))
+
+
 class Score:
     """What a client of the engine was given: by each `take`, and in all after each thing that was said but requests."""
 
     def __init__(self, wire: Wire | None = None) -> None:
         """Write down what `wire` is given from now on; without one there is nothing to wait for."""
-        self.takes: list[int] = []
+        self.takes: list[Counter[bool]] = []
         self.given: list[int] = []
         self._wire = wire
         self._within = 0
@@ -64,7 +75,7 @@ class Score:
     def _take(self, take: Callable[..., list[Message]]) -> Callable[..., list[Message]]:
         def counting(sid: bytes | None = None) -> list[Message]:
             messages = take(sid)
-            self.takes.append(len(messages))
+            self.takes.append(_counted(messages))
             return messages
 
         return counting
@@ -73,7 +84,8 @@ class Score:
         def counting(data: bytes) -> None:
             send(data)
             if not self._within and self._wire is not None:
-                self.given.append(sum(self.takes) + len(self._wire._inbox))
+                taken = sum(take[False] for take in self.takes)
+                self.given.append(taken + _counted(self._wire._inbox)[False])
 
         return counting
 
@@ -99,7 +111,7 @@ class LiveWire(Wire):
     def __init__(self, url: str, score: Score) -> None:
         """Connect; `score` says what the engine gave."""
         parts = urlsplit(url)
-        self._takes: Iterator[int] = iter(score.takes)
+        self._takes: Iterator[Counter[bool]] = iter(score.takes)
         self._given: Iterator[int] = iter(score.given)
         self._left = score.left
         self._socket = socket.create_connection((parts.hostname, parts.port))
@@ -117,8 +129,8 @@ class LiveWire(Wire):
     def send(self, data: bytes) -> None:
         """Send, and read until the server has told as much as the engine, and is quiet."""
         self._socket.sendall(data)
-        before = self._arrived
-        self._wait_for(given := next(self._given, 0), lambda: self._arrived)
+        before, given = self._arrived, next(self._given, 0)
+        self._wait_until(lambda: self._arrived >= given)
         self.rest(QUIET_S if given <= before else SOON_S)
 
     def subscribe(self, subject: str, queue: str = "") -> bytes:
@@ -165,19 +177,20 @@ class LiveWire(Wire):
             if op[0] == ops.MSG:
                 message = Message(*op[1:])
                 self._inbox.append(message)
-                self._arrived += message.sid not in self._requests
+                self._arrived += message.sid not in self._requests and not is_heartbeat(message)
             elif op[0] == ops.PONG:
                 got.add(b"PONG")
         return got
 
     def take(self, sid: bytes | None = None) -> list[Message]:
         """Return what arrived, once there is as much as the engine gave at this place."""
-        self._wait_for(next(self._takes, 0), lambda: sum(sid in (None, m.sid) for m in self._inbox))
+        expected = next(self._takes, Counter())
+        self._wait_until(lambda: expected <= _counted(m for m in self._inbox if sid in (None, m.sid)))
         return super().take(sid)
 
-    def _wait_for(self, number: int, count: Callable[[], int], patience_s: float = PATIENCE_S) -> None:
+    def _wait_until(self, done: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + patience_s
-        while count() < number and (remaining := deadline - time.monotonic()) > 0:
+        while not done() and (remaining := deadline - time.monotonic()) > 0:
             self._read(remaining)
 
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
@@ -187,7 +200,7 @@ class LiveWire(Wire):
         sid = self._listen(inbox)
         self._requests.add(sid)
         self._socket.sendall(encode_unsub(sid, 1) + encode_pub(subject.encode(), inbox, header, payload))
-        self._wait_for(1, lambda: sum(sid == m.sid for m in self._inbox), ANSWER_S)
+        self._wait_until(lambda: any(sid == m.sid for m in self._inbox), ANSWER_S)
         self.rest(SOON_S)
         (answer,) = super().take(sid)
         return answer.json()

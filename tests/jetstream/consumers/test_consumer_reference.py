@@ -17,7 +17,6 @@ scenario = Scenarios()
 @scenario
 def creation_in_all_forms(t: Talk) -> None:
     t.create()
-    t.create("N", "CREATE.S.{name}", durable_name=None)
     t.create("D", "CREATE.S.{name}")
     t.create("F", "CREATE.S.{name}.s.a", filter_subject="s.a")
     t.create("F2", "CREATE.S.{name}.s.b", filter_subject="s.a")
@@ -26,13 +25,14 @@ def creation_in_all_forms(t: Talk) -> None:
     t.create("X", "CREATE.S.Y")
     t.create("X", durable_name=None)
     t.create("X", "DURABLE.CREATE.S.Y")
-    t.create("M", "CREATE.S", durable_name=None, name="M")
     t.create("P", deliver_subject="d.p", idle_heartbeat=SECOND, flow_control=True)
     t.create("A", ack_policy="all")
     t.create("O", ack_policy="none")
     t.create("B", backoff=[SECOND, 2 * SECOND], max_deliver=5)
     t.create("R", replay_policy="original", sample_freq="30%", headers_only=True, description="d")
     t.create("Z", max_deliver=-5, max_batch=-1)
+    t.create("N", "CREATE.S.{name}", durable_name=None)  # it ends when it is not used for five seconds
+    t.create("M", "CREATE.S", durable_name=None, name="M")
     t.ask("CONSUMER.NAMES.S")
     t.ask("CONSUMER.LIST.S")
     t.ask("CONSUMER.INFO.S.C")
@@ -159,16 +159,16 @@ def ack_all(t: Talk) -> None:
 @scenario
 def redelivery_and_giving_up(t: Talk) -> None:
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.>")
-    t.create(ack_wait=SECOND, max_deliver=2)
+    t.create(ack_wait=5 * SECOND, max_deliver=2)
     t.jet.publish("1", "2", "3")
     _, two, three = t.pull(b"3")
     t.jet.ack(three, b"-NAK")
     t.jet.ack(two, b"+TERM because")
-    t.jet.advance(1.2)
+    t.jet.advance(5.5)
     t.ask("CONSUMER.INFO.S.C")
     t.pull({"batch": 5, "no_wait": True})
     t.ask("CONSUMER.INFO.S.C")
-    t.jet.advance(1.2)
+    t.jet.advance(5.5)
     t.pull({"batch": 5, "no_wait": True})
     t.event(heard)
 
@@ -218,17 +218,17 @@ def deletes_and_purges_under_a_consumer(t: Talk) -> None:
 
 @scenario
 def push_with_heartbeat(t: Talk) -> None:
-    t.create(deliver_subject="d.x", idle_heartbeat=SECOND, max_ack_pending=3)
+    t.create(deliver_subject="d.x", idle_heartbeat=8 * SECOND, max_ack_pending=3)
     t.pull()
     t.jet.publish("1", "2", "3", "4")
     sid = t.jet.listen("d.x")
     messages = t.jet.heard(sid)
     t.note(messages)
     t.ask("CONSUMER.INFO.S.C")
-    t.create(deliver_subject="d.y", idle_heartbeat=SECOND, max_ack_pending=3)
+    t.create(deliver_subject="d.y", idle_heartbeat=8 * SECOND, max_ack_pending=3)
     t.jet.ack(messages[0])
     t.note(t.jet.heard(sid))
-    t.jet.advance(1.2)
+    t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
     t.jet.wire.unsubscribe(sid)
     t.jet.advance(0.3)
@@ -246,17 +246,17 @@ def headers_only_and_filters(t: Talk) -> None:
 
 @scenario
 def limits_of_requests(t: Talk) -> None:
-    t.create(max_batch=5, max_expires=SECOND, max_bytes=1024, max_waiting=1)
+    t.create(max_batch=5, max_expires=6 * SECOND, max_bytes=1024, max_waiting=1)
     t.pull({"batch": 6})
-    t.pull({"batch": 1, "expires": 2 * SECOND})
+    t.pull({"batch": 1, "expires": 7 * SECOND})
     t.pull({"batch": 1, "max_bytes": 2048})
     t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 600_000_000})
     sid = t.jet.listen("in.w")
-    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":1000000000}', "in.w")
+    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":6000000000}', "in.w")
     t.pull({"batch": 1, "expires": SECOND})
     t.ask("CONSUMER.INFO.S.C")
     t.jet.publish("1")
-    t.jet.advance(1.2)
+    t.jet.advance(6.5)
     t.note(t.jet.heard(sid))
     t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.w")
     t.ask("CONSUMER.DELETE.S.C")
@@ -297,13 +297,13 @@ def rare_acks(t: Talk) -> None:
     one, two, three = t.pull(b"3")
     t.note(t.jet.double_ack(one._replace(reply=b"$JS.ACK.S.C.1.77.77.1.0")))
     t.note(t.jet.double_ack(one, b"what"))
-    t.jet.ack(one, b'-NAK {"delay": 2000000000}')
-    t.jet.ack(two, b"-NAK 800ms")
+    t.jet.ack(one, b'-NAK {"delay": 12000000000}')
+    t.jet.ack(two, b"-NAK 5500ms")
     t.jet.ack(three, b"-NAK soon")
     t.pull({"batch": 5, "no_wait": True})
-    t.jet.advance(1)
+    t.jet.advance(6)
     t.pull({"batch": 5, "no_wait": True})
-    t.jet.advance(1.2)
+    t.jet.advance(6.5)
     (again,) = t.pull({"batch": 5, "no_wait": True})
     t.jet.ack(again, b"-NAK")
     t.ask("CONSUMER.INFO.S.C")
@@ -325,7 +325,7 @@ def ack_none_answers_acks(t: Talk) -> None:
 def several_requests_wait(t: Talk) -> None:
     t.create(max_ack_pending=4)
     sids = []
-    bodies = (b"2", b'{"batch":3,"expires":2000000000}', b'{"batch":2,"no_wait":true,"expires":2000000000}')
+    bodies = (b"2", b'{"batch":3,"expires":9000000000}', b'{"batch":2,"no_wait":true,"expires":9000000000}')
     for index, body in enumerate(bodies):
         sids.append(t.jet.listen(f"in.{index}"))
         t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, f"in.{index}")
@@ -337,7 +337,7 @@ def several_requests_wait(t: Talk) -> None:
     t.jet.publish("5")
     t.ask("CONSUMER.INFO.S.C")
     t.pull({"batch": 2, "no_wait": True})
-    t.jet.advance(2.2)
+    t.jet.advance(9.5)
     for sid in sids:
         t.note(t.jet.heard(sid))
     t.ask("CONSUMER.INFO.S.C")
@@ -345,7 +345,7 @@ def several_requests_wait(t: Talk) -> None:
 
 @scenario
 def flow_control(t: Talk) -> None:
-    t.create(deliver_subject="d.x", idle_heartbeat=SECOND, flow_control=True, ack_policy="none")
+    t.create(deliver_subject="d.x", idle_heartbeat=60 * SECOND, flow_control=True, ack_policy="none")
     for _ in range(12):
         t.jet.publish("x" * 100_000)
     sid = t.jet.listen("d.x")

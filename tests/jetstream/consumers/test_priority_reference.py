@@ -114,14 +114,14 @@ def pinned_client_has_it_all(t: Talk) -> None:
 @scenario
 def a_pin_ends_after_its_time(t: Talk) -> None:
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.C")
-    t.create(priority_groups=["A"], priority_policy="pinned_client", priority_timeout=2 * SECOND, headers_only=True)
+    t.create(priority_groups=["A"], priority_policy="pinned_client", priority_timeout=8 * SECOND, headers_only=True)
     t.jet.publish("1", "2")
     first = t.jet.pull({"batch": 1, "expires": 60 * SECOND, **GROUP})
     t.note(hidden(first))
-    t.jet.advance(1.2)
+    t.jet.advance(2.5)
     other = ask(t, "in.other", batch=5, expires=60 * SECOND, **GROUP)
     t.note(t.jet.heard(other))
-    t.jet.advance(1.4)
+    t.jet.advance(6.5)
     t.note(hidden(t.jet.heard(other)))
     t.note(t.jet.pull({"batch": 1, "expires": 60 * SECOND, "id": pin_of(first), **GROUP}))
     info_pins(t)

@@ -34,7 +34,7 @@ BODIES: tuple[bytes, ...] = (
     b"{}", b'{"batch":0,"no_wait":true}', b'{"batch":-2,"max_bytes":1000,"expires":300000000}', b'{"batch":"2"}',
     b'{"batch":1.5}', b'{"no_wait":1}', b'{"batch":null,"no_wait":true}', b'{"unknown":1,"no_wait":true}',
     b'{"expires":-5}', b'{"batch":3,"expires":-1,"max_bytes":-7}', b'{"group":5}', b'{"id":[]}',
-    b'{"max_bytes":-7,"expires":200000000,"batch":9}', b'{"idle_heartbeat":1000000000}', b'{"min_pending":"a"}',
+    b'{"max_bytes":-7,"expires":3000000000,"batch":9}', b'{"idle_heartbeat":1000000000}', b'{"min_pending":"a"}',
     b'{"idle_heartbeat":1000000000,"expires":1999999999}', b'{"idle_heartbeat":-5,"no_wait":true}',
     b'{"batch":99999999999999999999}',
 )  # fmt: skip
@@ -46,7 +46,7 @@ def bodies(t: Talk, part: int) -> None:
     for body in BODIES[part::4]:
         t.jet.publish("a", "b", "c")
         t.pull(body)
-        t.jet.advance(0.35)
+        t.jet.advance(3.5 if b'"expires":3000000000' in body else 0.35)
         info(t)
         for message in t.jet.pull({"batch": 50, "no_wait": True}):
             if message.reply:
@@ -101,10 +101,10 @@ def bytes_are_counted(t: Talk) -> None:
 def one_shots_in_every_state(t: Talk) -> None:
     t.create(max_ack_pending=2, max_waiting=3)
     oneshot = {"batch": 2, "no_wait": True}
-    waiting = {"batch": 2, "no_wait": True, "expires": SECOND}
+    waiting = {"batch": 2, "no_wait": True, "expires": 7 * SECOND}
     t.pull(oneshot)
     first = ask(t, "in.1", waiting)
-    second = ask(t, "in.2", {"batch": 3, "expires": 6 * SECOND})
+    second = ask(t, "in.2", {"batch": 3, "expires": 12 * SECOND})
     t.pull(oneshot)
     info(t)
     t.jet.publish("1")
@@ -118,7 +118,7 @@ def one_shots_in_every_state(t: Talk) -> None:
     held = ask(t, "in.3", oneshot)
     t.note(t.jet.heard(held))
     info(t)
-    t.jet.advance(6.3)
+    t.jet.advance(12.5)
     t.note(t.jet.heard(second))
     t.note(t.jet.heard(held))
     info(t)
@@ -160,11 +160,11 @@ def too_many_wait(t: Talk) -> None:
 def heartbeats_of_each_request(t: Talk) -> None:
     t.create(filter_subject="s.a")
     sids = [
-        ask(t, "in.slow", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 7 * SECOND}),
-        ask(t, "in.fast", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 6 * SECOND}),
+        ask(t, "in.slow", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 11 * SECOND}),
+        ask(t, "in.fast", {"batch": 5, "expires": 60 * SECOND, "idle_heartbeat": 10 * SECOND}),
     ]
     t.jet.publish("other", subject="s.b")
-    t.jet.advance(9.5)
+    t.jet.advance(13.5)
     for sid in sids:
         t.note(t.jet.heard(sid))
     t.jet.publish("1", "2")
@@ -175,12 +175,12 @@ def heartbeats_of_each_request(t: Talk) -> None:
 
 @scenario
 def limits_of_a_consumer(t: Talk) -> None:
-    t.create(max_batch=2, max_expires=1_500_000_000, max_bytes=100)
+    t.create(max_batch=2, max_expires=30_500_000_000, max_bytes=100)
     for body in (
-        {"batch": 3}, {"batch": 2, "expires": 2 * SECOND}, {"batch": 2, "max_bytes": 101},
-        {"batch": 3, "expires": 9 * SECOND}, {"batch": 3, "priority": 77},
+        {"batch": 3}, {"batch": 2, "expires": 31 * SECOND}, {"batch": 2, "max_bytes": 101},
+        {"batch": 3, "expires": 39 * SECOND}, {"batch": 3, "priority": 77},
         {"batch": 2, "max_bytes": 100, "no_wait": True},
-        {"batch": 1, "expires": 1_400_000_000, "idle_heartbeat": 800_000_000},
+        {"batch": 1, "expires": 30_400_000_000, "idle_heartbeat": 15_800_000_000},
     ):  # fmt: skip
         t.pull(body)
     t.pull(b"3")

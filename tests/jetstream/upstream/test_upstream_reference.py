@@ -18,6 +18,9 @@ scenario = Scenarios()
 PATIENCE_S: Final = 15.0
 """How long the reference may take to connect a mirror or source, failures before that included."""
 
+ACKED_S: Final = 2.5
+"""How long until a source has acknowledged all that came: it does so when heartbeats ask, once a second."""
+
 PLAIN: Final = ("first_ts", "last_ts", "cluster", "limit", "offset", "total")
 DELETED: Final = ("num_deleted", "deleted")
 IDENTITY: Final = re.compile(rb"(Nats-Stream-Source: (?:[^ ]+ ){4}[^ ]+) [0-9A-Za-z]{8}\r\n")
@@ -299,9 +302,11 @@ def a_work_queue_is_consumed(t: Talk) -> None:
         send(t, "w.a", f"{at}")
     make(t, "X", sources=[{"name": "W"}])
     show(t, "X")
+    t.jet.advance(ACKED_S)
     show(t, "W")
     send(t, "w.a", "more")
     show(t, "X")
+    t.jet.advance(ACKED_S)
     show(t, "W")
     consumers(t, "W")
 
@@ -314,6 +319,7 @@ def an_interest_stream_is_consumed(t: Talk) -> None:
     for at in range(3):
         send(t, "i.a", f"{at}")
     show(t, "M")
+    t.jet.advance(ACKED_S)
     show(t, "I")
     consumers(t, "I")
 
