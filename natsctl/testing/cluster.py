@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import socket
 from pathlib import Path
 from typing import Final
 
+from natsctl.testing.ports import quiet_ports
 from natsctl.testing.process import ServerProcess
 
 NAMES: Final = ("n1", "n2", "n3")
-FIRST_HANDED_OUT: Final = 32_768
-"""Where the ports begin that Linux takes for connections and for who asks for any."""
 CONFIG: Final = """
 server_tags: ["az:1", "disk:ssd"]
 accounts {
@@ -30,7 +26,7 @@ class Cluster:
     """The servers `n1`, `n2` and `n3` of the cluster `C`; usable as a context manager."""
 
     def __init__(self, folder: Path) -> None:
-        routes = [f"nats://127.0.0.1:{port}" for port in _free_ports(len(NAMES))]
+        routes = [f"nats://127.0.0.1:{port}" for port in quiet_ports(len(NAMES))]
         self.servers = [_member(folder / name, name, route, routes) for name, route in zip(NAMES, routes, strict=True)]
 
     def __enter__(self) -> Cluster:
@@ -71,18 +67,6 @@ def _member(folder: Path, name: str, route: str, routes: list[str]) -> ServerPro
     cluster = f"cluster {{ name: C, listen: '{route.removeprefix('nats://')}', routes: [{', '.join(routes)}] }}\n"
     config.write_text(f"server_name: {name}\n{cluster}{CONFIG}")
     return ServerProcess(folder, "reference", "-c", str(config))
-
-
-def _free_ports(number: int) -> list[int]:
-    """Return ports that nobody listens on, below those that the system hands out: it gives them to nobody else."""
-    found: list[int] = []
-    with contextlib.ExitStack() as held:
-        while len(found) < number:
-            port = random.randrange(10_000, FIRST_HANDED_OUT)
-            with contextlib.suppress(OSError):
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
-                found.append(port)
-    return found
 
 
 async def _clear(url: str) -> None:

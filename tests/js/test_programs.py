@@ -21,6 +21,7 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 HERE = Path(__file__).parent
 
 pytestmark = [
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH"),
     pytest.mark.skipif(not (HERE / "node_modules").is_dir(), reason="npm install was not run in tests/js"),
 ]
@@ -76,7 +77,7 @@ async def run(program: dict[str, Any], authority: Path) -> dict[str, Any]:
         cwd=HERE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "NODE_EXTRA_CA_CERTS": str(authority)},
     )  # fmt: skip
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         out, err = await process.communicate()
     assert out.strip(), err.decode()
     answer: dict[str, Any] = json.loads(out.splitlines()[-1])

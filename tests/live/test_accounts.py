@@ -89,10 +89,10 @@ async def test_a_guest_publishes_pulls_and_acknowledges(owner: Client, guest: Cl
         ack = await js.publish("orders.new", b"%d" % number)
         assert (ack.stream, ack.seq) == ("ORDERS", number + 1)
     worker = await js.pull_subscribe("orders.>", "W", stream="ORDERS")
-    messages = await worker.fetch(20, timeout=5)
+    messages = await worker.fetch(20, timeout=20)
     assert [(m.subject, m.data) for m in messages] == [("orders.new", b"%d" % number) for number in range(20)]
     for message in messages:
-        await message.ack_sync(timeout=5)
+        await message.ack_sync(timeout=20)
     info = await owner.jetstream().consumer_info("ORDERS", "W")
     assert (info.num_ack_pending, info.num_pending, info.ack_floor and info.ack_floor.stream_seq) == (0, 0, 20)
     with pytest.raises(nats.errors.TimeoutError):
@@ -107,7 +107,7 @@ async def test_a_guest_is_pushed_to_over_an_imported_stream(owner: Client, guest
     for number in range(300):
         await owner.publish("orders.new", b"%d" % number)
     for number in range(300):
-        message = await asyncio.wait_for(heard.get(), 5)
+        message = await asyncio.wait_for(heard.get(), 30)
         assert (message.subject, message.data) == ("orders.new", b"%d" % number)
         await message.ack()
     await guest.flush()
@@ -138,7 +138,7 @@ async def test_streams_are_copied_from_another_account(owner: Client, guest: Cli
         await js.add_stream(name="COPY", sources=[origin])
     for number in range(50, 60):
         await owner.jetstream().publish("orders.new", b"%d" % number)
-    for _ in range(100):
+    for _ in range(600):
         if (await js.stream_info("COPY")).state.messages == 60:
             break
         await asyncio.sleep(0.1)
@@ -151,15 +151,15 @@ async def test_an_account_without_jetstream_may_import_one(server: ServerProcess
     assert (await js.stream_info("ORDERS")).config.name == "ORDERS"
     await owner.jetstream().publish("orders.1", b"x")
     worker = await js.pull_subscribe("orders.>", "W", stream="ORDERS")
-    (message,) = await worker.fetch(1, timeout=5)
-    await message.ack_sync(timeout=5)
+    (message,) = await worker.fetch(1, timeout=20)
+    await message.ack_sync(timeout=20)
     await client.close()
 
 
 async def test_an_account_without_any_is_told_so(server: ServerProcess) -> None:
     client = await nats.connect(server.url, user="d", password="d")
-    answer = await client.request("$JS.API.INFO", b"", timeout=5)
+    answer = await client.request("$JS.API.INFO", b"", timeout=20)
     assert b'"err_code":10039' in answer.data
     with pytest.raises(NoRespondersError):
-        await client.request("orders.new", b"", timeout=5)
+        await client.request("orders.new", b"", timeout=20)
     await client.close()

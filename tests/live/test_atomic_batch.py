@@ -74,7 +74,7 @@ async def session(folder: Path) -> None:
         client = await RawClient.connect(server.url)
         await client.request(b"$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s.>"],"allow_atomic":true}')
         work = [asyncio.ensure_future(publish_batches(server.url, n, acked, enough)) for n in range(PUBLISHERS)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await enough.wait()
         server.kill()
         await asyncio.gather(*work)

@@ -131,6 +131,7 @@ def made_to_last(account: Account) -> Account:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_export_destroy_apply_gives_the_same_account(live: Live) -> None:
     found = 0
 

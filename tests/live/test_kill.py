@@ -12,6 +12,7 @@ from natsctl.testing.killjudge import Judge, Summary
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_nothing_acknowledged_is_lost_altered_or_reordered_by_kills(tmp_path: Path) -> None:
     summary = await KillLoop(tmp_path, kills=5, seed=20200120).run()
     assert summary.broken == 0, summary.render()

@@ -11,6 +11,7 @@ from natsctl.testing.killjournal import Journal, expected_payload
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_mirrors_sources_queues_and_interest_lose_and_double_nothing(tmp_path: Path) -> None:
     summary = await FlowLoop(tmp_path, kills=3, seed=20261121).run()
     assert summary.broken == 0, summary.render()

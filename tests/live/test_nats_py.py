@@ -67,7 +67,7 @@ async def test_pull_fetch_and_acks(js: JetStreamContext) -> None:
     subscription = await js.pull_subscribe("ORDERS.new", "WORK")
     got: list[bytes] = []
     while len(got) < 300:
-        for message in await subscription.fetch(100, timeout=5):
+        for message in await subscription.fetch(100, timeout=20):
             got.append(message.data)
             await message.ack_sync()
     assert got == [b"%d" % number for number in range(300)]
@@ -81,10 +81,10 @@ async def test_pull_fetch_and_acks(js: JetStreamContext) -> None:
 async def test_nak_term_and_progress(js: JetStreamContext) -> None:
     await fill(js, 1)
     subscription = await js.pull_subscribe("ORDERS.new", "WORK")
-    (message,) = await subscription.fetch(1, timeout=5)
+    (message,) = await subscription.fetch(1, timeout=20)
     await message.in_progress()
     await message.nak()
-    (message,) = await subscription.fetch(1, timeout=5)
+    (message,) = await subscription.fetch(1, timeout=20)
     assert message.metadata.num_delivered == 2
     await message.term()
     with pytest.raises(NatsTimeout):
@@ -112,7 +112,7 @@ async def test_push_and_ordered_consumers(js: JetStreamContext) -> None:
 
     await js.subscribe("ORDERS.new", durable="PUSH", cb=push, manual_ack=True)
     await js.subscribe("ORDERS.new", cb=order, ordered_consumer=True)
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 30)
     assert pushed == ordered == list(range(1, 501))
 
 
@@ -136,7 +136,7 @@ async def test_key_value(js: JetStreamContext) -> None:
     with pytest.raises(KeyWrongLastSequenceError):
         await bucket.create("colour", b"green")
     watcher = await bucket.watch("colour")
-    seen = await asyncio.wait_for(watcher.updates(), 5)
+    seen = await watcher.updates()
     assert seen is not None
     assert seen.value == b"blue"
     assert [entry.value for entry in await bucket.history("colour")] == [b"red", b"blue"]

@@ -29,7 +29,7 @@ async def seen(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str
     """Return the next `number` things a watcher tells; None is the end of what was there at its start."""
     told = []
     for _ in range(number):
-        entry = await watcher.updates(timeout=5)
+        entry = await watcher.updates()
         told.append(entry and (entry.key, entry.operation, entry.revision))
     return told
 
@@ -125,11 +125,11 @@ async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamC
     store = await js.create_object_store("O")
     await store.put("a", b"1")
     watcher = await store.watch()
-    there = await watcher.updates(timeout=5)
+    there = await watcher.updates()
     assert there is not None
     assert (there.name, there.deleted) == ("a", False)
-    assert await watcher.updates(timeout=5) is None
+    assert await watcher.updates() is None
     await store.delete("a")
-    gone = await watcher.updates(timeout=5)
+    gone = await watcher.updates()
     assert gone is not None
     assert (gone.name, gone.deleted) == ("a", True)

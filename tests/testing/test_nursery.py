@@ -89,8 +89,9 @@ def test_a_signal_ends_a_forked_command_as_one_that_was_started(server: ServerPr
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
             assert b"Subscribing" in process.stderr.readline()
+            assert process.stdout is not None
             process.send_signal(number)
-            out, err = process.communicate(timeout=WITHIN_S)
+            err, out = process.stderr.read(), process.stdout.read()  # `communicate` would pass over what is read ahead
         return process.returncode, out, err
 
     forked, started = both(run)

@@ -12,6 +12,7 @@ from nats.js.api import ConsumerConfig
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
+from natsctl.testing.ports import quiet_ports
 
 if TYPE_CHECKING:
     from .conftest import Tab
@@ -67,8 +68,8 @@ async def test_streams_consumers_connections_and_health_are_shown_and_markup_sta
 
 async def test_the_page_goes_on_after_the_server_was_started_again(tmp_path: Path, open_tab: Opened) -> None:
     async with open_tab() as tab:
-        async with ServerInstance(options(tmp_path)) as first:
-            port = first.port_of("monitoring")
+        (port,) = quiet_ports(1)
+        async with ServerInstance(options(tmp_path, port)):
             await tab.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
             await tab.until("document.querySelector('#health.ok')")
         await tab.until("document.body.classList.contains('lost') && document.querySelector('#health.bad')")
