@@ -174,7 +174,7 @@ def test_a_request_that_nobody_answers_fails(natsctl: Run) -> None:
 
 def test_a_request_that_is_heard_but_not_answered_fails(natsctl: Run, background: Callable[..., Background]) -> None:
     heard = background("sub", "quiet", "--count", "1")
-    assert natsctl("req", "quiet", "x", "--timeout", "300ms").code == 5
+    assert natsctl("req", "quiet", "x", "--timeout", "2s").code == 5
     assert heard.end()[0] == 0
 
 
@@ -194,7 +194,7 @@ def test_subscribing_shows_messages_and_ends_after_count(natsctl: Run, backgroun
 
 
 def test_queue_groups_share(natsctl: Run, background: Callable[..., Background]) -> None:
-    listeners = [background("sub", "q", "--queue", "g", "--wait", "2s") for _ in range(2)]
+    listeners = [background("sub", "q", "--queue", "g", "--wait", "6s") for _ in range(2)]
     for _ in range(6):
         natsctl("pub", "q", "x", "-q")
     outs = [listener.end()[1] for listener in listeners]

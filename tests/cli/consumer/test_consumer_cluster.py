@@ -29,7 +29,9 @@ def led(run: Run) -> Run:
         assert time.monotonic() < until_s, "no leader was elected"
         time.sleep(0.1)
     for number in range(6):
-        assert run("con", "add", "S", f"C{number}", "--pull", "--if-not-exists").code == 0
+        while (made := run("con", "add", "S", f"C{number}", "--pull", "--if-not-exists")).code:
+            assert time.monotonic() < until_s, made.err
+            time.sleep(0.1)
     return run
 
 

@@ -63,7 +63,7 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     begun_s = time.monotonic()
     moved = natsctl("str", "cluster", "step-down", "A", "--preferred", other, "-f", "-j")
     assert (moved.code, leader(moved.json)) == (0, other)
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - begun_s < READY_WITHIN_S
 
     page = natsctl("str", "info", "A").out
     assert "Cluster Information:" in page
@@ -94,4 +94,7 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     leaving = made(natsctl, "E", 2)["cluster"]["replicas"][0]["name"]
     gone = natsctl("str", "cluster", "peer-remove", "E", leaving, "-f", "-j")
     assert (gone.code, gone.json["success"]) == (0, True)
-    assert leaving not in natsctl("str", "report", "--columns", "stream,replicas", "-n").out.splitlines()[-2]
+    until_s = time.monotonic() + READY_WITHIN_S
+    while leaving in natsctl("str", "report", "--columns", "stream,replicas", "-n").out.splitlines()[-2]:
+        assert time.monotonic() < until_s, "it is told to be there still"
+        time.sleep(0.1)
