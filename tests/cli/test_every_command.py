@@ -109,7 +109,7 @@ def _parameters(where: str) -> list[Any]:
     return list(import_typer().get_command(build_single(where)).params)
 
 
-def _words(name: str, where: str) -> list[str]:
+def _words(name: str, where: str, timeout: str = "500ms") -> list[str]:
     """The command with what it needs, made to end, to ask nothing, and to change nothing."""
     parameters = _parameters(where)
     valued = {spelling for one in parameters for spelling in one.opts if not getattr(one, "is_flag", False)}
@@ -119,7 +119,7 @@ def _words(name: str, where: str) -> list[str]:
     words = [*name.split(), *(shlex.split(INSTEAD[name]) if name in INSTEAD else given)]
     words += [flag for flag in ("--force", "--json") if flag in switches]
     words += [word for flag, value in ENDING.items() if flag in valued for word in (flag, value)]
-    return [*words, "--dry-run", "--timeout", "500ms"]
+    return [*words, "--dry-run", "--timeout", timeout]
 
 
 class _Silent(io.TextIOWrapper):
@@ -203,7 +203,7 @@ def test_what_takes_away_wants_to_be_told_so_where_nobody_can_be_asked(natsctl: 
     """Without a terminal and --force: exit 2 and nothing happens."""
     before, asked = state(), []
     for name, where in LEAVES:
-        words = [word for word in _words(name, where) if word not in ("--force", "--dry-run")]
+        words = [word for word in _words(name, where, "20s") if word not in ("--force", "--dry-run")]
         if name.split()[-1] in TAKING and "template" not in name and len(words) < len(_words(name, where)) - 1:
             done = natsctl(*words)
             asked.append(name)
