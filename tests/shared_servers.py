@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
@@ -12,6 +13,9 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import Kind, ServerProcess
+
+PATIENCE_S: Final = 30.0
+"""How long to wait for answers, on a machine that may stand still for seconds."""
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +41,8 @@ def server(
 
 async def _clear(server: ServerProcess) -> None:
     server.await_removals()
-    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="clear") as connection:
+    target = resolve(Settings(url=server.url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
+    async with await connect(target, name="clear") as connection:
         manager = Manager(connection)
         await asyncio.gather(*[manager.stream_delete(name) for name in await manager.stream_names()])
     server.await_removals()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.shared_servers import server, started
+from natsctl.client import servers
+from tests.shared_servers import PATIENCE_S, server, started
 
 __all__ = ["server", "started"]
 
@@ -22,6 +23,12 @@ INFO: dict[str, Any] = {
     "client_id": 7,
     "proto": 1,
 }
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait longer for answers than five seconds, for which a busy machine stands still now and then."""
+    monkeypatch.setattr(servers, "DEFAULT_TIMEOUT_S", PATIENCE_S)
 
 
 class FakeServer:

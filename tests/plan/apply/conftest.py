@@ -15,7 +15,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from tests.shared_servers import server, started
+from tests.shared_servers import PATIENCE_S, server, started
 
 __all__ = ["server", "started"]
 
@@ -107,7 +107,8 @@ def fake() -> type[FakeAccount]:
 
 @asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[Manager]:
-    async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test") as connection:
+    target = resolve(Settings(url=url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
+    async with await connect(target, name="test") as connection:
         yield Manager(connection)
 
 

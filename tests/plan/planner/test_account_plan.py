@@ -25,6 +25,7 @@ from tests.plan.sets import SECOND, actions, documents, key_of, paths
 T = TypeVar("T")
 Config = dict[str, Any]
 HOUR = 3600 * SECOND
+PATIENCE_S = 30.0
 CAPS = "jetstream { limits { duplicate_window: 30s, max_request_batch: 256, max_ack_pending: 300 } }"
 KINDS = [
     "natsctl",
@@ -36,7 +37,8 @@ def on_server(url: str, work: Callable[[Manager], Awaitable[T]]) -> T:
     """What some work on a server gives."""
 
     async def run() -> T:
-        async with await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="plan") as connection:
+        target = resolve(Settings(url=url, timeout_s=PATIENCE_S), {"HOME": "/nowhere"})
+        async with await connect(target, name="plan") as connection:
             return await work(Manager(connection))
 
     return asyncio.run(run())
