@@ -103,11 +103,17 @@ def test_both_answer_the_same(name: str, tmp_path: Path) -> None:
     assert len(requests) > 50
     differences = []
     with ServerProcess(tmp_path / "reference", "reference") as process:
+        # It removes the folder of the last stream's account late, under the feet of the next one: but not a full one.
+        streams = process.store_dir / "jetstream" / "$G" / "streams"
+        streams.mkdir(parents=True)
+        (streams / "kept").touch()
         reference, ours = OverTcp(process.url), InMemory()
         for subject, body, header in requests:
             asked = (subject, body.encode("latin-1"), header.encode("latin-1"))
             answers = ours.ask(*asked)
             expected, got = shown(reference.ask(*asked, len(answers))), shown(answers)
+            if "STREAM.DELETE" in subject:
+                process.await_removals()
             if expected != got:
                 differences.append(f"{subject} {body[:200]}\n  reference {expected}\n  natsctl   {got}")
         reference.close()
