@@ -18,7 +18,6 @@ import os
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from typing import Any, Final
 
 from natsctl.spark.local_cluster import LocalCluster
 from natsctl.spark.session.local_settings import QUICK
+from natsctl.testing.ports import quiet_ports
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.rawclient import RawClient
 from natsctl.testing.spark_messages import SINK, Judge, prepare, read_all, stored
@@ -79,7 +79,7 @@ class KillRun:
         kind: Kind = options.server
         self.summary = Summary(options.messages, options.master, kind, options.idempotence)
         self._folder = folder
-        self._server = ServerProcess(folder / "server", kind, "-p", str(_free_port()))
+        self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
         self._kills = {name: (at + 1) / (len(options.kills) + 1) for at, name in enumerate(options.kills)}
         self._cluster: LocalCluster | None = None
         self._driver: subprocess.Popen[bytes] | None = None
@@ -236,13 +236,6 @@ def _words(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
-
-
-def _free_port() -> int:
-    """A port for a server that is to be started again at the same place."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _kinds(text: str) -> list[str]:

@@ -53,7 +53,7 @@ def test_a_connection_that_was_lost_at_rest_is_made_anew(server: Any, monkeypatc
 
 
 def test_a_server_that_ends_meanwhile_is_unreachable(server: Any) -> None:
-    session = Session(GlobalOptions(server=server.url, timeout=2.0))
+    session = Session(GlobalOptions(server=server.url, timeout=5.0))
     try:
         _client_id(session)
         server.stop()

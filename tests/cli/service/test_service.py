@@ -51,11 +51,11 @@ def running(url: str, *services: EchoService) -> Iterator[None]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(30)
         yield
     finally:
         loop.call_soon_threadsafe(task.cancel)
-        thread.join(10)
+        thread.join(30)
         loop.close()
 
 

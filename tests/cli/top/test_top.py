@@ -96,7 +96,7 @@ def test_an_unknown_order_is_a_usage_error(top: Run) -> None:
 
 
 def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watched: ServerProcess) -> None:
-    done = natsctl("top", "-s", watched.url, "-j", "--timeout", "1s")
+    done = natsctl("top", "-s", watched.url, "-j", "--timeout", "20s")
     assert (done.code, done.out) == (6, "")
     assert "system account" in done.error["hint"]
 
