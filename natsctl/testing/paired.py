@@ -60,8 +60,9 @@ def clear(side: Side) -> None:
 class Reference:
     """One connection to a real server."""
 
-    def __init__(self, url: str) -> None:
-        """Connect."""
+    def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
+        """Connect; `answer_s` is how long to wait for an answer."""
+        self._answer_s = answer_s
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self._parser = ServerParser()
@@ -72,7 +73,7 @@ class Reference:
         """Return the answer to one API request, empty when none came."""
         inbox = b"_INBOX.%d" % next(self._numbers)
         self._socket.sendall(encode_pub(f"$JS.API.{verb}".encode(), inbox, b"", body))
-        while select.select([self._socket], [], [], ANSWER_S)[0]:
+        while select.select([self._socket], [], [], self._answer_s)[0]:
             for op in self._parser.feed(self._socket.recv(1 << 20)):
                 if op[0] == ops.MSG and op[1] == inbox:
                     answer: bytes = op[5] or op[4]

@@ -21,7 +21,7 @@ from natsctl.testing.paired import Reference
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests import terminals
 
-WITHIN_S = 20
+WITHIN_S = 60
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])")
 
 
@@ -154,7 +154,7 @@ def natsctl(
 def clear(server: ServerProcess) -> None:
     """Remove every stream, by requests alone: this is done twice for each test."""
     server.await_removals()
-    with closing(Reference(server.url)) as asked:
+    with closing(Reference(server.url, WITHIN_S)) as asked:
         while names := json.loads(asked.ask("STREAM.NAMES"))["streams"]:
             for name in names:
                 asked.ask(f"STREAM.DELETE.{name}")

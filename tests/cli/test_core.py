@@ -23,7 +23,7 @@ def _natsctl(*words: str, env: dict[str, str] | None = None, **options: Any) -> 
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=30,
+        timeout=60,
         env={**os.environ, **(env or {})},
         **options,
     )
@@ -203,14 +203,14 @@ def test_ctrl_c_is_exit_130_and_silent(server: Any) -> None:
     assert process.stderr is not None
     assert "Subscribing" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (ExitCode.INTERRUPTED, "")
     assert "Traceback" not in err
 
 
 def test_a_reader_that_has_gone_is_no_error(server: Any) -> None:
     line = f"{sys.executable} -m natsctl -s {server.url} account info -j | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert done.stdout.strip() == "0"
 

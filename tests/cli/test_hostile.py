@@ -17,7 +17,7 @@ from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
 Natsctl = [sys.executable, "-m", "natsctl"]
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
-WITHIN_S = 20
+WITHIN_S = 60
 
 
 def _ends(url: str, words: str, place: str, folder: Path) -> int:

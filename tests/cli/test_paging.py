@@ -100,7 +100,7 @@ async def test_names_of_the_first_page_are_there_while_the_second_is_held_back(
 ) -> None:
     async with running(line, shared_server) as (api, child):
         assert child.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             first = [await child.stdout.readline() for _ in range(PAGE)]
             assert first == [b"A\n", b"B\n"]
             api.release()
@@ -113,7 +113,7 @@ async def test_a_reader_that_goes_after_the_first_page_ends_the_list_quietly(sha
     async with running("stream ls -n", shared_server) as (api, child):
         assert child.stdout is not None
         assert child.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await child.stdout.readline()
             child.stdout._transport.close()  # type: ignore[attr-defined]  # a StreamReader has no close of its own
             api.release()

@@ -32,7 +32,7 @@ def make(folder: Path, name: str, text: str) -> None:
 def natsctl(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "natsctl", *words]
     return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, input="from stdin\n", timeout=30
+        command, env={**os.environ, **environment}, capture_output=True, text=True, input="from stdin\n", timeout=60
     )
 
 

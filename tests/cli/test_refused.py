@@ -13,7 +13,7 @@ import pytest
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 Run = Callable[..., Any]
-SOON_S, TIMEOUT_S = 40.0, 100
+SOON_S, TIMEOUT_S = 80.0, 110
 """Well below the timeout, and enough for processes of a benchmark to start on a busy machine."""
 
 CONFIG = """

@@ -37,7 +37,7 @@ def test_every_line_runs(natsctl: Run, topic: Topic, tmp_path: Path, monkeypatch
         done = natsctl(*words, stdin=b"from stdin")
         assert done.code in ((0, 10) if words[0] == "plan" else (0,)), f"{line}\n{done.out}{done.err}"
     for process in beside:
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
         process.communicate()
     natsctl("str", "rm", "KV_CFG", "-f", "--missing-ok")
 

@@ -13,7 +13,7 @@ import pytest
 
 from natsctl.cli.completion.scripts import SCRIPTS
 
-WITHIN_S = 30
+WITHIN_S = 60
 START = {
     "bash": (
         ["--norc", "--noprofile", "-i"],

@@ -96,7 +96,7 @@ def test_the_editor_changes_what_the_person_changes(ctx: Run, home: Path) -> Non
     ctx("add", "prod", "-s", "nats://p:1", "--user", "bob", "--js-domain", "hub")
     environment = {**os.environ, "EDITOR": "sed -i -e 's/bob/eve/' -e '/^jetstream_domain/d'"}
     command = [sys.executable, "-m", "natsctl", "context", "edit", "prod", "-i"]
-    assert subprocess.run(command, env=environment, capture_output=True, check=False, timeout=20).returncode == 0
+    assert subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60).returncode == 0
     said = json.loads(_file(home, "prod").read_text())
     assert (said["url"], said["user"], said["jetstream_domain"]) == ("nats://p:1", "eve", "")
 

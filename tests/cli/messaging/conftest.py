@@ -18,7 +18,7 @@ from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 @pytest.fixture

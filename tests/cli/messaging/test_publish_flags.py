@@ -193,7 +193,7 @@ def test_a_stdin_that_nobody_feeds_is_not_read(stored: Run, shared_server: Serve
         source = {"null": subprocess.DEVNULL, "closed": None, "socket": near}[stdin]
         if stdin == "closed":
             command = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
-        done = subprocess.run(command, stdin=source, capture_output=True, timeout=20, check=True)
+        done = subprocess.run(command, stdin=source, capture_output=True, timeout=60, check=True)
     assert b'"seq": 1' in done.stdout
     assert stored("str", "get", "S", "1", "--raw").out == ""
 
@@ -202,7 +202,7 @@ def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, 
     (tmp_path / "body").write_bytes(b"\x00file\n")
     with (tmp_path / "body").open("rb") as file:
         command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "-q", "-J"]
-        subprocess.run(command, stdin=file, env=os.environ, timeout=20, check=True)
+        subprocess.run(command, stdin=file, env=os.environ, timeout=60, check=True)
     assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"\x00file\n"
 
 
@@ -216,6 +216,6 @@ def test_lines_go_out_as_they_come(stored: Run, shared_server: ServerProcess) ->
             publisher.stdin.write(f"line {number}\n")
             assert publisher.stdout.readline() == f"Stored in Stream: S Sequence: {number}\n"
         publisher.send_signal(2)
-        assert publisher.wait(20) == 130
+        assert publisher.wait(60) == 130
         assert publisher.stderr is not None
         assert "Traceback" not in publisher.stderr.read()

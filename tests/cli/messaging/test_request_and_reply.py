@@ -179,5 +179,5 @@ def test_ctrl_c_ends_answering_with_130(natsctl: Run, shared_server: ServerProce
         assert answering.stderr is not None
         assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
         answering.send_signal(signal.SIGINT)
-        assert answering.wait(20) == 130
+        assert answering.wait(60) == 130
         assert answering.stderr.read() == ""

@@ -108,7 +108,7 @@ def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: Serv
         assert reader.stdout is not None
         assert reader.stdout.readline() == "1\n"
         reader.send_signal(signal.SIGINT)
-        reader.communicate(timeout=20)
+        reader.communicate(timeout=60)
     assert reader.returncode == 130
     assert five("con", "ls", "S", "-n").out == ""
 
@@ -194,7 +194,7 @@ def test_an_inbox_is_told_and_listened_on(natsctl: Run, shared_server: ServerPro
         assert one.stderr is not None
         inbox = one.stderr.readline().split("Inbox: ")[1].strip()
         other.sends_once_heard(inbox, b"for you")
-        out, _ = one.communicate(timeout=20)
+        out, _ = one.communicate(timeout=60)
     assert (one.returncode, out) == (0, "for you\n")
 
 

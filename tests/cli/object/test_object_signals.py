@@ -15,7 +15,7 @@ import pytest
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
-WITHIN_S = 20
+WITHIN_S = 60
 CHUNK_BYTES = 128 * 1024
 
 

@@ -160,7 +160,7 @@ def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, s
         assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc"
         assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             process.kill()
