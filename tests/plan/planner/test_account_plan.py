@@ -133,6 +133,7 @@ def test_each_field_that_was_changed_by_hand_is_named_and_no_other(server: Serve
                 ("Stream A", [NAMED.get(name, name)])
             ]
             await manager.stream_delete("A")  # not all of it can be taken back
+            server.await_removals()
             assert (await made(manager, at_first)).changes == []
         for name, value in CONSUMER_FIELDS.items():
             assert await put(manager, "A > c", {**consumer, name: value}), name
