@@ -65,12 +65,15 @@ class Visitor:
         return self.hear(b"PONG")
 
     def hear(self, until: bytes) -> list[bytes]:
-        """Return the lines up to one that begins with `until`, or to the end of the connection."""
+        """Return the lines up to one that begins with `until`, or to the end of the connection.
+
+        INFO is left out, and so is PING, with which a server asks whether anybody is there.
+        """
         heard: list[bytes] = []
         while (line := self._line()) or self.open or self._buffer:
             if line.startswith(until):
                 break
-            if not line.startswith(b"INFO "):
+            if line != b"PING" and not line.startswith(b"INFO "):
                 heard.append(line)
         self.said += heard
         return heard

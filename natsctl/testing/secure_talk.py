@@ -86,8 +86,11 @@ class Talk:
         return found
 
     async def ask(self, what: bytes = HELLO) -> bytes:
+        """Return the next line but for PING, with which a server asks after a while whether anybody is there."""
         self.writer.write(what)
-        return await self.line()
+        while (line := await self.line()) == b"PING\r\n":
+            pass
+        return line
 
     async def secure(self, context: ssl.SSLContext, name: str = "localhost") -> None:
         async with asyncio.timeout(PATIENCE_S):

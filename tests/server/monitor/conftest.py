@@ -8,15 +8,18 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 """How long a page may take for what it is to show."""
+STARTS_WITHIN_S = 100.0
 
 
 class Tab:
@@ -75,22 +78,25 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     if os.geteuid() == 0:
         flags.append("--no-sandbox")
     command = [binary, *flags, "about:blank"]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
+    told = tmp_path_factory.mktemp("told") / "stderr"  # a pipe that nobody reads on would fill
+    with (
+        told.open("wb") as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out) as process,
+    ):
         try:
-            yield _devtools_port(process)
+            yield _devtools_port(process, told)
         finally:
             process.kill()
 
 
-def _devtools_port(process: subprocess.Popen[bytes]) -> int:
-    assert process.stderr is not None
-    for line in process.stderr:
-        found = re.search(rb"DevTools listening on ws://127\.0\.0\.1:(\d+)/", line)
+def _devtools_port(process: subprocess.Popen[bytes], told: Path) -> int:
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while process.poll() is None and time.monotonic() < deadline:
+        found = re.search(rb"DevTools listening on ws://127\.0\.0\.1:(\d+)/", told.read_bytes())
         if found:
             return int(found[1])
-    raise AssertionError("chromium did not start")
+        time.sleep(0.02)
+    raise AssertionError(f"chromium did not start: {told.read_text(errors='replace')}")
 
 
 @pytest.fixture

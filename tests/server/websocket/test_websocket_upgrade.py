@@ -119,7 +119,7 @@ async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
 
 
 async def test_a_request_that_does_not_end_is_cut_off_in_time() -> None:
-    async with serving(websocket=replace(CLEAR, handshake_timeout_s=2.0)) as server:
+    async with serving(websocket=replace(CLEAR, handshake_timeout_s=1.2)) as server:
         port = server.port_of("websocket")
         crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
         for _, writer in crowd[:50]:
