@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from natsctl.testing.differential import Scenario, Talk, assert_all_same, empty_stream
+from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
 
 STEPS: Final = 40
@@ -29,7 +30,7 @@ CONFIGS: Final[tuple[dict[str, Any], ...]] = (
     {"deliver_policy": "last_per_subject", "filter_subject": "s.>"},
     {"deliver_policy": "by_start_sequence", "opt_start_seq": 5, "max_deliver": 1},
 )
-PAYLOADS: Final = (b"", b"", b"+ACK", b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+TERM bad", b"-NAK 60s", b"what")
+PAYLOADS: Final = (b"", b"", b"+ACK", b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"+TERM bad", b"-NAK 1h", b"what")
 PURGES: Final[tuple[dict[str, Any], ...]] = ({}, {"keep": 3}, {"seq": 9})
 FILTERED: Final[tuple[dict[str, Any], ...]] = ({"filter": "s.a"}, {"filter": "s.c.>"}, {"filter": "s.c.*", "keep": 1})
 
@@ -41,6 +42,8 @@ def life(t: Talk, seed: int) -> None:
     for subject in SUBJECTS:
         t.jet.publish("first", subject=subject)
     config = CONFIGS[seed % len(CONFIGS)]
+    if config.get("ack_policy") != "none":
+        config = {"ack_wait": 3600 * SECOND, **config}
     t.create(**config)
     unacked: list[Message] = []
     for _ in range(STEPS):

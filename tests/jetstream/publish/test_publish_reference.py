@@ -510,7 +510,14 @@ def counters_in_a_batch(t: Talk) -> None:
 @scenario
 def too_many_open_batches(t: Talk) -> None:
     make(t, allow_atomic=True)
-    for number in range(52):
+    sid = t.jet.wire.subscribe("_INBOX.many")
+    lines = []
+    for number in range(48):  # in one chunk: the first of them must not time out, ten seconds later, before the last
+        header = block({"Nats-Batch-Id": f"b{number}", "Nats-Batch-Sequence": "1"})
+        lines.append(b"HPUB s.a _INBOX.many %d %d\r\n%bx\r\n" % (len(header), len(header) + 1, header))
+    t.jet.wire.send(b"".join(lines))
+    t.note(t.jet.wire.take(sid))
+    for number in range(48, 52):
         pub(t, Nats_Batch_Id=f"b{number}", Nats_Batch_Sequence="1")
     pub(t, Nats_Batch_Id="b0", Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
     pub(t, Nats_Batch_Id="b51", Nats_Batch_Sequence="1")
