@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import time
+from typing import Any, Final
 
 import pytest
 
 from natsctl.testing import nursery
+
+PATIENCE_S: Final = 30.0
 
 
 def spawn(command: list[str], **options: Any) -> Any:
@@ -25,6 +28,17 @@ def _kind() -> Any:
     pexpect = pytest.importorskip("pexpect")
     ptyprocess = pytest.importorskip("ptyprocess")
 
+    class Patient(ptyprocess.PtyProcess):
+        """A program that a busy machine may take a while to end once it was killed."""
+
+        def terminate(self, force: bool = False) -> bool:
+            ended: bool = super().terminate(force)
+            deadline = time.monotonic() + PATIENCE_S
+            while force and not ended and time.monotonic() < deadline:
+                time.sleep(0.05)
+                ended = not self.isalive()
+            return ended
+
     class Spawned(pexpect.spawn):
         """What pexpect starts, but for commands that the nursery takes."""
 
@@ -32,6 +46,6 @@ def _kind() -> Any:
             size = options.get("dimensions", (24, 80))
             plain = options["echo"] and options["preexec_fn"] is None
             begun = nursery.at_terminal(args, options["env"], options["cwd"], size) if plain else None
-            return ptyprocess.PtyProcess(*begun) if begun else super()._spawnpty(args, **options)
+            return Patient(*begun) if begun else super()._spawnpty(args, **options)
 
     return Spawned
