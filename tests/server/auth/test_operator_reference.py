@@ -92,7 +92,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "reference" and reference_binary() is None:
         pytest.skip("nats-server is not on PATH")
     town, folder = Town(), tmp_path_factory.mktemp("operated")
-    (folder / "nats.conf").write_text(town.estate.conf())
+    # Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer.
+    (folder / "nats.conf").write_text(town.estate.conf("authorization { timeout: 30 }"))
     with ServerProcess(folder / "server", request.param, "-c", str(folder / "nats.conf")) as process:
         system = login(process.url, town.system_user)
         yield Place(process.url, town, system)
@@ -366,7 +367,7 @@ def changing(place: Place, request: pytest.FixtureRequest) -> Iterator[tuple[Est
     account = place.town.account
     before = dict(account.nats)
     account.nats["signing_keys"] = [*before["signing_keys"], signing.public]
-    push(place, account)
+    assert push(place, account) == {"account": account.public, "code": 200, "message": "jwt updated"}
     yield account, signing
     account.nats.clear()
     account.nats.update(before)
@@ -385,7 +386,7 @@ def test_change_of_an_account_closes_clients(place: Place, changing: tuple[Estat
     account, signing = changing
     user = place.town.estate.user(account, signer=signing, bearer_token=True)
     visitor = login(place.url, user)
-    assert visitor.say(b"SUB a 1\r\n") == []
+    assert (visitor.said, visitor.say(b"SUB a 1\r\n"), visitor.open) == ([], [], True)
     change = CHANGES[case]
     before = dict(account.nats)
     for key, value in change.nats.items():
@@ -464,6 +465,7 @@ def test_user_is_closed_when_its_jwt_expires(place: Place) -> None:
 def test_clients_are_closed_when_their_account_expires(place: Place, changing: tuple[EstateAccount, Key]) -> None:
     account, _ = changing
     visitor = login(place.url, place.town.estate.user(account))
+    assert (visitor.said, visitor.open) == ([], True)
     account.claims["exp"] = int(time.time()) + ENDS_IN_S
     push(place, account)
     assert visitor.hear(b"PONG") == [b"-ERR 'Account Authentication Expired'"]
