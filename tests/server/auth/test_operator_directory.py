@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 def conf(estate: Estate, folder: Path, kind: str, more: str = "") -> str:
     return (
-        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n"
+        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\nauthorization {{ timeout: 30 }}\n"
         f'resolver {{ type: {kind}, dir: "{folder}" {more} }}\n'
     )
 

@@ -19,6 +19,8 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 pytestmark = pytest.mark.both
 REFERENCE = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 WITHIN_S = 30.0
+PATIENT = "authorization { timeout: 30 }"
+"""Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer."""
 
 
 class Place(NamedTuple):
@@ -31,7 +33,7 @@ class Place(NamedTuple):
 
     def reload(self) -> None:
         """Write the configuration as the estate is now, and have it read."""
-        self.file.write_text(self.estate.conf())
+        self.file.write_text(self.estate.conf(PATIENT))
         self.signal()
 
     def signal(self) -> None:
@@ -52,7 +54,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     for name in ("STAYS", "GOES", "REVOKES", "NARROWS"):
         estate.account(name)
     estate.account("ENDED", {"exp": 1000})
-    file.write_text(estate.conf())
+    file.write_text(estate.conf(PATIENT))
     with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
         system = login(process.url, estate.user(estate.system))
         yield Place(process, estate, file, system)
@@ -124,7 +126,7 @@ def test_reload_reads_the_folder_of_accounts_again(kind: Kind, tmp_path: Path) -
     for name, token in estate.preload().items():
         (folder / f"{name}.jwt").write_text(token)
     file.write_text(
-        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n"
+        f"operator: {estate.jwt()}\nsystem_account: {estate.system.public}\n{PATIENT}\n"
         f'resolver {{ type: full, dir: "{folder}" }}\n'
     )
     with ServerProcess(tmp_path / "server", kind, "-c", str(file)) as process:
