@@ -55,19 +55,19 @@ class Logins:
 def logins(kind: str) -> Logins:
     match kind:
         case "token":
-            return Logins("authorization { token: s3cret }", {"token": "s3cret"}, {"token": "other"})
+            return Logins("authorization { token: s3cret, timeout: 30 }", {"token": "s3cret"}, {"token": "other"})
         case "user":
-            conf = "authorization { users: [ { user: ann, password: pw } ] }"
+            conf = "authorization { timeout: 30, users: [ { user: ann, password: pw } ] }"
             return Logins(conf, {"user": "ann", "pass": "pw"}, {"user": "ann", "pass": "wp"})
         case "nkey":
             key, other = Key("user"), Key("user")
-            conf = f"authorization {{ users: [ {{ nkey: {key.public} }} ] }}"
+            conf = f"authorization {{ timeout: 30, users: [ {{ nkey: {key.public} }} ] }}"
             return Logins(conf, {"seed": key.seed.decode()}, {"seed": other.seed.decode()})
     estate, foreign = Estate(), Estate()
     limits = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
     user = estate.user(estate.account("A", limits=limits))
     stranger = foreign.user(foreign.account("A", limits=limits))
-    return Logins(estate.conf(), {"creds": user.creds}, {"creds": stranger.creds})
+    return Logins(estate.conf("authorization { timeout: 30 }"), {"creds": user.creds}, {"creds": stranger.creds})
 
 
 async def run(program: dict[str, Any], authority: Path) -> dict[str, Any]:

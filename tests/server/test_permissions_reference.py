@@ -43,7 +43,7 @@ def test_the_document_shows_the_table() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_case_of_users_ends_as_the_table_says(kind: Kind, tmp_path: Path) -> None:
     users = "\n".join(case.users for case in SHARED)
-    assert run(SHARED, f"authorization {{ users: [\n{users}\n] }}", tmp_path / "all", kind) == []
+    assert run(SHARED, f"authorization {{ timeout: 30, users: [\n{users}\n] }}", tmp_path / "all", kind) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
