@@ -15,6 +15,12 @@ from natsctl.testing.process import ServerProcess, reference_binary
 Run = Callable[..., Any]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told without the user after a second is not what is tested."""
+    monkeypatch.setattr("natsctl.client.account.USER_INFO_WAIT_S", 20.0)
+
+
 def test_info_tells_who_is_connected_where(natsctl: Run) -> None:
     out = natsctl("account", "info").out
     for text in ("Account: $G", "System Account: false", "TLS Connection: false", "API Level: ", "Expires: never"):

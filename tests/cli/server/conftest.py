@@ -56,7 +56,7 @@ def user(operated: ServerProcess, command: Callable[[str], Run]) -> Iterator[Run
 
 @pytest.fixture
 def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line as a user of the cluster's system account, once it has a leader; it waits for every server."""
+    """Runs a command line as a user of the cluster's system account, once it has a leader; it awaits every server."""
     monkeypatch.setattr("natsctl.client.system.census.KNOWN_QUIET_S", 20.0)
     run = command(three.url("s:p"))
     until_s = time.monotonic() + READY_WITHIN_S
