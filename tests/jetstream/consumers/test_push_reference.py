@@ -166,16 +166,16 @@ def heartbeats_go_on_in_a_pause(t: Talk) -> None:
 
 @scenario
 def redeliveries_of_a_push_consumer(t: Talk) -> None:
-    t.create(deliver_subject="d.x", ack_wait=4 * SECOND, max_deliver=2, max_ack_pending=2)
+    t.create(deliver_subject="d.x", ack_wait=8 * SECOND, max_deliver=2, max_ack_pending=2)
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.C")
     sid = t.jet.listen("d.x")
     t.jet.publish("1", "2", "3")
     t.note(t.jet.heard(sid))
     info(t)
-    t.jet.advance(4.5)
+    t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
     info(t)
-    t.jet.advance(4.5)
+    t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
     info(t)
     t.event(heard)
