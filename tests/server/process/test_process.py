@@ -17,9 +17,9 @@ COMMAND = [sys.executable, "-m", "natsctl.server"]
 PATIENCE_S = 60.0
 LETTING_CLIENTS_BE_SLOW = """
 import sys
-from natsctl.server import instance
+from natsctl.server import instance, listener
 from natsctl.server.process.process import main
-instance.CLOSE_CLIENTS_S = 600.0
+instance.CLOSE_CLIENTS_S = listener.CLOSE_WAIT_S = 600.0
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -259,21 +259,26 @@ def test_lame_duck_mode_without_clients_ends_at_once(tmp_path: Path, running: li
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -> None:
-    server = Running(tmp_path, command=[sys.executable, "-c", LETTING_CLIENTS_BE_SLOW])
+    config = tmp_path / "nats.conf"
+    config.write_text('write_deadline: "10m"\n')
+    server = Running(tmp_path, "-c", str(config), command=[sys.executable, "-c", LETTING_CLIENTS_BE_SLOW])
     running.append(server)
-    deaf = socket.create_connection(("127.0.0.1", server.port))
-    deaf.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
-    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+    with (
+        socket.create_connection(("127.0.0.1", server.port)) as deaf,
+        socket.create_connection(("127.0.0.1", server.port)) as sock,
+    ):
+        deaf.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
+        while b"PONG" not in deaf.recv(1 << 16):  # the last that it reads: what it subscribed to is known
+            pass
         sock.sendall(b'CONNECT {"verbose":false}\r\n' + (b"PUB flood 500000\r\n" + b"x" * 500_000 + b"\r\n") * 40)
         sock.sendall(b"PING\r\n")
         while b"PONG" not in sock.recv(1 << 16):
             pass
-    server.process.send_signal(signal.SIGTERM)
-    server.wait_for('Trapped "terminated" signal')
-    time.sleep(2)  # more than must pass before a second signal is one of its own
-    assert server.process.poll() is None, "nothing to wait for: the client that does not read should delay the stop"
-    assert server.end(signal.SIGTERM) == -signal.SIGTERM, "it has waited to the end"
-    deaf.close()
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_for('Trapped "terminated" signal')
+        time.sleep(2)  # more than must pass before a second signal is one of its own
+        assert server.process.poll() is None, "nothing to wait for: the client that does not read should delay the stop"
+        assert server.end(signal.SIGTERM) == -signal.SIGTERM, "it has waited to the end"
 
 
 def test_a_store_that_cannot_be_opened_is_named_in_the_fatal_line(tmp_path: Path) -> None:
