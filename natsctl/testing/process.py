@@ -85,10 +85,16 @@ class ServerProcess:
         it says that it did, leaves its files, and the next stream of that name begins behind its last sequence.
         """
         deadline = time.monotonic() + READY_WITHIN_S
-        while any(self.store_dir.glob("jetstream/*/streams/.*")):
+        while self._is_removing():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"files of deleted streams stay in {self.store_dir}")
             time.sleep(0.005)
+
+    def _is_removing(self) -> bool:
+        try:
+            return any(self.store_dir.glob("jetstream/*/streams/.*"))
+        except FileNotFoundError:  # a folder went while it was read
+            return True
 
     def stop(self) -> int:
         """Ask the server to stop (SIGTERM) and return its exit status."""
