@@ -87,8 +87,10 @@ class Visitor:
 
     def request(self, subject: str, body: bytes = b"") -> bytes:
         """Return the answer to a request, without its headers; status lines begin with NATS/1.0."""
-        inbox = b"_INBOX.%d" % time.monotonic_ns()
-        head = b"SUB %b r\r\nUNSUB r 1\r\nPUB %b %b %d\r\n" % (inbox, subject.encode(), inbox, len(body))
+        # A subscription of its own: nats-server passes over one whose number has not yet gone with its only message.
+        sid = b"r%d" % time.monotonic_ns()
+        inbox = b"_INBOX." + sid
+        head = b"SUB %b %b\r\nUNSUB %b 1\r\nPUB %b %b %d\r\n" % (inbox, sid, sid, subject.encode(), inbox, len(body))
         self._socket.sendall(head + body + b"\r\n")
         while not (line := self._line()).startswith((b"MSG", b"HMSG")):
             if not self.open:
