@@ -134,8 +134,10 @@ def test_the_format_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "part-1.parquet").touch()
     with pytest.raises(UsageError, match="several formats"):
         source_of(str(tmp_path), "", "", as_json=False)
-    with pytest.raises(NoFile):
-        source_of(str(tmp_path / "none"), "", "", as_json=False)
+    (tmp_path / "empty").mkdir()
+    for name in ("none", "empty"):
+        with pytest.raises(NoFile):
+            source_of(str(tmp_path / name), "", "", as_json=False)
 
 
 def test_columns_of_files_are_read_whatever_writers_left_out() -> None:
@@ -269,6 +271,26 @@ def test_every_format_gives_back_every_byte(spark: SparkSession, tmp_path: Path,
     assert sorted(
         (row["stream"], row["seq"], row["subject"], _pairs(row["headers"]), bytes(row["value"])) for row in found
     ) == [(stream, seq, subject, _pairs(headers), value) for stream, seq, subject, _, headers, value in rows]
+
+
+@pytest.mark.parametrize("by", ["", "subject"])
+@pytest.mark.parametrize("name", ["json", "csv", "parquet"])
+def test_an_export_of_no_messages_is_read_as_none(spark: SparkSession, tmp_path: Path, name: str, by: str) -> None:
+    path = tmp_path / "out"
+    frame = spark.createDataFrame([], schema_of(list(STREAM_COLUMNS)))
+    writer_of(frame, target(path, format=name, by=by)).save(spark_path(path))
+    assert rows_of(spark, path) == []
+
+
+def test_a_file_of_json_without_lines_has_no_messages_and_objects_without_names_are_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n")
+    assert rows_of(spark, path) == []
+    path.write_text("{}\n")
+    with pytest.raises(UsageError, match="no column subject"):
+        rows_of(spark, path)
 
 
 def rows_of(spark: SparkSession, path: Path) -> list[tuple[str, list[tuple[str, bytes]], bytes]]:

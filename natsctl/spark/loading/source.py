@@ -15,12 +15,15 @@ from natsctl.spark.paths import is_pattern, spark_input
 from natsctl.spark.sql.text import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # times as pandas writes them, which Spark refuses otherwise
 }
+_NO_FILES = "UNABLE_TO_INFER_SCHEMA"
+_COLUMNS = "stream string, seq bigint, subject string, headers string, value string"
+"""The columns of what has no rows that would tell them."""
 NUMBER = "_natsctl_row"
 """The column that keeps rows in their order where they have no sequence: by the names of files, and within them."""
 _PLACE_IN_FILES = """
@@ -52,6 +55,8 @@ def source_of(path: str, format: str, subject: str, *, as_json: bool) -> Source:
     place = Path(path)
     if not place.exists():
         raise NoFile(f"{path} does not exist")
+    if place.is_dir() and not any(one.is_file() for one in place.rglob("*")):
+        raise NoFile(f"{path} holds no files")
     found = format_of(path, format) if format else _found_format(place)
     if found is CSV and is_pattern(place.resolve()):
         raise UsageError(f"{path}: Spark reads no CSV in a path with any of []{{}}*?\\", hint="copy it to another")
@@ -91,7 +96,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
         _check_encoding(spark, source, path)
     reader = spark.read.format(source.format.name).options(**source.format.reading)
     with told(source.format):
-        frame = reader.load(path)
+        frame = _found(spark, reader, source.format, path)
     if source.format is JSON and not source.as_json:
         frame = reader.schema(spelled(frame.schema)).load(path)
     kinds = {name.lower(): kind for name, kind in frame.dtypes}
@@ -110,6 +115,20 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
         f"{payload} as value",
         f"{_PLACE_IN_FILES.format(seq=seq)} as {NUMBER}",
     )
+
+
+def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: str) -> DataFrame:
+    """The rows with the columns that Spark finds; an export of no messages may have neither files nor lines to tell."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame = reader.load(path)
+        if frame.columns or not format.is_text or not spark.read.text(path).where("trim(value) <> ''").isEmpty():
+            return frame
+    except AnalysisException as failure:
+        if failure.getCondition() != _NO_FILES:
+            raise
+    return reader.schema(_COLUMNS).load(path)
 
 
 def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
