@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from natsctl.api.errors import NatsctlError, Unreachable
-from natsctl.client.backup import attempts
-from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.restore import RestoreOptions, restore_stream
+from natsctl.api.catalogue import ApiError
+from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable
+from natsctl.client.backup import attempts, restore
+from natsctl.client.backup.attempts import BrokenOff, Lifeline
+from natsctl.client.backup.restore import NotPutBack, OnExisting, RestoreOptions, StreamExists, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
+from natsctl.client.backup.send import Sending
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -156,6 +158,88 @@ async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_p
         assert list(await manager.stream_names()) == []
         done = await restore_stream(Lifeline(manager), tmp_path / "b")
         assert done.answer.value.state.messages == len(BODIES)
+
+
+def _first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[object]]) -> None:
+    """Have something happen once a restore was begun, before its first piece is sent."""
+    pieces = Sending._pieces
+
+    async def late(self: Sending, manager: Manager, deliver: str) -> dict[str, Any] | None:
+        monkeypatch.setattr(Sending, "_pieces", pieces)
+        await happens()
+        return await pieces(self, manager, deliver)
+
+    monkeypatch.setattr(Sending, "_pieces", late)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    async with await _connect(server.url) as direct:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        if not replaced:
+            await manager.stream_delete("S")
+
+        async def made() -> None:
+            await manager.stream_create({"name": "S", "subjects": ["theirs"]})
+            await messages.publish(manager, "theirs", b"x")
+
+        _first(monkeypatch, made)
+        options = RestoreOptions(on_existing=OnExisting.REPLACE if replaced else OnExisting.FAIL)
+        with pytest.raises(NotPutBack if replaced else ApiFailure, match="already in use"):
+            await restore_stream(Lifeline(manager), tmp_path / "b", options)
+        there = (await manager.stream_info("S")).value
+        assert (there.config.subjects, there.state.messages) == (["theirs"], 1)
+
+
+@pytest.mark.both
+async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_theirs(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await _connect(server.url) as direct:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await manager.stream_delete("S")
+
+        async def broken() -> None:
+            await manager.stream_create({"name": "S", "subjects": ["theirs"]})
+            raise BrokenOff("broken off")
+
+        _first(monkeypatch, broken)
+        with pytest.raises(StreamExists, match="was made while it was restored"):
+            await restore_stream(Lifeline(manager), tmp_path / "b")
+        assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
+
+
+@pytest.mark.both
+async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore, "NAME_HELD_S", 0.01)
+    said: list[str] = []
+    async with await _connect(server.url) as direct:
+        manager = Manager(direct)
+        await _fill(manager)
+        await save_stream(Lifeline(manager), "S", tmp_path / "b")
+        await manager.stream_delete("S")
+
+        async def held() -> None:
+            raise ApiFailure(
+                ApiError(
+                    code=400, err_code=restore.NAME_HELD, description="stream name already in use, cannot restore"
+                ),
+                "there",
+            )
+
+        _first(monkeypatch, held)
+        done = await restore_stream(Lifeline(manager, say=said.append), tmp_path / "b")
+        assert done.answer.value.state.messages == len(BODIES)
+        assert "beginning the restore of S again" in "".join(said)
 
 
 async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_path: Path) -> None:

@@ -35,8 +35,11 @@ from natsctl.client.manager import Manager
 from natsctl.client.preview import Planned, Previewed
 
 STREAM_NOT_FOUND = 10059
-NAME_IN_USE = 10058
 RESTORE_FAILED = 10062
+NAME_HELD = 10130
+"""The error of a name that a stream has, or a restore that goes on."""
+NAME_HELD_S = 1.0
+"""How long to wait before the name is tried again where no stream has it."""
 MAX_SUBJECTS_ASKED = 64
 """Subjects whose owners are asked for before a restore; the server itself judges all of them."""
 
@@ -196,45 +199,58 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
 
 
 async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[Any]:
-    """Restore a stream that is not there; after a failure it is not there either."""
+    """Restore a stream that is not there; after a failure it is not there either, unless somebody else has made it."""
 
-    once_more = lifeline.retries > 0
+    again = {RESTORE_FAILED: min(lifeline.retries, 1), NAME_HELD: lifeline.retries}
 
     async def attempt(manager: Manager) -> Answer[Any]:
-        nonlocal once_more
         # The attempt before may have come to its end unheard, or have left a part behind.
-        await sending.abandon(manager)
-        if sending.begun and (there := await _existing(manager, name)) is not None:
-            if not missing(sending.backup, there):
-                return there
-            await manager.stream_delete(name)
+        if (there := await _left(manager, sending)) is not None:
+            return there
         try:
             return await sending.send(manager)
         except ApiFailure as failure:
-            if failure.err_code != RESTORE_FAILED or not once_more:
+            if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
                 raise
-            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in.
-            once_more = False
+            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in; and
+            # a server of a cluster may hold a stream's name for a moment after the others have removed it.
+            again[failure.err_code] -= 1
+            if failure.err_code == NAME_HELD:
+                await asyncio.sleep(NAME_HELD_S)
             raise BrokenOff(failure.text) from failure
 
     try:
         return await lifeline.run(f"the restore of {name}", attempt)
-    except BaseException as failure:
-        # A stream that somebody else has made meanwhile is theirs.
-        taken = isinstance(failure, ApiFailure) and failure.err_code == NAME_IN_USE
-        if sending.begun and not taken:
+    except BaseException:
+        if sending.begun:
             await _clear(lifeline, sending)
         raise
 
 
+async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
+    """The whole stream that an attempt has left, None without one; a part of it is removed.
+
+    Raises StreamExists where another one is there, which somebody else has made meanwhile.
+    """
+    name = sending.progress.stream
+    await sending.abandon(manager)
+    if not sending.begun or (there := await _existing(manager, name)) is None:
+        return None
+    if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
+        return there
+    if not sending.left_part:
+        raise StreamExists(f"stream {name} was made while it was restored", hint="look whose it is; it was left alone")
+    await manager.stream_delete(name)
+    sending.left_part = False
+    return None
+
+
 async def _clear(lifeline: Lifeline, sending: Sending) -> None:
     """Remove what a broken restore may have left; an error here would only hide the first one."""
-    name = sending.progress.stream
     with contextlib.suppress(NatsctlError):
         manager = await lifeline.renew()
-        await sending.abandon(manager)
-        if await _existing(manager, name) is not None:
-            await manager.stream_delete(name)
+        if await _left(manager, sending) is not None:
+            await manager.stream_delete(sending.progress.stream)
 
 
 async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: RestoreOptions) -> Answer[Any]:

@@ -39,6 +39,10 @@ class Sending:
         self._on_progress = on_progress
         self.progress = Progress(str(config["name"]), backup.size)
         self.begun = False
+        self.unheard = False
+        """Whether the server was told that all was sent, and what it said to that did not come."""
+        self.left_part = False
+        """Whether the server made a stream of what had come before it was abandoned."""
         self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
@@ -57,7 +61,10 @@ class Sending:
         self._on_progress(self.progress)
         raw = await self._pieces(manager, deliver)
         if raw is None:
-            raw = self._checked(await manager.connection.request(deliver, b"", timeout_s=END_WAIT_S), deliver)
+            self.unheard = True
+            said = await manager.connection.request(deliver, b"", timeout_s=END_WAIT_S)
+            self.unheard = False
+            raw = self._checked(said, deliver)
         self._deliver = ""
         return Answer(StreamCreateAnswer, deliver, raw=raw)
 
@@ -65,12 +72,13 @@ class Sending:
         """End what was begun and not ended, from whatever connection, so that its name is free at once.
 
         A server waits some seconds for the next piece otherwise. Told that there is no more, it throws away what it
-        has, or makes the stream where only the end was missing.
+        has, or makes the stream where only the end was missing, or where a part looks like a whole.
         """
         deliver, self._deliver = self._deliver, ""
         if deliver:
             with contextlib.suppress(NatsctlError):
-                await manager.connection.request(deliver, b"", timeout_s=ABANDON_WAIT_S)
+                said = await manager.connection.request(deliver, b"", timeout_s=ABANDON_WAIT_S)
+                self.left_part = self._checked(said, deliver) is not None
 
     async def _pieces(self, manager: Manager, deliver: str) -> dict[str, Any] | None:
         """Send the data, `WINDOW` pieces ahead of their answers; raises what the server refuses them with."""

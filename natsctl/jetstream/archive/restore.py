@@ -152,6 +152,9 @@ class Restore:
             except OverLimit:
                 self._fail_with(error(10028 if self._config.storage is StorageType.MEMORY else 10047), reply)
                 break
+            except StreamExists:
+                self._fail_with(error(10130), reply)
+                break
             except (ArchiveFault, StoreError) as fault:
                 self._fail(str(fault), reply)
                 break

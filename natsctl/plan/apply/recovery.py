@@ -23,13 +23,11 @@ from natsctl.client.answer import Answer
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.compare import NotWhole, lacking
 from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.restore import STREAM_NOT_FOUND, RestoreOptions, restore_stream
+from natsctl.client.backup.restore import NAME_HELD, STREAM_NOT_FOUND, RestoreOptions, restore_stream
 from natsctl.plan.apply.keeping import give_subjects_back, losses, lost_consumers, whereabouts
 from natsctl.plan.apply.leftovers import MARKER
 from natsctl.plan.apply.safekeeping import Safekeeping, found_in
 
-BEING_RESTORED: Final = 10130
-"""The error of a name that is in use, be it by a restore that nobody goes on with."""
 GIVEN_UP_WITHIN_S: Final = 30.0
 AGAIN_AFTER_S: Final = 1.0
 
@@ -125,7 +123,7 @@ async def _restored(lifeline: Lifeline, kept: Safekeeping, interrupted: str) -> 
     try:
         answer = await _restore(lifeline, kept, config)
     except ApiFailure as failure:
-        if failure.err_code == BEING_RESTORED:
+        if failure.err_code == NAME_HELD:
             raise
         lifeline.say(f"the server refuses the new configuration of {name}: {failure.text}")
         how, config = "as it was before", kept.marker.before
@@ -148,7 +146,7 @@ async def _restore(lifeline: Lifeline, kept: Safekeeping, config: dict[str, Any]
         except NotWhole:
             return await lifeline.manager.stream_info(kept.marker.stream)
         except ApiFailure as failure:
-            if failure.err_code != BEING_RESTORED or time.monotonic() > until_s:
+            if failure.err_code != NAME_HELD or time.monotonic() > until_s:
                 raise
         lifeline.say(f"the server still waits for the rest of {kept.marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)

@@ -270,6 +270,16 @@ def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:
     assert is_gone(jet)
 
 
+def test_a_stream_of_the_name_that_came_meanwhile_stays(jet: Jet) -> None:
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    to = begin(jet, document)
+    jet.stream("S", "theirs")
+    assert send(jet, to, archive)["error"]["err_code"] == 10130
+    assert ok(jet.api("STREAM.INFO.S"))["config"]["subjects"] == ["theirs"]
+
+
 def reason(answer: Any) -> str:
     assert answer["type"] == "io.nats.jetstream.api.v1.stream_create_response"
     assert (answer["error"]["code"], answer["error"]["err_code"]) == (500, 10062)
