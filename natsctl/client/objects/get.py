@@ -15,6 +15,10 @@ from natsctl.client.objects.bucket import Object, ObjectBucket, digest_bytes
 from natsctl.client.whole_file import whole_file
 
 
+LAGS_S = 5.0
+"""How long the next chunk may take: the server of a cluster that reads may be behind the one that took it."""
+
+
 class Damaged(StorageError):
     """What came is not what was put."""
 
@@ -22,13 +26,14 @@ class Damaged(StorageError):
 async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
     """Write an object's bytes to `target`; tells how many came. Raises Damaged, with what is wrong with them."""
     hashed, size = hashlib.sha256(), 0
-    if found.size or found.chunks:
+    if found.size:
         subject = bucket.chunk_subject(found.nuid)
         async with OrderedReader(bucket.manager, bucket.stream, subject) as reader:
-            async for message, _ in reader.stored():
-                hashed.update(message.body)
-                size += len(message.body)
-                target.write(message.body)
+            while size < found.size and (delivered := await reader.next(LAGS_S)) is not None:
+                chunk = delivered.message.body
+                hashed.update(chunk)
+                size += len(chunk)
+                target.write(chunk)
                 on_progress(size)
     if size != found.size:
         raise Damaged(f"object {found.name} has {size} bytes in bucket {bucket.name}, and should have {found.size}")

@@ -101,6 +101,19 @@ async def test_what_is_damaged_is_told(clients: Any) -> None:
             await get(bucket, made, io.BytesIO(), ignore)
 
 
+async def test_a_chunk_that_comes_late_to_the_server_that_reads_is_waited_for(clients: Any) -> None:
+    async with clients() as (manager, js):
+        bucket = await make(manager, "B")
+        made = await put(bucket, Meta("f", chunk_bytes=10), io.BytesIO(b"x" * 25), ignore)
+        await manager.message_delete("OBJ_B", 3)
+        target, late = io.BytesIO(), asyncio.Event()
+        reading = asyncio.ensure_future(get(bucket, made, target, lambda done: late.set() if done == 20 else None))
+        await late.wait()
+        await js.publish(bucket.chunk_subject(made.nuid), b"x" * 5)
+        await reading
+        assert target.getvalue() == b"x" * 25
+
+
 def test_a_file_that_is_not_finished_leaves_what_was_there(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
