@@ -14,7 +14,6 @@ from natsctl.client.messaging.ordered import OrderedReader
 from natsctl.client.objects.bucket import Object, ObjectBucket, digest_bytes
 from natsctl.client.whole_file import whole_file
 
-
 LAGS_S = 5.0
 """How long the next chunk may take: the server of a cluster that reads may be behind the one that took it."""
 
