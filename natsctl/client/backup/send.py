@@ -52,7 +52,7 @@ class Sending:
             self.progress.again()
         body = {"config": self._config, "state": self.backup.state}
         answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
-        self.begun = True
+        self.begun, self.unheard = True, False
         deliver = str(answer.raw.get("deliver_subject") or "")
         if not deliver:
             raise ProtocolError(f"the answer on {answer.subject} names no deliver_subject")
