@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,14 +62,27 @@ def test_rates_are_those_since_the_view_before(top: Run) -> None:
     assert second["connections"][0]["subscriptions_list"]
 
 
-def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def probe(watched: ServerProcess) -> Iterator[None]:
+    """A client that has published two messages of ten bytes each."""
+    with socket.create_connection(("127.0.0.1", int(watched.url.rpartition(":")[2])), 60) as client:
+        client.sendall(b'CONNECT {"name":"probe","verbose":false}\r\n' + b"PUB a 10\r\n0123456789\r\n" * 2)
+        for _ in range(2):  # what came before a PING is counted when the next one is read
+            client.sendall(b"PING\r\n")
+            said = b""
+            while b"PONG" not in said:
+                said += client.recv(65536)
+        yield
+
+
+def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_path: Path, probe: None) -> None:
     for name in ("view.json", "view.csv", "view.txt"):
         assert top("-o", str(tmp_path / name), "-b").code == 0
     assert json.loads((tmp_path / "view.json").read_text())["server"] == "WATCHED"
     rows = list(csv.DictReader((tmp_path / "view.csv").read_text().splitlines()))
     assert rows[0]["Host"].startswith("127.0.0.1:")
-    asking = next(one for one in rows if one["Name"].startswith("natsctl"))
-    assert int(asking["Bytes From"]) > int(asking["Msgs From"]) >= 0
+    (found,) = (one for one in rows if one["Name"] == "probe")
+    assert (found["Msgs From"], found["Bytes From"]) == ("2", "20")
     assert "Server WATCHED" in (tmp_path / "view.txt").read_text()
 
 
