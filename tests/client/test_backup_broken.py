@@ -83,6 +83,12 @@ async def _fill(manager: Manager) -> None:
     await asyncio.gather(*(messages.publish(manager, "S.a", body) for body in BODIES))
 
 
+async def _save_and_remove(manager: Manager, path: Path) -> None:
+    await _fill(manager)
+    await save_stream(Lifeline(manager), "S", path)
+    await manager.stream_delete("S")
+
+
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "FIRST_WAIT_S", 0.01)
@@ -118,9 +124,7 @@ async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp
     said: list[str] = []
     async with await _connect(server.url) as direct, Cutter(server.url, down=False, cuts=2).running() as way:
         manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
-        await manager.stream_delete("S")
+        await _save_and_remove(manager, tmp_path / "b")
         # The reference sometimes leaves a restore unanswered that follows one that was given up: some attempts more.
         async with Lifeline(Manager(await _connect(way.url)), retries=8, say=said.append) as lifeline:
             done = await restore_stream(lifeline, tmp_path / "b", RestoreOptions(idle_s=10.0))
@@ -132,9 +136,7 @@ async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp
 async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_path: Path) -> None:
     async with await _connect(server.url) as direct, Cutter(server.url, down=False, cuts=99).running() as way:
         manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
-        await manager.stream_delete("S")
+        await _save_and_remove(manager, tmp_path / "b")
         async with Lifeline(Manager(await _connect(way.url)), retries=1) as lifeline:
             with pytest.raises(NatsctlError):
                 await restore_stream(lifeline, tmp_path / "b")
@@ -145,9 +147,7 @@ async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_p
 async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_path: Path) -> None:
     async with await _connect(server.url) as direct:
         manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
-        await manager.stream_delete("S")
+        await _save_and_remove(manager, tmp_path / "b")
 
         def interrupt(progress: Any) -> None:
             if progress.chunks >= 8:
@@ -202,9 +202,7 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
 ) -> None:
     async with await _connect(server.url) as direct:
         manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
-        await manager.stream_delete("S")
+        await _save_and_remove(manager, tmp_path / "b")
 
         async def broken() -> None:
             await manager.stream_create({"name": "S", "subjects": ["theirs"]})
@@ -224,9 +222,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
     said: list[str] = []
     async with await _connect(server.url) as direct:
         manager = Manager(direct)
-        await _fill(manager)
-        await save_stream(Lifeline(manager), "S", tmp_path / "b")
-        await manager.stream_delete("S")
+        await _save_and_remove(manager, tmp_path / "b")
 
         async def held() -> None:
             raise ApiFailure(

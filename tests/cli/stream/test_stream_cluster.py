@@ -60,10 +60,9 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     assert planned["requests"] == [
         {"subject": "$JS.API.STREAM.LEADER.STEPDOWN.A", "body": {"placement": {"preferred": other}}}
     ]
-    begun_s = time.monotonic()
+    # Where no other server leads in time, it ends with an error.
     moved = natsctl("str", "cluster", "step-down", "A", "--preferred", other, "-f", "-j")
     assert (moved.code, leader(moved.json)) == (0, other)
-    assert time.monotonic() - begun_s < READY_WITHIN_S
 
     page = natsctl("str", "info", "A").out
     assert "Cluster Information:" in page
