@@ -52,11 +52,11 @@ class Authority:
         addresses: Sequence[str] = (),
         emails: Sequence[str] = (),
         uris: Sequence[str] = (),
-        days: int = 2,
+        days: float = 2,
     ) -> Issued:
         """Return a new certificate; `attributes` are its subject (short names, in order), else CN=`name`.
 
-        `days` below 0: it has expired.
+        `days` below 0: it has expired; a part of a day is one that soon will, to the second.
         """
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -74,7 +74,7 @@ class Authority:
         issued.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return issued
 
-    def _builder(self, name: x509.Name, key: CertificatePublicKeyTypes, days: int) -> x509.CertificateBuilder:
+    def _builder(self, name: x509.Name, key: CertificatePublicKeyTypes, days: float) -> x509.CertificateBuilder:
         from cryptography import x509
 
         now = datetime.now(UTC)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,57 @@ async def talking(port: int, context: ssl.SSLContext | None = None, name: str = 
         yield Talk(reader, writer)
     finally:
         writer.transport.abort()
+
+
+@dataclass
+class Visit:
+    """One connection of a client that may have come with the session of an earlier one."""
+
+    heard: bytes
+    """What came last: PONG, an error, or what broke the connection off."""
+    session: ssl.SSLSession | None = None
+    resumed: bool = False
+
+
+def visit(
+    port: int,
+    context: ssl.SSLContext,
+    session: ssl.SSLSession | None = None,
+    *,
+    greeted: bool = True,
+    request: bytes = b"",
+    hello: bytes = HELLO,
+) -> Visit:
+    """Connect, say `hello` under TLS and return the answer; blocking, as asyncio knows nothing of sessions.
+
+    `greeted`: INFO comes in clear before the handshake. `request`: what is answered with INFO before `hello`.
+    """
+    heard = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as raw:
+            while greeted and not heard.endswith(b"\n"):
+                heard += raw.recv(1)
+            with context.wrap_socket(raw, server_hostname="localhost", session=session) as sock:
+                sock.sendall(request)
+                while request and not (b"INFO {" in heard and heard.endswith(b"} \r\n")):
+                    heard += _received(sock)
+                sock.sendall(hello)
+                while not heard.endswith((b"PONG\r\n", b"'\r\n")):
+                    heard += _received(sock)
+                seen = Visit(heard.splitlines(keepends=True)[-1], sock.session, bool(sock.session_reused))
+                with suppress(OSError):  # the server may have gone before
+                    sock.unwrap()  # a session that is not ended is not resumed
+                return seen
+    except (ssl.SSLError, ConnectionError) as error:
+        return Visit(str(error).encode())
+
+
+def _received(sock: ssl.SSLSocket) -> bytes:
+    """Return what comes next; raises ConnectionError where that is the end."""
+    data = sock.recv(65536)
+    if not data:
+        raise ConnectionError("the end")
+    return data
 
 
 async def until(condition: Any) -> None:

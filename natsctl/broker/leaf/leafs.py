@@ -91,10 +91,14 @@ class Leafs:
         """What everybody is let in as where there are no users."""
         return Grant("", self.options.account or GLOBAL_ACCOUNT)
 
+    def accepted(self) -> list[AcceptedLink]:
+        """Return the links that were made to us."""
+        return [link for link in self.links.values() if isinstance(link, AcceptedLink)]
+
     def review(self) -> None:
         """Close the links that were made to us and would not be let in as the same any more."""
-        for link in self.registered():
-            if isinstance(link, AcceptedLink) and not link.still_holds():
+        for link in self.accepted():
+            if link.registered and not link.still_holds():
                 link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:

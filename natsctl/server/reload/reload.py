@@ -24,7 +24,6 @@ from natsctl.server.reload.changes import changed, refuse_fixed, settled
 from natsctl.server.tls.gate import server_context
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker import Broker
     from natsctl.broker.options import BrokerOptions
     from natsctl.jetstream.engine import Engine
     from natsctl.server.instance import ServerInstance
@@ -77,7 +76,7 @@ class Reloader:
         self._told, server.options = new, derived
         broker.options = options
         _replace_gates(server, new)
-        _close_unpinned(broker, old, new)
+        _close_unpinned(server, old, new)
         server.set_write_deadline(new.write_deadline_s)
         gone = broker.configure(new.accounts)
         if server.engine is not None:
@@ -115,10 +114,13 @@ def _replace_gates(server: ServerInstance, new: ServerOptions) -> None:
         server.gates["websocket"].replace(new.websocket.tls)
 
 
-def _close_unpinned(broker: Broker, old: ServerOptions, new: ServerOptions) -> None:
-    """Close the clients whose certificate is pinned no longer, where the list of those has changed."""
+def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:
+    """Close who has come with a certificate that is pinned no longer, where the list of those has changed."""
     lists = {kind: pins for kind, pins in _pins(new).items() if pins and pins != _pins(old)[kind]}
-    for session in tuple(broker.sessions.values()) if lists else ():
+    if not lists:
+        return
+    links = server.leafs.leafs.accepted() if server.leafs is not None else []
+    for session in (*server.broker.sessions.values(), *links):
         pins = lists.get(session.connection_type)
         shown = session.tls.peer_certificates[:1] if session.tls is not None else ()
         if pins and not any(certificate.subject_pk_sha256 in pins for certificate in shown):
@@ -128,7 +130,8 @@ def _close_unpinned(broker: Broker, old: ServerOptions, new: ServerOptions) -> N
 def _pins(options: ServerOptions) -> dict[str, frozenset[str]]:
     """Return the digests that each kind of listener asks for."""
     websocket = options.websocket.tls if options.websocket is not None else None
-    blocks = {"STANDARD": options.tls, "WEBSOCKET": websocket}
+    leafnodes = options.leafnodes.tls if options.leafnodes is not None else None
+    blocks = {"STANDARD": options.tls, "WEBSOCKET": websocket, "LEAFNODE": leafnodes, "LEAFNODE_WS": websocket}
     return {kind: tls.pinned_certs if tls is not None else frozenset() for kind, tls in blocks.items()}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from natsctl.server.options import TlsOptions
+from natsctl.server.tls.layer import TlsLayer
 from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES, TLS13_SUITES
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
         raise TlsFileError(f"curve_preferences: {error}") from error
     if options.verify:
         context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0  # of TLS 1.3: no session is resumed, see TlsLayer
     if options.ca_file is not None:
         _load_authorities(context, options.ca_file)
     elif options.verify:
@@ -138,7 +140,9 @@ class TlsGate:
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
-        self.context: ssl.SSLContext
+        self._context: ssl.SSLContext
+        self._spare: ssl.SSLContext | None = None
+        """A second context of the same files, where clients' certificates are verified."""
         self.options: TlsOptions | None = None
         self.allow_non_tls = False
         self.blocked = 0
@@ -150,9 +154,14 @@ class TlsGate:
     def replace(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Put other files behind the gate; raises TlsFileError, and then the old ones stay."""
         if options is not None:
-            self.context = server_context(options)
+            context, spare = server_context(options), server_context(options) if options.verify else None
+            self._context, self._spare = context, spare
         self.options = options
         self.allow_non_tls = allow_non_tls
+
+    def layer(self) -> TlsLayer:
+        """Return the server's side of a new connection."""
+        return TlsLayer(self._context, spare=self._spare)
 
     def admits(self) -> bool:
         """Count one handshake, and tell whether the rate allows it."""

@@ -3,6 +3,11 @@
 asyncio's own start_tls is handed a transport and nothing that was read before, and waits in a task of its own: bytes
 that came with the first look at a connection, greetings that leave in clear, and a handshake that may never come ask
 for the layer itself. It is the same pair of memory buffers around OpenSSL that asyncio uses.
+
+A client whose certificate is verified shows it in every handshake: OpenSSL resumes a session by what it remembers, and
+looks neither at the certificate's dates nor at the authorities again. Python can turn off resumption in TLS 1.3 alone,
+so a `spare` context stands by, with keys and a cache of its own. A ClientHello that would resume a session of the first
+context is answered by the spare, which does not know the session and asks for everything, and the other way round.
 """
 
 from __future__ import annotations
@@ -22,17 +27,28 @@ READ_BYTES: Final = 64 * 1024
 class TlsLayer:
     """One side of a TLS connection, without I/O."""
 
-    __slots__ = ("_incoming", "_outgoing", "connection", "done", "ended")
+    __slots__ = ("_hello", "_incoming", "_outgoing", "_spare", "connection", "done", "ended")
 
-    def __init__(self, context: ssl.SSLContext, hostname: str | None = None) -> None:
-        """Be the server; with `hostname`, the client of the server of that name, whose first `feed` is of nothing."""
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
+    def __init__(
+        self, context: ssl.SSLContext, hostname: str | None = None, spare: ssl.SSLContext | None = None
+    ) -> None:
+        """Be the server; with `hostname`, the client of the server of that name, whose first `feed` is of nothing.
+
+        With `spare`, a context like the first, no session is resumed.
+        """
+        self._begin(context, hostname)
+        self._spare = spare
+        self._hello: bytes | None = b"" if spare is not None else None
+        """The ClientHello, until it is answered; OpenSSL limits its length."""
         self.done = False
         """The handshake is complete."""
         self.ended = False
         """The other side has said goodbye."""
+
+    def _begin(self, context: ssl.SSLContext, hostname: str | None) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes of the transport and return what they say in clear; raises ssl.SSLError.
@@ -43,8 +59,7 @@ class TlsLayer:
         parts: list[bytes] = []
         try:
             if not self.done:
-                self.connection.do_handshake()
-                self.done = True
+                self._shake(data)
             while part := self.connection.read(READ_BYTES):
                 parts.append(part)
             self.ended = True
@@ -53,6 +68,27 @@ class TlsLayer:
         except ssl.SSLZeroReturnError:
             self.ended = True
         return b"".join(parts)
+
+    def _shake(self, data: bytes) -> None:
+        """Go on with the handshake; raises ssl.SSLWantReadError where more has to come, and ssl.SSLError."""
+        spare = self._spare
+        if self._hello is not None:
+            self._hello += data
+        try:
+            self.connection.do_handshake()
+        except ssl.SSLWantReadError:
+            hello = self._hello
+            if spare is None or hello is None or not self._outgoing.pending:
+                raise
+            self._hello = None
+            if not self.connection.session_reused:
+                raise
+            self._begin(spare, None)
+            self._incoming.write(hello)
+            self.connection.do_handshake()
+        if spare is not None and self.connection.session_reused:
+            raise ssl.SSLError("a session was resumed where certificates are verified")
+        self.done = True
 
     def take(self) -> bytes:
         """Return what is to be written to the transport."""

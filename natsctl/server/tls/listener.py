@@ -109,7 +109,7 @@ class TlsConnection(ClientConnection):
             return
         self._shell.log.debug(f"{self.name} - Starting TLS client connection handshake")
         self._stage = Stage.SHAKING
-        self._layer = TlsLayer(self._gate.context)
+        self._layer = self._gate.layer()
         self._after(self._timeout_s, self._late)
 
     def data_received(self, data: bytes) -> None:

@@ -81,7 +81,7 @@ class WebSocketConnection(ClientConnection):
         self._waiting = True
         self._timer = self._shell.loop.call_later(self._door.options.handshake_timeout_s, self.raw.abort)
         if self._gate.options is not None:
-            self._layer = TlsLayer(self._gate.context)
+            self._layer = self._gate.layer()
 
     def _settled(self) -> None:
         """Stop the timer of the handshakes."""

@@ -1,10 +1,13 @@
-"""Certificates name the same users on natsctl's server and on the reference."""
+"""Certificates name the same users on natsctl's server and on nats-server, and are worth the same when they end."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import ssl
+import time
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +16,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.secure_talk import Files, Visit, visit
 
 USERS: Final = (
     "derek@nats.io", "host.example", "spiffe://x/y", "CN=plain", "O=acme,CN=ordered",
@@ -86,3 +90,96 @@ def test_certificates_name_the_same_users(tmp_path: Path) -> None:
     ours = told("natsctl", tmp_path / "ours", authority, contexts)
     assert ours == told("reference", tmp_path / "theirs", authority, contexts)
     assert ours["email"] == "derek@nats.io" and ours["nobody"] == "refused"
+
+
+KINDS: Final = [
+    "natsctl",
+    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="no nats-server on PATH")),
+]
+VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+class Comings:
+    """A server whose users are named by certificates, and a client that comes with its last session each time."""
+
+    def __init__(self, folder: Path, kind: Kind, version: ssl.TLSVersion) -> None:
+        self.files = Files(folder / "tls")
+        self._version = version
+        self._context: ssl.SSLContext
+        self._session: ssl.SSLSession | None = None
+        self._conf = folder / "nats.conf"
+        self.trust(self.files.authority)
+        self.configure()
+        self.process = ServerProcess(folder / "store", kind, "-c", str(self._conf))
+
+    def begin(self, life_s: float = 86400) -> None:
+        """Come as somebody new, whose certificate ends soon."""
+        client = self.files.authority.issue("client", emails=["ann@nats.io"], days=life_s / 86400)
+        self._context, self._session = self.files.client(client), None
+        self._context.minimum_version = self._context.maximum_version = self._version
+
+    def configure(self, user: str = "ann@nats.io", more: str = "") -> None:
+        """Write the configuration; without a user, everybody with a certificate may come in."""
+        server, trusted = self.files.server, self.files.folder / "trusted.pem"
+        files = f'cert_file: "{server.cert}", key_file: "{server.key}", ca_file: "{trusted}"'
+        verify = f"{'verify_and_map' if user else 'verify'}: true"
+        users = f'authorization {{ users: [ {{ user: "{user}" }} ] }}\n' if user else ""
+        self._conf.write_text(f"tls {{ {files}, {verify}, timeout: {PATIENCE_S} {more} }}\n{users}")
+
+    def trust(self, authority: Authority) -> None:
+        """Put an authority into the file of those that are trusted."""
+        (self.files.folder / "trusted.pem").write_bytes(authority.cert.read_bytes())
+
+    def come(self) -> Visit:
+        seen = visit(int(self.process.url.rpartition(":")[2]), self._context, self._session)
+        self._session = seen.session or self._session
+        return seen
+
+    def reload(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        before = self.process.log().count("Reloaded server configuration")
+        os.kill(self.process.pid, signal.SIGHUP)
+        while self.process.log().count("Reloaded server configuration") == before:
+            assert "Failed to reload" not in self.process.log() and time.monotonic() < deadline, self.process.log()
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_certificate_that_expired_since_the_session_began_is_refused(
+    kind: Kind, version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    comings = Comings(tmp_path, kind, version)
+    comings.configure(user="")
+    with comings.process:
+        for life_s in (2, 10, 60):  # a slow machine takes long until the second connection
+            comings.begin(life_s)
+            if comings.come().heard == comings.come().heard == b"PONG\r\n":
+                break
+        time.sleep(life_s)
+        assert comings.come().heard != b"PONG\r\n"
+        comings.begin()
+        assert comings.come().heard == b"PONG\r\n"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_reload_revokes_no_session_keeps(kind: Kind, version: ssl.TLSVersion, tmp_path: Path) -> None:
+    comings = Comings(tmp_path, kind, version)
+    heard = {}
+    comings.begin()
+    with comings.process:
+        for change in ("authority", "user", "pins"):
+            assert comings.come().heard == comings.come().heard == b"PONG\r\n"
+            comings.trust(comings.files.stranger if change == "authority" else comings.files.authority)
+            comings.configure(
+                "bob@nats.io" if change == "user" else "ann@nats.io",
+                f', pinned_certs: ["{"0" * 64}"]' if change == "pins" else "",
+            )
+            comings.reload()
+            heard[change] = comings.come().heard
+            comings.trust(comings.files.authority)
+            comings.configure()
+            comings.reload()
+    assert heard.pop("user") == b"-ERR 'Authorization Violation'\r\n"
+    assert all(b"PONG" not in line for line in heard.values()), heard

@@ -2,21 +2,27 @@ import asyncio
 import json
 import re
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
-from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.leaf.options import LeafNodesOptions
+from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.reload.reload import Reloader
 from natsctl.server.tls import gate as gates
 from natsctl.server.tls.gate import TlsFileError, TlsGate
 from natsctl.server.tls.listener import THROTTLED
 from natsctl.testing.certificates import Issued
-from natsctl.testing.secure_talk import HELLO, PATIENCE_S, Files, ListLog, serving, talking, until
+from natsctl.testing.secure_talk import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
+from tests.server.websocket.upgrades import request, said
 
 
 @pytest.fixture(scope="module")
@@ -224,27 +230,82 @@ async def test_only_pinned_certificates_come_in(files: Files) -> None:
     assert log.said("TLS handshake error: certificate not pinned")
 
 
-async def test_a_reload_closes_clients_whose_certificate_is_pinned_no_longer(files: Files, tmp_path: Path) -> None:
+Visitor = Callable[..., Awaitable[Visit]]
+
+
+@asynccontextmanager
+async def visited(way: str, tls: TlsOptions, **options: Any) -> AsyncIterator[tuple[ServerInstance, Visitor]]:
+    """Serve one kind of listener, and yield with the server how clients visit it."""
+    if way == "websocket":
+        options["websocket"] = WebSocketOptions(host="127.0.0.1", port=-1, tls=tls)
+    elif way == "leafnodes":
+        options["leafnodes"] = LeafNodesOptions("127.0.0.1", -1, tls, options.pop("users", ()))
+    else:
+        options["tls"] = replace(tls, handshake_first=way == "handshake first")
+    framed: dict[str, Any] = {"request": request(), "hello": said(HELLO)} if way == "websocket" else {}
+    greeted = way in ("clients", "leafnodes")
+    async with serving(**options) as server:
+        yield server, partial(asyncio.to_thread, visit, server.port_of(way) or server.port, greeted=greeted, **framed)
+
+
+@pytest.mark.parametrize("stateless", [True, False], ids=["ticket", "session id"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("way", ["clients", "handshake first", "websocket", "leafnodes"])
+async def test_a_client_that_comes_again_shows_its_certificate_again(
+    files: Files, way: str, version: ssl.TLSVersion, stateless: bool
+) -> None:
+    user = files.authority.issue("user", emails=["ann@nats.io"])
+    context = files.client(user)
+    context.minimum_version = context.maximum_version = version
+    if not stateless:
+        context.options |= ssl.OP_NO_TICKET
+    tls = files.tls(verify=True, verify_and_map=True)
+    async with visited(way, tls, users=(User("ann@nats.io", ""),)) as (_, visits):
+        seen = await visits(context)
+        for _ in range(4):
+            assert seen.heard.endswith(b"PONG\r\n") and not seen.resumed
+            seen = await visits(context, seen.session)
+
+
+async def test_a_session_is_resumed_where_nobody_is_asked_for_a_certificate(files: Files) -> None:
+    context = files.client()
+    async with visited("clients", files.tls()) as (_, visits):
+        seen = await visits(context)
+        assert (await visits(context, seen.session)).resumed
+
+
+@pytest.mark.parametrize("way", ["clients", "leafnodes"])
+async def test_a_reload_closes_who_has_a_certificate_that_is_pinned_no_longer(
+    files: Files, tmp_path: Path, way: str
+) -> None:
     from natsctl.server.tls.certificate import public_key_sha256
 
     kept, gone = files.authority.issue("kept"), files.authority.issue("gone")
     pins = [public_key_sha256(ssl.PEM_cert_to_DER_cert(issued.cert.read_text())) for issued in (kept, gone)]
     path = tmp_path / "nats.conf"
     path.touch()
-    told = ServerOptions(
-        host="127.0.0.1", port=-1, config_file=path, tls=files.tls(verify=True, pinned_certs=frozenset(pins))
-    )
-    now = told
-    async with ServerInstance(told) as server, talking(server.port) as first, talking(server.port) as second:
-        for talk, issued in ((first, kept), (second, gone)):
-            await talk.line()
-            await talk.secure(files.client(issued))
-            assert await talk.ask() == b"PONG\r\n"
-        assert now.tls is not None
-        now = replace(now, tls=replace(now.tls, pinned_certs=frozenset(pins[:1])))
-        Reloader(server, lambda: now, told).reload()
-        assert await second.reader.read() == b""
-        assert await first.ask() == b"PONG\r\n"
+    plain = ServerOptions(host="127.0.0.1", port=-1, config_file=path)
+
+    def pinning(count: int) -> ServerOptions:
+        tls = files.tls(verify=True, pinned_certs=frozenset(pins[:count]))
+        return replace(
+            plain, **({"tls": tls} if way == "clients" else {"leafnodes": LeafNodesOptions("127.0.0.1", -1, tls)})
+        )
+
+    hello = HELLO if way == "clients" else b'CONNECT {"name":"leaf"}\r\nPING\r\n'
+    async with ServerInstance(pinning(2)) as server:
+        port = server.port_of(way)
+        async with talking(port) as first, talking(port) as second:
+            for talk, issued in ((first, kept), (second, gone)):
+                await talk.line()
+                await talk.secure(files.client(issued))
+                talk.writer.write(hello)
+                while await talk.line() != b"PONG\r\n":
+                    pass
+            Reloader(server, lambda: pinning(1), pinning(2)).reload()
+            assert b"PONG" not in await second.rest()
+            while await first.ask(b"PING\r\n") != b"PONG\r\n":
+                pass
 
 
 def test_the_time_for_connect_that_is_said_holds_under_tls_too(files: Files) -> None:
