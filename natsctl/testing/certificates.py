@@ -98,7 +98,7 @@ class Authority:
 
 
 def subject(*attributes: tuple[str, str]) -> x509.Name:
-    """Return a subject of attributes by their short names, in their order."""
+    """Return a subject of attributes by their short names, in their order; `+O` joins the element before it."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -113,4 +113,9 @@ def subject(*attributes: tuple[str, str]) -> x509.Name:
         "UID": NameOID.USER_ID,
         "SERIALNUMBER": NameOID.SERIAL_NUMBER,
     }
-    return x509.Name([x509.NameAttribute(oids[short], value) for short, value in attributes])
+    elements: list[list[x509.NameAttribute[str]]] = []
+    for short, value in attributes:
+        if not short.startswith("+"):
+            elements.append([])
+        elements[-1].append(x509.NameAttribute(oids[short.removeprefix("+")], value))
+    return x509.Name([x509.RelativeDistinguishedName(element) for element in elements])

@@ -5,26 +5,36 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PART: Final = re.compile(
-    r"\s*([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*)\s*=\s*((?:[^\\,+]|\\.)*?)\s*(?:[,+]|\Z)", re.DOTALL
-)
-_ESCAPED: Final = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_PART: Final = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*) *= *((?:[^\\,+]|\\.)*?) *([,+]|\Z)", re.DOTALL)
+_ESCAPED: Final = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 
-Attributes = tuple[tuple[str, str], ...]
-"""(type, value) pairs in one order for all names that hold the same; types in capitals."""
+RelativeName = tuple[tuple[str, str], ...]
+"""The (type, value) pairs of one element, sorted, as their order means nothing; types in capitals."""
+DistinguishedName = tuple[RelativeName, ...]
+"""The elements from the most specific one on, which a certificate has in the opposite order."""
 
 
-def parse_dn(text: str) -> Attributes | None:
-    """Return the attributes of a distinguished name, None where it is none.
-
-    Two names with the same attributes are the same name, in whatever order. Source: reference, internal/ldap RDNsMatch.
-    """
-    found, at = [], 0
+def parse_dn(text: str) -> DistinguishedName | None:
+    """Return the elements of a distinguished name, None where it is none. Source: nats-server, internal/ldap."""
+    elements: list[RelativeName] = []
+    element: list[tuple[str, str]] = []
+    at = 0
     while at < len(text):
         part = _PART.match(text, at)
-        if part is None or part.end() == at:
+        if part is None or part[2].startswith("#"):  # a value in BER
             return None
-        value = _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 16)) if escaped[1] else escaped[2], part[2])
-        found.append((part[1].upper(), value))
+        raw = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], part[2].encode())
+        try:
+            element.append((part[1].upper(), raw.decode()))
+        except UnicodeDecodeError:
+            return None
+        if part[3] != "+":
+            elements.append(tuple(sorted(element)))
+            element = []
         at = part.end()
-    return tuple(sorted(found)) if found else None
+    return tuple(elements) if elements and not element else None
+
+
+def in_any_order(name: DistinguishedName) -> DistinguishedName:
+    """Return the same for all names that have the same elements."""
+    return tuple(sorted(name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from natsctl.broker.auth.connect_options import ConnectOptions
+from natsctl.broker.auth.distinguished_names import DistinguishedName
 from natsctl.broker.auth.permissions import Permissions
 from natsctl.broker.reasons import CloseReason
 
@@ -15,14 +16,19 @@ UNLIMITED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The names in a client's verified certificate; `subject` is the RFC 2253 distinguished name."""
+    """The names in a client's verified certificate; `subject` is the text that nats-server makes of it.
+
+    That text lacks attributes, and has the others in an order of its own; `dn` is the whole subject.
+    """
 
     subject: str = ""
     emails: tuple[str, ...] = ()
     dns_names: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     domain_components: str = ""
-    """The subject with its DC attributes as LDAP writes it, empty where there are none."""
+    """The subject's text and after it its DC attributes, empty where there are none."""
+    dn: DistinguishedName | None = None
+    """None where an attribute's type has no name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from natsctl.broker.auth.distinguished_names import parse_dn
+from natsctl.broker.auth.distinguished_names import DistinguishedName, in_any_order, parse_dn
 from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
 from natsctl.broker.auth.passwords import is_bcrypt, is_known, secret_matches
 from natsctl.broker.auth.permissions import Permissions
@@ -55,7 +55,9 @@ class User:
 class StaticAuthenticator:
     """One token, or users with passwords, nkeys or certificates."""
 
-    __slots__ = ("_decoy", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_token", "_users")
+    __slots__ = (
+        "_decoy", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_subjects", "_token", "_users",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class StaticAuthenticator:
         self._users = {user.name: user for user in users if not user.nkey}
         self._no_auth_user = no_auth_user
         self._map = map_certificates
+        self._subjects = _Subjects(self._users.values()) if map_certificates else _Subjects(())
         self._mapped_types = mapped_types
         self._hidden = hidden_default
         self._decoy = next((user.password for user in users if is_bcrypt(user.password)), "x")
@@ -143,34 +146,52 @@ class StaticAuthenticator:
             return Refusal("a certificate is required")
         return _compared(user.password, password, _grant(user))
 
+    def _named_in(self, certificate: Certificate, kind: str) -> User | None:
+        """Return the user that a certificate names: by e-mail address, host name, URI, or subject.
+
+        Source: nats-server, auth.go checkClientTLSCertSubject.
+        """
+        for name in (*certificate.emails, *certificate.dns_names, *certificate.uris):
+            if (user := self._user(name, kind)) is not None:
+                return user
+        dn = certificate.dn
+        by_subject = self._subjects.find(dn, kind) if dn else None
+        return by_subject or self._user(certificate.domain_components, kind) or self._user(certificate.subject, kind)
+
+    def _user(self, name: str, kind: str) -> User | None:
+        user = self._users.get(name) if name else None
+        return user if user is not None and user.may_use(kind) else None
+
     def _needs_certificate(self, user: User) -> bool:
         return any(user.may_use(kind) for kind in self._mapped_types)
 
     def _by_certificate(self, credentials: Credentials) -> Grant | Refusal | Pending:
         if credentials.certificate is None:
             return Refusal("no certificate")
-        users = {name: user for name, user in self._users.items() if user.may_use(credentials.connection_type)}
-        user = _named_in(credentials.certificate, users)
+        user = self._named_in(credentials.certificate, credentials.connection_type)
         if user is None:
             return Refusal("no user is named in the certificate")
         return _compared(user.password, credentials.options.password, _grant(user))
 
 
-def _named_in(certificate: Certificate, users: dict[str, User]) -> User | None:
-    """Return the user that a certificate names: by e-mail address, host name, URI, or distinguished name."""
-    for name in (*certificate.emails, *certificate.dns_names, *certificate.uris):
-        if name in users:
-            return users[name]
-    for subject in (certificate.domain_components, certificate.subject):
-        if not subject:
-            continue
-        if subject in users:
-            return users[subject]
-        dn = parse_dn(subject)
-        for name, user in users.items():
-            if dn is not None and parse_dn(name) == dn:
-                return user
-    return None
+class _Subjects:
+    """The users that are called by a distinguished name, by that name and by its elements in any order."""
+
+    __slots__ = ("_exact", "_reordered")
+
+    def __init__(self, users: Iterable[User]) -> None:
+        self._exact: dict[DistinguishedName, list[User]] = {}
+        self._reordered: dict[DistinguishedName, list[User]] = {}
+        for user in users:
+            name = parse_dn(user.name)
+            if name is not None:
+                self._exact.setdefault(name, []).append(user)
+                self._reordered.setdefault(in_any_order(name), []).append(user)
+
+    def find(self, name: DistinguishedName, kind: str) -> User | None:
+        """Return the user of a subject; one that has its elements in the same order comes first."""
+        found = self._exact.get(name, []) + self._reordered.get(in_any_order(name), [])
+        return next((user for user in found if user.may_use(kind)), None)
 
 
 def _signed(nkey: str, credentials: Credentials) -> bool:

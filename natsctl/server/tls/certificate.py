@@ -1,7 +1,7 @@
 """Certificates as what authentication and monitoring want to know of them, read by `cryptography`.
 
-The subject is written as the reference writes it: the attributes it knows, in its own order, last ones first; DC
-attributes come apart. Source: crypto/x509/pkix Name.ToRDNSequence.
+The text of a subject is nats-server's: the attributes it knows, in its own order, last ones first; DC attributes come
+apart. Source: crypto/x509/pkix Name.ToRDNSequence.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from natsctl.broker.auth.distinguished_names import DistinguishedName
 from natsctl.broker.auth.grant import Certificate
 from natsctl.broker.tls_facts import PeerCertificate, TlsFacts
 
@@ -42,6 +43,9 @@ _UTF8_STRING: Final = 0x0C
 
 _DOMAIN_COMPONENT: Final = "0.9.2342.19200300.100.1.25"
 
+_NAMES: Final = {**_ATTRIBUTES, _DOMAIN_COMPONENT: "DC"}
+"""Attributes that users' names may have."""
+
 
 def certificate_of(der: bytes) -> Certificate:
     """Return the names in a client's certificate."""
@@ -57,6 +61,7 @@ def certificate_of(der: bytes) -> Certificate:
         dns_names=dns,
         uris=uris,
         domain_components=",".join([subject, *parts]) if parts else "",
+        dn=subject_name(certificate.subject),
     )
 
 
@@ -77,8 +82,20 @@ def public_key_sha256(der: bytes) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
+def subject_name(name: x509.Name) -> DistinguishedName | None:
+    """Return all of a subject, None where an attribute has a type without a name or is no text."""
+    elements = []
+    for element in reversed(name.rdns):
+        pairs = [(_NAMES.get(attribute.oid.dotted_string), attribute.value) for attribute in element]
+        known = [(kind, value) for kind, value in pairs if kind is not None and isinstance(value, str)]
+        if len(known) < len(pairs):
+            return None
+        elements.append(tuple(sorted(known)))
+    return tuple(elements)
+
+
 def subject_text(name: x509.Name) -> str:
-    """Return a subject as the reference writes it."""
+    """Return a subject as nats-server writes it."""
     found: dict[str, list[str]] = {}
     for attribute in name:
         values = found.setdefault(attribute.oid.dotted_string, [])

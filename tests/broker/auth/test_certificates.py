@@ -10,6 +10,11 @@ from natsctl.broker.auth.grant import Certificate, Credentials, Grant
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 
 
+def called(subject: str, dn: str = "") -> Certificate:
+    """Return a certificate of which nats-server makes the text `subject`, all of it being `dn`."""
+    return Certificate(subject, dn=parse_dn(dn or subject))
+
+
 def admitted(certificate: Certificate | None, *users: User, kind: str = "STANDARD", password: str = "") -> str | None:
     auth = StaticAuthenticator(users=users, map_certificates=True)
     options = ConnectOptions(user="whoever", password=password)
@@ -23,14 +28,18 @@ def admitted(certificate: Certificate | None, *users: User, kind: str = "STANDAR
         (Certificate(emails=("other@x", "a@x")), "a@x"),
         (Certificate(dns_names=("host", "a.example")), "a.example"),
         (Certificate(uris=("spiffe://x/a",)), "spiffe://x/a"),
-        (Certificate(subject="CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
-        (Certificate(subject="CN=a,OU=b,O=c"), "O=c, CN=a, OU=b"),
-        (Certificate(subject="CN=a,OU=b,O=c"), "cn=a,ou=b,o=c"),
-        (Certificate(subject="CN=a\\, b,O=c"), "O=c,CN=a\\2C b"),
-        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
-        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "DC=y,DC=x,CN=a"),
-        (Certificate(subject="CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
-        (Certificate(subject="O=a+O=b"), "O=a+O=b"),
+        (called("CN=a,OU=b,O=c"), "CN=a,OU=b,O=c"),
+        (called("CN=a,OU=b,O=c"), "O=c, CN=a, OU=b"),
+        (called("CN=a,OU=b,O=c"), "cn=a,ou=b,o=c"),
+        (called("CN=a\\, b,O=c"), "O=c,CN=a\\2C b"),
+        (called("CN=é"), "CN=\\C3\\A9"),
+        (Certificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a,DC=x,DC=y"),
+        (Certificate("CN=a", domain_components="CN=a,DC=x,DC=y"), "CN=a"),
+        (called("CN=a", "DC=y,CN=a,DC=x"), "DC=y,DC=x,CN=a"),
+        (called("CN=a", "DC=y,CN=a,DC=x"), "CN=a"),
+        (called("CN=b,O=o", "CN=b,O=o,CN=a"), "CN=a,CN=b,O=o"),
+        (called("O=a+O=b", "O=a,O=b"), "O=a+O=b"),
+        (called("CN=a,O=b", "CN=a,DC=x+O=b"), "CN=a,O=b+DC=x"),
     ],
 )
 def test_a_name_in_the_certificate_is_the_user(certificate: Certificate, name: str) -> None:
@@ -42,10 +51,13 @@ def test_a_name_in_the_certificate_is_the_user(certificate: Certificate, name: s
     [
         (None, "a"),
         (Certificate(), ""),
-        (Certificate(subject="CN=a"), "a"),
-        (Certificate(subject="CN=a,O=b"), "CN=a"),
-        (Certificate(subject="CN=a"), "CN=a,O=b"),
-        (Certificate(subject="CN=a"), "CN=A"),
+        (called("CN=a"), "a"),
+        (called("CN=a,O=b"), "CN=a"),
+        (called("CN=a"), "CN=a,O=b"),
+        (called("CN=a"), "CN=A"),
+        (called("CN=b,O=o", "CN=b,O=o,CN=a"), "O=o,CN=b"),
+        (called("CN=a,O=b", "CN=a,DC=x+O=b"), "CN=a,DC=x,O=b"),
+        (Certificate("CN=a,O=b"), "O=b,CN=a"),
         (Certificate(emails=("a@x",)), "whoever"),
     ],
 )
@@ -58,6 +70,15 @@ def test_what_comes_first_in_the_certificate_wins() -> None:
     names = ["mail@x", "host", "uri:x", "CN=a"]
     for start in range(len(names)):
         assert admitted(everything, *(User(name, "") for name in reversed(names[start:]))) == names[start]
+
+
+def test_the_order_of_the_certificate_comes_before_any_other_and_that_before_the_text() -> None:
+    certificate = Certificate("CN=a,O=o", domain_components="CN=a,O=o,DC=x", dn=parse_dn("DC=x,CN=a,O=o"))
+    names = ["DC=x, CN=a, O=o", "O=o,DC=x,CN=a", "CN=a,O=o"]
+    for start in range(len(names)):
+        assert admitted(certificate, *(User(name, "") for name in reversed(names[start:]))) == names[start]
+    only = User(names[0], "", connection_types=frozenset({"WEBSOCKET"}))
+    assert admitted(certificate, only, User(names[1], "")) == names[1]
 
 
 def test_a_password_is_asked_for_besides() -> None:
@@ -79,11 +100,13 @@ def test_who_is_known_by_a_certificate_needs_it_on_every_listener() -> None:
     assert not isinstance(answers["a@x"], Grant) and isinstance(answers["b"], Grant)
 
 
-@pytest.mark.parametrize("text", ["", "a", "=", "CN", "a@x", "CN=a,", "spiffe://x", "CN=a,b", ","])
+@pytest.mark.parametrize(
+    "text", ["", "a", "=", "CN", "a@x", "CN=a,", "spiffe://x", "CN=a,b", ",", "CN=a+", "CN=#04024869", "CN=\\ff"]
+)
 def test_what_is_no_distinguished_name(text: str) -> None:
-    assert parse_dn(text) in (None, (("CN", "a"),))
+    assert parse_dn(text) in (None, ((("CN", "a"),),))
 
 
 def test_blanks_around_and_escapes_within_a_distinguished_name() -> None:
-    assert parse_dn("  CN = a b , O=\\ c\\20 ") == (("CN", "a b"), ("O", " c "))
-    assert parse_dn("2.5.4.3=x+DC=y") == (("2.5.4.3", "x"), ("DC", "y"))
+    assert parse_dn("  CN = a b , O=\\ c\\20 ") == ((("CN", "a b"),), (("O", " c "),))
+    assert parse_dn("2.5.4.3=x+DC=y") == ((("2.5.4.3", "x"), ("DC", "y")),)

@@ -46,6 +46,63 @@ NAMES: Final[dict[str, dict[str, Any]]] = {
     "with a password": {"attributes": [("CN", "withpass")]},
 }
 
+BASE: Final = [("C", "US"), ("ST", "CA"), ("L", "Los Angeles")]
+LOCAL: Final = [*BASE, ("O", "NATS"), ("OU", "NATS"), ("CN", "localhost")]
+SUBJECTS: Final[dict[str, list[tuple[str, str]]]] = {
+    "a": [*LOCAL, ("DC", "foo1"), ("DC", "foo2")],
+    "b": LOCAL,
+    "c": [*LOCAL, ("DC", "foo3"), ("DC", "foo4")],
+    "d": [*BASE, ("OU", "NATS"), ("O", "NATS"), ("CN", "*.example.com"), ("DC", "example"), ("DC", "com")],
+    "e": [("CN", "John Doe"), ("CN", "123456"), ("CN", "jdoe"), ("OU", "Users"), ("OU", "Organic Units"),
+          ("DC", "acme"), ("DC", "com")],
+    "f": [("DC", "org"), ("DC", "OpenSSL"), ("DC", "DEV"), ("+O", "users"), ("CN", "John Doe")],
+    "g": [("O", "acme"), ("UID", "u"), ("CN", "uid")],
+}  # fmt: skip
+"""What certificates have as their subjects, in the order of their encoding."""
+TEXT: Final = "CN=localhost,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
+STAR: Final = "CN=*.example.com,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
+WHOLE: Final = f"DC=foo2,DC=foo1,{TEXT}"
+CASES: Final[dict[str, tuple[str, list[str], str]]] = {
+    "text and its domain": ("a", [f"{TEXT},DC=foo1,DC=foo2"], f"{TEXT},DC=foo1,DC=foo2"),
+    "the whole subject": ("a", [WHOLE], WHOLE),
+    "less than others have": ("b", [WHOLE, f"{TEXT},DC=foo1,DC=foo2", TEXT], TEXT),
+    "another domain, but the text": ("c", [WHOLE, f"{TEXT},DC=foo1,DC=foo2", TEXT], TEXT),
+    "another domain": ("c", [f"{TEXT},DC=foo1,DC=foo2", WHOLE], "refused"),
+    "blanks": ("a", [WHOLE.replace(",", ", ")], WHOLE.replace(",", ", ")),
+    "order": (
+        "d",
+        ["DC=com, DC=example, CN=*.example.com, O=NATS, OU=NATS, L=Los Angeles, ST=CA, C=US"],
+        "DC=com, DC=example, CN=*.example.com, O=NATS, OU=NATS, L=Los Angeles, ST=CA, C=US",
+    ),
+    "domain after the text": ("d", [f"{STAR},DC=example,DC=com"], f"{STAR},DC=example,DC=com"),
+    "order before all": (
+        "d",
+        [f"{STAR},DC=example,DC=com", SAME := f"DC=com,DC=example,{STAR}".replace("OU=NATS,O=NATS", "O=NATS,OU=NATS"),
+         STAR],
+        SAME,
+    ),
+    "several CN": (
+        "e",
+        ["DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe,CN=123456,CN=John Doe"],
+        "DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe,CN=123456,CN=John Doe",
+    ),
+    "one of several CN": ("e", ["DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe"], "refused"),
+    "an element of two": (
+        "f", ["CN=John Doe,DC=DEV+O=users,DC=OpenSSL,DC=org"], "CN=John Doe,DC=DEV+O=users,DC=OpenSSL,DC=org",
+    ),
+    "one of two": ("f", ["CN=John Doe,DC=DEV,DC=OpenSSL,DC=org"], "refused"),
+    "two turned round": (
+        "f", ["CN=John Doe,O=users+DC=DEV,DC=OpenSSL,DC=org"], "CN=John Doe,O=users+DC=DEV,DC=OpenSSL,DC=org",
+    ),
+    "elements in another order": (
+        "f", ["DC=org,DC=OpenSSL,O=users+DC=DEV,CN=John Doe"], "DC=org,DC=OpenSSL,O=users+DC=DEV,CN=John Doe",
+    ),
+    "another order without one of two": ("f", ["DC=org,DC=OpenSSL,O=users,CN=John Doe"], "refused"),
+    "the same with blanks": ("f", ["DC=OpenSSL, DC=org, O=users, CN=John Doe"], "refused"),
+    "an attribute without a name": ("g", ["O=acme,CN=uid"], "refused"),
+}  # fmt: skip
+"""The subject of a certificate, the users, and which one it is. Those of nats-server's own tests, and some more."""
+
 PATIENCE_S: Final = 30
 
 
@@ -56,7 +113,7 @@ def admitted(url: str, context: ssl.SSLContext) -> str:
     while b"\r\n" not in raw.recv(65536, socket.MSG_PEEK):
         pass
     raw.recv(65536)
-    with context.wrap_socket(raw) as sock:
+    with context.wrap_socket(raw, server_hostname="localhost") as sock:
         sock.sendall(b'CONNECT {"verbose":false}\r\nSUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n')
         heard = b""
         while not heard.endswith(b"}\r\n") and b"-ERR" not in heard:
@@ -109,7 +166,7 @@ class Comings:
         self._session: ssl.SSLSession | None = None
         self._conf = folder / "nats.conf"
         self.trust(self.files.authority)
-        self.configure()
+        self.configure("ann@nats.io")
         self.process = ServerProcess(folder / "store", kind, "-c", str(self._conf))
 
     def begin(self, life_s: float = 86400) -> None:
@@ -118,12 +175,13 @@ class Comings:
         self._context, self._session = self.files.client(client), None
         self._context.minimum_version = self._context.maximum_version = self._version
 
-    def configure(self, user: str = "ann@nats.io", more: str = "") -> None:
-        """Write the configuration; without a user, everybody with a certificate may come in."""
+    def configure(self, *names: str, more: str = "") -> None:
+        """Write the configuration; without users, everybody with a certificate may come in."""
         server, trusted = self.files.server, self.files.folder / "trusted.pem"
         files = f'cert_file: "{server.cert}", key_file: "{server.key}", ca_file: "{trusted}"'
-        verify = f"{'verify_and_map' if user else 'verify'}: true"
-        users = f'authorization {{ users: [ {{ user: "{user}" }} ] }}\n' if user else ""
+        verify = f"{'verify_and_map' if names else 'verify'}: true"
+        listed = ", ".join(f'{{ user: "{name}" }}' for name in names)
+        users = f"authorization {{ users: [ {listed} ] }}\n" if names else ""
         self._conf.write_text(f"tls {{ {files}, {verify}, timeout: {PATIENCE_S} {more} }}\n{users}")
 
     def trust(self, authority: Authority) -> None:
@@ -150,7 +208,7 @@ def test_a_certificate_that_expired_since_the_session_began_is_refused(
     kind: Kind, version: ssl.TLSVersion, tmp_path: Path
 ) -> None:
     comings = Comings(tmp_path, kind, version)
-    comings.configure(user="")
+    comings.configure()
     with comings.process:
         for life_s in (2, 10, 60):  # a slow machine takes long until the second connection
             comings.begin(life_s)
@@ -172,14 +230,28 @@ def test_what_a_reload_revokes_no_session_keeps(kind: Kind, version: ssl.TLSVers
         for change in ("authority", "user", "pins"):
             assert comings.come().heard == comings.come().heard == b"PONG\r\n"
             comings.trust(comings.files.stranger if change == "authority" else comings.files.authority)
-            comings.configure(
-                "bob@nats.io" if change == "user" else "ann@nats.io",
-                f', pinned_certs: ["{"0" * 64}"]' if change == "pins" else "",
-            )
+            pins = f', pinned_certs: ["{"0" * 64}"]' if change == "pins" else ""
+            comings.configure("bob@nats.io" if change == "user" else "ann@nats.io", more=pins)
             comings.reload()
             heard[change] = comings.come().heard
             comings.trust(comings.files.authority)
-            comings.configure()
+            comings.configure("ann@nats.io")
             comings.reload()
     assert heard.pop("user") == b"-ERR 'Authorization Violation'\r\n"
     assert all(b"PONG" not in line for line in heard.values()), heard
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_subject_names_the_user_before_its_text_does(kind: Kind, tmp_path: Path) -> None:
+    comings = Comings(tmp_path, kind, VERSIONS[-1])
+    contexts = {
+        name: comings.files.client(comings.files.authority.issue(f"subject-{name}", attributes=subject))
+        for name, subject in SUBJECTS.items()
+    }
+    named = {}
+    with comings.process as process:
+        for case, (subject, users, _) in CASES.items():
+            comings.configure(*users)
+            comings.reload()
+            named[case] = admitted(process.url, contexts[subject])
+    assert named == {case: user for case, (_, _, user) in CASES.items()}
