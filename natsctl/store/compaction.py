@@ -4,6 +4,11 @@ are to be compressed.
 Sealed neighbours that are small together are rewritten as one, so that the number of files follows the live bytes: of
 two neighbours in the interior at least half of what a segment takes is kept. What was rewritten stands under the next
 generation; the old files are unlinked with the commit after that, and until then an erasure must reach them too.
+
+A file is unlinked for one of three reasons (its segment fell off the front, was rewritten, or was found below the floor
+at the start), and only here: such a segment is *retired*, the next commit that removes files takes it, and it is
+*leaving* until that commit has ended. Nothing else holds a path to be unlinked; index files go by
+`SegmentFile.give_up_index`, which gives the path to one caller only.
 """
 
 from __future__ import annotations
@@ -14,12 +19,6 @@ from natsctl.store.index import StreamIndex
 from natsctl.store.rewrite import Rewrite, plan_rewrite
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
-
-
-def paths_of(file: SegmentFile) -> list[str]:
-    """Return the paths of a segment and of its index file, if it has one."""
-    return [file.path, file.index_path] if file.indexed else [file.path]
-
 
 GROUP_MAX = 64
 """Segments that are rewritten as one at most."""
@@ -42,14 +41,16 @@ def _sparse(segment: Segment) -> bool:
 class Compaction:
     """The segments of one stream that wait for it."""
 
-    __slots__ = ("_cache", "_candidates", "_retired", "_small_bytes", "_unlinks", "block_bytes")
+    __slots__ = ("_cache", "_candidates", "_leaving", "_retired", "_small_bytes", "block_bytes")
 
     def __init__(self, cache: SegmentCache, segment_bytes: int) -> None:
         self._cache = cache
         self._small_bytes = segment_bytes // 2
         self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
-        self._unlinks: list[str] = []
+        """Segments in nobody's use, whose files the next commit that removes files is to unlink."""
+        self._leaving: list[Segment] = []
+        """Those whose files the commit in flight unlinks, after what it erases."""
         self.block_bytes = 0
         """Length of the blocks that files are compressed in when they are written anew; 0 leaves them plain."""
 
@@ -75,26 +76,27 @@ class Compaction:
             if segment.body is not None and segment.live and _kept(segment) + _kept(other) <= self._small_bytes:
                 self._candidates[segment.body] = segment
 
-    def unlink(self, paths: list[str]) -> None:
-        """Have the next commit unlink files."""
-        self._unlinks += paths
+    def retire(self, segments: list[Segment]) -> None:
+        """Have the files of segments that are in no index unlinked by the next commit that removes files."""
+        for segment in segments:
+            assert segment.body is not None
+            self._cache.drop(segment.body)
+            self._candidates.pop(segment.body, None)
+        self._retired += segments
 
     def waits(self, index: StreamIndex) -> bool:
         """Return whether a commit has something to do here."""
-        return bool(self._unlinks or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)
+        return bool(self._retired or self._candidates) or (len(index.segments) > 1 and not index.segments[0].live)
 
     def take_unlinks(self, index: StreamIndex) -> tuple[list[str], bool]:
         """Return the files to unlink, and whether leading segments are among them, so that the floor must be noted."""
         gone = index.drop_leading()
-        paths = []
-        for segment in gone:
-            file = segment.body
-            assert file is not None
-            self._cache.drop(file)
-            self._candidates.pop(file, None)
-            paths += paths_of(file)
-        paths += self._unlinks
-        self._unlinks = []
+        self.retire(gone)
+        self._leaving, self._retired = self._retired, []
+        paths: list[str] = []
+        for segment in self._leaving:
+            if segment.body is not None:
+                paths += [segment.body.path, *segment.body.give_up_index()]
         return paths, bool(gone)
 
     def plan(self, index: StreamIndex, floor: int) -> Rewrite | None:
@@ -125,21 +127,18 @@ class Compaction:
     def swap(self, index: StreamIndex, work: Rewrite) -> None:
         """Put the rewritten segment in the place of the old ones; the old files go with the next commit."""
         at = index.replace([part.segment for part in work.parts], work.result())
-        for part in work.parts:
-            self._cache.drop(part.file)
-            self._candidates.pop(part.file, None)
-            self._retired.append(part.segment)
-            self._unlinks += paths_of(part.file)
+        self.retire([part.segment for part in work.parts])
         self._note_small(index, at - 1)
         self._note_small(index, at)
 
     def settle(self) -> None:
-        """Forget retired segments whose files are gone."""
-        self._retired = [s for s in self._retired if s.body is not None and s.body.path in self._unlinks]
+        """Forget the segments whose files the commit that ended has unlinked."""
+        self._leaving = []
 
     def places(self, index: StreamIndex, seq: int) -> Iterator[tuple[Segment, int, SegmentFile]]:
         """Yield every place on disk where message `seq` lies: (segment, position, file)."""
-        places = [index.physical(seq), *((s, s.position_from(seq)) for s in self._retired)]
+        old = [(s, s.position_from(seq)) for s in (*self._leaving, *self._retired)]
+        places = [index.physical(seq), *old]
         for place in places:
             if place is not None:
                 segment, position = place

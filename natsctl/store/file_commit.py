@@ -10,8 +10,11 @@ into the reserve if need be. Any other failure leaves the stream poisoned; a syn
 from __future__ import annotations
 
 import errno
+from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
@@ -23,6 +26,14 @@ from natsctl.store.segment_file import SegmentFile
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a used-up quota, and a limit on the length of files (RLIMIT_FSIZE): nothing went in, later it may."""
+
+
+class Erasure(NamedTuple):
+    """Bytes that take the place of an erased message."""
+
+    file: SegmentFile
+    offset: int
+    data: bytes
 
 
 @dataclass(slots=True)
@@ -59,15 +70,21 @@ class Plan:
     """Path of the folder under construction, for a stream's first commit."""
     meta: bytes | None = None
     journal: JournalWork | None = None
-    erasures: list[tuple[SegmentFile, int, bytes]] = field(default_factory=list)
+    erasures: list[Erasure] = field(default_factory=list)
     asked: int = 0
     """How many of these somebody waits for; the others were left over."""
+    tombs: array[int] = field(default_factory=lambda: array("Q"))
+    """Sequences that the records of this commit say were removed."""
     unlinks: list[str] = field(default_factory=list)
+    sync_names: bool = False
+    """Whether what was unlinked, now or before, may not come back: it could hold what is erased."""
     rewrite: Rewrite | None = None
     image: IndexImage | None = None
     """What the index file of the sealed segment will say."""
     farewell: str = ""
     """New name of the folder, for a stream's last commit."""
+    was_born: bool = True
+    """Whether the stream's first commit has succeeded, so that the folder is there."""
 
 
 def write_all(file: File, data: bytes, offset: int) -> None:
@@ -97,8 +114,16 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
         disk.unlink(temporary)
         raise
     file.close()
-    disk.rename(temporary, path)
-    disk.fsync_dir(path.rpartition("/")[0])
+    try:
+        disk.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            disk.unlink(temporary)
+        raise
+    try:
+        disk.fsync_dir(path.rpartition("/")[0])
+    except OSError as error:  # the file stands there: not even a lack of space leaves everything as it was
+        raise OSError(errno.EIO, f"sync failed: {error}") from error
 
 
 class FileCommit(Commit):
@@ -128,10 +153,15 @@ class FileCommit(Commit):
         self.full = False
         self.journal_full = False
         self.meta_full = False
-        self.unerased: dict[tuple[SegmentFile, int, bytes], StoreError] = {}
+        self.unerased: dict[Erasure, StoreError] = {}
         """Erasures in compressed segments that could not be done, and why; their records are on disk."""
         self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
+
+    @property
+    def kept(self) -> bool:
+        """Return whether the messages are on disk, even if metadata or journal records found no room."""
+        return not self.full
 
     def run(self) -> None:
         """Do the disk work; raises OSError when the stream must be fenced off."""
@@ -159,6 +189,8 @@ class FileCommit(Commit):
         self._erase()
         for path in plan.unlinks:
             self._disk.unlink(path)
+        if plan.sync_names:
+            self._disk.fsync_dir(plan.folder)
         if plan.rewrite is not None:
             self._rewrite(plan.rewrite)
         if plan.image is not None and plan.sealed is not None and not self.full:
@@ -205,11 +237,13 @@ class FileCommit(Commit):
             raise OSError(errno.EIO, f"sync failed: {error}") from error
 
     def _write_records_only(self) -> None:
-        """Take the messages of this commit back and write what is left of it."""
+        """Take the messages of this commit back, erased ones too, and write what is left of it."""
         plan = self.plan
         self.full = plan.has_messages
         target = plan.target
         assert target is not None and plan.fallback is not None
+        asked = [e for e in plan.erasures[: plan.asked] if e.file is not target or e.offset < plan.offset]
+        plan.erasures, plan.asked = asked + plan.erasures[plan.asked :], len(asked)
         if not plan.offset:
             target.close()
             if self._disk.exists(target.path):
@@ -296,7 +330,7 @@ class FileCommit(Commit):
             file.close()
         if data is None:
             damaged = StoreDamaged(f"{segment.path}: what is to be erased lies in a damaged block")
-            self.unerased.update(((segment, *spot), damaged) for spot in group)
+            self.unerased.update((Erasure(segment, *spot), damaged) for spot in group)
             return
         try:
             try:
@@ -309,7 +343,7 @@ class FileCommit(Commit):
             if error.errno not in NO_SPACE:
                 raise
             full = StoreFull("no space left on the store's disk")
-            self.unerased.update(((segment, *spot), full) for spot in group)
+            self.unerased.update((Erasure(segment, *spot), full) for spot in group)
 
     def _rewrite(self, work: Rewrite) -> None:
         """Write segments without their dead frames beside the old ones; lack of space only postpones it."""
@@ -336,14 +370,13 @@ class FileCommit(Commit):
             file.close()
 
     def _leave(self) -> None:
-        """Rename the folder: from here on the stream is gone."""
-        self._disk.rename(self.plan.folder, self.plan.farewell)
+        """Rename the folder: from here on the stream is gone, as is one whose creation failed."""
+        if self.plan.was_born or self._disk.exists(self.plan.folder):
+            self._disk.rename(self.plan.folder, self.plan.farewell)
         self._disk.fsync_dir("streams")
 
 
-def _by_segment(
-    erasures: Sequence[tuple[SegmentFile, int, bytes]],
-) -> dict[SegmentFile, list[tuple[int, bytes]]]:
+def _by_segment(erasures: Sequence[Erasure]) -> dict[SegmentFile, list[tuple[int, bytes]]]:
     groups: dict[SegmentFile, list[tuple[int, bytes]]] = {}
     for segment, offset, data in erasures:
         groups.setdefault(segment, []).append((offset, data))

@@ -15,7 +15,7 @@ from natsctl.store import frame
 from natsctl.store.commit import Host
 from natsctl.store.compaction import Compaction
 from natsctl.store.errors import StorePoisoned
-from natsctl.store.file_commit import Plan
+from natsctl.store.file_commit import Erasure, Plan
 from natsctl.store.index_file import IndexImage, image_of
 from natsctl.store.message import StoredMessage
 from natsctl.store.removals import Removals, Spot
@@ -60,7 +60,7 @@ class FileLog(StreamStore):
         self._sealing: SegmentFile | None = None
         self._fallen: list[Segment] = []
         """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
-        self._unerased: list[tuple[SegmentFile, int, bytes]] = []
+        self._unerased: list[Erasure] = []
         """Erasures on record that had not begun: the first commit does them."""
         self._compaction = Compaction(cache, host.options.segment_bytes)
         self._file = self._start_file(self._index.active, max(first_seq, 1))
@@ -254,7 +254,7 @@ class FileLog(StreamStore):
         removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
         tail = removals.encode(file.head.salt, last_seq)
         plan.floor = removals.first_seq if removals.floor else 0
-        file.tombs.extend(removals.deletes)
+        plan.tombs = removals.tombs()
         file.size += sum(map(len, tail))
         plan.data = b"".join(parts + tail)
         if not plan.data:
@@ -284,10 +284,8 @@ class FileLog(StreamStore):
         for segment, position, file in self._compaction.places(self._index, seq):
             length = segment.sizes[position] + frame.FRAME_OVER_SIZE
             self._cache.drop(file)
-            if file.indexed:  # it may name the subject, and a start must not believe that the message is there
-                file.indexed = False
-                plan.unlinks.append(file.index_path)
-            plan.erasures.append((file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
+            plan.unlinks += file.give_up_index()  # it may name the subject, and say that the message is there
+            plan.erasures.append(Erasure(file, segment.offsets[position], frame.erased(seq, length, file.head.salt)))
             if not spot[1]:
                 spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)
         return spot

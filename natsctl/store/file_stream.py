@@ -12,7 +12,7 @@ from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
-from natsctl.store.file_commit import NO_SPACE, FileCommit, Plan
+from natsctl.store.file_commit import NO_SPACE, Erasure, FileCommit, Plan
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
@@ -45,6 +45,8 @@ class FileStreamStore(FileLog):
         self._sync_forced = False
         self._postponed = False
         """Whether erasures wait for a commit that has more to do than take messages."""
+        self._names_loose = False
+        """Whether a file that was unlinked could still come back."""
         self.synced_mark = (0, 0, 0)
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
@@ -95,9 +97,12 @@ class FileStreamStore(FileLog):
         for segment in self._fallen:
             segment.head, segment.live = len(segment.sids), 0
         files = [segment.body for segment in self._remaining() if segment.body is not None]
-        self._compaction.unlink([segment.body.path for segment in self._fallen if segment.body is not None])
+        for file in (segment.body for segment in self._fallen):
+            assert file is not None
+            file.indexed = False  # the repair has taken it away
+        self._compaction.retire(self._fallen)
         by_path = {file.path: file for file in files}
-        self._unerased = [(by_path[f"{self.folder}/{name}"], offset, data) for name, offset, data in check.unerased]
+        self._unerased = [Erasure(by_path[f"{self.folder}/{name}"], at, data) for name, at, data in check.unerased]
         if self._fallen or self._unerased:
             self._mark()
 
@@ -169,7 +174,7 @@ class FileStreamStore(FileLog):
         plan = Plan(self.folder)
         last_seq = self._index.last_seq
         if self._leaving:
-            plan.farewell = self._leaving
+            plan.farewell, plan.was_born = self._leaving, self.born
             self.close_files()
             return FileCommit(self.durable_seq, callbacks, self._disk, plan, self._release)
         policy = self._host.options.sync
@@ -184,10 +189,13 @@ class FileStreamStore(FileLog):
         plan.asked = len(plan.erasures)
         self._fallen = []
         if not self._postponed or plan.erasures or plan.sealed is not None or self._sync_forced:
-            for file, _, _ in self._unerased:
-                self._cache.drop(file)
+            for erasure in self._unerased:
+                self._cache.drop(erasure.file)
             plan.erasures += self._unerased
             self._unerased = []
+        self._names_loose |= bool(plan.unlinks)
+        if plan.erasures and self._names_loose:
+            plan.sync_names, self._names_loose = True, False
         if self._birth is not None:
             plan.birth, plan.meta = self.folder + ".new", self._birth._replace(meta=self.meta).encode()
             self._birth = None
@@ -220,6 +228,7 @@ class FileStreamStore(FileLog):
         if target is not None:
             kept_seq = self.durable_seq if commit.full else commit.last_seq
             target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
+            target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
             target.created = True
             target.settled = commit.settled_end
             if plan.data:
@@ -250,8 +259,8 @@ class FileStreamStore(FileLog):
     def _settle_erasures(self, commit: FileCommit) -> None:
         """Leave what could not be erased to a later commit, and tell those who asked for it."""
         erasures = commit.plan.erasures
-        for file in {file for file, _, _ in erasures if file.packed}:
-            self._cache.drop(file)  # a reader would hold the file that was replaced
+        for file in {erasure.file for erasure in erasures}:
+            self._cache.drop(file)  # what was read meanwhile, or written by this commit, holds what was erased
         self._postponed = bool(commit.unerased)
         self._unerased += commit.unerased
         for error in commit.unerased.values():
@@ -301,7 +310,7 @@ class FileStreamStore(FileLog):
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
         index, long = self._index, self._host.options.tail_index_bytes
-        unerased = {file for file, _, _ in self._unerased}  # the next start must find what is still to be done
+        unerased = {erasure.file for erasure in self._unerased}  # the next start must find what is still to be done
         for at, segment in enumerate(index.segments):
             file, last = segment.body, at == len(index.segments) - 1
             if file is None or not file.created or file in unerased or (last and not (tail and file.size >= long)):

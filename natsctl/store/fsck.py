@@ -118,6 +118,8 @@ def check_stream(
         check.segments.append(Found(name, generation, scan or _scan(disk, check, name, max_frame_bytes)))
         covered = _seal_of(check.segments[-1].scan) or 0
     _scan_where_erased(disk, check, max_frame_bytes)
+    if indexes:
+        check.leftovers += _unbelieved(check)
     if journals:
         generation, name = journals[-1]
         check.journal = Found(name, generation, _scan(disk, check, name, max_frame_bytes))
@@ -162,6 +164,12 @@ def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Sc
         file.close()
     scan.packed = isinstance(file, PackedFile)
     return scan
+
+
+def _unbelieved(check: StreamCheck) -> list[str]:
+    """Return the index files that were not used: nobody would know later that they are there, and name subjects."""
+    unused = {index_name(int(found.name[:20]), found.generation) for found in check.segments if not found.scan.indexed}
+    return sorted(check.indexes & unused)
 
 
 def superseded(base: int, covered_seq: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -94,17 +95,19 @@ def image_of(segment: Segment, end: int, covers: int, names: list[bytes], sealed
 def write_index(disk: Disk, folder: str, image: IndexImage) -> bool:
     """Write an index file and return whether it is there; a failure of the disk only means that there is none."""
     data, path = image.encode(), f"{folder}/{image.name}"
-    try:
+    with suppress(OSError):
         if disk.exists(path):
             disk.unlink(path)
         if data:
             file = disk.open(path, create=True)
             try:
-                return file.pwrite(data, 0) == len(data)
+                if file.pwrite(data, 0) == len(data):
+                    return True
             finally:
                 file.close()
-    except OSError:
-        return False
+    with suppress(OSError):  # a part of one names subjects, and no erasure would look for it
+        if disk.exists(path):
+            disk.unlink(path)
     return False
 
 

@@ -165,14 +165,13 @@ def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
     """Take out what the records of all segments say was removed, and keep with each segment what it says."""
     removed = array("Q")
     for found, segment in zip(check.segments, index.segments, strict=True):
+        assert segment.body is not None
         for record in found.scan.records:
             if record.kind == frame.DELETES:
-                seqs = frame.deletes_of(record)
-                assert segment.body is not None
-                segment.body.tombs.extend(seqs)
-                removed.extend(seqs)
+                segment.body.tombs.extend(frame.deletes_of(record))
             elif record.kind == frame.ERASE:
-                removed.append(frame.ERASE_BODY.unpack(record.payload)[0])
+                segment.body.tombs.append(frame.ERASE_BODY.unpack(record.payload)[0])
+        removed.extend(segment.body.tombs)
     if len(removed) >= BULK_REMOVALS:
         from natsctl.store import bulk
 

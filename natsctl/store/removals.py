@@ -25,6 +25,10 @@ class RemovalRecords(NamedTuple):
     first_seq: int
     synced_seq: int
 
+    def tombs(self) -> array[int]:
+        """Return the sequence of every message that these records say was removed."""
+        return self.deletes + array("Q", [spot[0] for spot in self.spots])
+
     def encode(self, salt: int, limit: int) -> list[bytes]:
         """Return the frames for removals of messages up to `limit`."""
         synced = self.synced_seq

@@ -59,6 +59,7 @@ class SegmentFile:
         self.head = head
         self.created = False
         self.indexed = False
+        """Whether an index file stands beside it; who takes that away (`give_up`) is the one who unlinks it."""
         self.packed = False
         """Whether it lies compressed; every length and offset here is that of the plain file."""
         self.size = 0
@@ -84,6 +85,14 @@ class SegmentFile:
     def index_path(self) -> str:
         """Return the path of the index file, which is there if `indexed`."""
         return f"{self.folder}/{index_name(self.head.base, self.head.generation)}"
+
+    def give_up_index(self) -> list[str]:
+        """Return the path of the index file, for the caller to unlink, and say that there is none any more.
+
+        Empty where there is none, or where another caller has taken it before: a file is unlinked once.
+        """
+        indexed, self.indexed = self.indexed, False
+        return [self.index_path] if indexed else []
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
         """Keep bytes that follow what is kept, or begin anew when they do not."""

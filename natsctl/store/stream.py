@@ -313,7 +313,7 @@ class StreamStore(AppendedView):
         self._in_flight = None
         try:
             outcome = self._settle(commit, error)
-            if outcome is None:
+            if outcome is None or (error is None and commit.kept):
                 moved = commit.last_seq > self.durable_seq
                 if moved:
                     self.durable_seq = commit.last_seq

@@ -282,3 +282,22 @@ def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
     lab.fill(store, stream, 1)
     assert stream.durable_seq == 4
     store.close()
+
+
+def test_messages_that_are_on_disk_count_although_the_journal_found_no_room(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 3)
+    acked, refused, told = [], [], []
+    stream.listener, stream.refused = acked.append, lambda durable, error: refused.append(durable)
+    stream.append(b"s", b"", b"written", 9)
+    stream.append_record(1, bytes(500))
+    stream.on_durable(told.append)
+    lab.disk.room = 150
+    lab.pump(store)
+    assert acked == [4] and isinstance(told[0], StoreFull) and stream.get(4).payload == b"written"
+    stream.append(b"s", b"", bytes(500), 9)
+    lab.pump(store)
+    assert refused == [4] and stream.last_seq == 4
+    again = lab.open().streams["A"]
+    assert again.last_seq == 4 and again.get(4).payload == b"written" and not lab.report.damaged
