@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk, File
@@ -90,8 +91,15 @@ class Journal:
         self._replacement = list(records)
         self._buffered = []
 
-    def _encode(self, entries: Sequence[Entry], number: int, synced: int) -> bytes:
-        salt = self.head.salt
+    def _next_head(self) -> frame.FileHead:
+        """Return the head of the next generation.
+
+        Its salt is another one: old blocks that a crash leaves in the tail of the new file hold none of its records.
+        """
+        generation = self.head.generation + 1
+        return self.head._replace(generation=generation, salt=crc32(b"%d" % generation, self.head.salt) or 1)
+
+    def _encode(self, entries: Sequence[Entry], number: int, synced: int, salt: int) -> bytes:
         return b"".join(
             frame.encode(frame.JOURNAL, number + at, 0, synced, salt, KIND.pack(kind) + body)
             for at, (kind, body) in enumerate(entries, 1)
@@ -108,11 +116,11 @@ class Journal:
         self._taken = (replacement, buffered)
         self._replacement, self._buffered = None, []
         if replacement is not None or not self.size:
-            head = self.head._replace(generation=self.head.generation + 1) if self.size else self.head
-            data = head.encode() + self._encode((replacement or []) + buffered, 0, 0)
+            head = self._next_head() if self.size else self.head
+            data = head.encode() + self._encode((replacement or []) + buffered, 0, 0, head.salt)
             path = f"{self.folder}/{journal_name(head.generation)}"
             return JournalWork(path, 0, data, True, create=not self.size, replaces=self.path if self.size else "")
-        data = self._encode(buffered, self.written, self.synced_count)
+        data = self._encode(buffered, self.written, self.synced_count, self.head.salt)
         return JournalWork(self.path, self.size, data, sync, file=self.file)
 
     def settle(self, work: JournalWork, full: bool) -> None:
@@ -126,7 +134,7 @@ class Journal:
             return
         if work.create or work.replaces:
             if work.replaces:
-                self.head = self.head._replace(generation=self.head.generation + 1)
+                self.head = self._next_head()
             self.close()
             self.written = self.synced_count = len(replacement or []) + len(taken)
             self.size = self.synced_size = len(work.data)

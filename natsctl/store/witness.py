@@ -117,6 +117,7 @@ class Witness:
         self._everything = everything
         self._dirty = dirty
         self._finished = finished
+        self._salt = salt
         self._head = frame.FileHead(salt(), 0, 0, 0, 0)
         self._file: File | None = None
         self._size = 0
@@ -145,22 +146,28 @@ class Witness:
 
     def final(self, highest_id: int) -> WitnessCommit:
         """Return the commit of everything and the mark of a clean stop."""
-        self._compact_at = 0
+        self._begin_anew()
         self._highest = highest_id
         return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""))
 
     def anew(self, highest_id: int) -> WitnessCommit:
         """Return the commit that writes the whole file, at start-up."""
-        self._compact_at = 0
+        self._begin_anew()
         self._highest = highest_id
         return self._take(frame.encode(frame.OPENED, highest_id, 0, 0, self._head.salt, b""))
 
+    def _begin_anew(self) -> None:
+        """Have the whole file written, under its own salt: old blocks that a crash leaves in it are not believed."""
+        self._compact_at = 0
+        self._head = self._head._replace(salt=self._salt())
+
     def _take(self, tail: bytes) -> WitnessCommit:
-        salt = self._head.salt
         anew = self._size >= self._compact_at
         self._highest = max((self._highest, *self.changed, *self.gone))
         if anew and not tail:
-            tail = frame.encode(frame.OPENED, self._highest, 0, 0, salt, b"")
+            self._begin_anew()
+            tail = frame.encode(frame.OPENED, self._highest, 0, 0, self._head.salt, b"")
+        salt = self._head.salt
         entries = list(self._everything()) if anew else [entry() for entry in self.changed.values()]
         data = b"".join(frame.encode(frame.WITNESS, e.stream_id, 0, 0, salt, ENTRY.pack(*e)) for e in entries)
         if not anew:
