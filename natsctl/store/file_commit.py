@@ -64,6 +64,8 @@ class Plan:
     fallback: Callable[[], bytes] | None = None
     """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
     has_messages: bool = False
+    last_ts_ns: int = 0
+    """The time of the newest message once this commit is done."""
     floor: int = 0
     """What a FLOOR record of this commit says, 0 without one; never above what stays."""
     birth: str = ""

@@ -76,7 +76,7 @@ class FileLog(StreamStore):
     def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
-        `ts_ns` is raised to the previous message's if lower. Raises StorePoisoned (nothing changed).
+        `ts_ns` is raised to the newest message's if lower and there is one. Raises StorePoisoned (nothing changed).
         """
         return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload, _TIMED if timed else 0)
 
@@ -86,8 +86,10 @@ class FileLog(StreamStore):
             return self._append(self._index.last_seq + 1, ts_ns, subject, b"", payloads[0], 0)
         if self.fault is not None:
             raise StorePoisoned(self.fault)
-        self.last_ts_ns = ts_ns = max(ts_ns, self.last_ts_ns)
         first_seq = seq = self._index.last_seq + 1
+        if ts_ns < self.last_ts_ns:
+            ts_ns = self._in_order(ts_ns, seq)
+        self.last_ts_ns = ts_ns
         parts = self._parts
         if not parts:
             self._begin_batch(seq)
@@ -137,6 +139,8 @@ class FileLog(StreamStore):
             raise StorePoisoned(self.fault)
         if messages[0][0] <= self._index.last_seq:
             raise ValueError(f"sequence {messages[0][0]} is not above {self._index.last_seq}")
+        if messages[0][1] < self.last_ts_ns:
+            self._in_order(messages[0][1], messages[0][0])
         parts, last_ts_ns, synced_seq = self._parts, self.last_ts_ns, self.synced_seq
         if not parts:
             self._begin_batch(messages[0][0])
@@ -160,7 +164,7 @@ class FileLog(StreamStore):
         if self.fault is not None:
             raise StorePoisoned(self.fault)
         if ts_ns < self.last_ts_ns:
-            ts_ns = self.last_ts_ns
+            ts_ns = self._in_order(ts_ns, seq)
         else:
             self.last_ts_ns = ts_ns
         parts = self._parts
@@ -244,6 +248,23 @@ class FileLog(StreamStore):
 
     def _skipped(self, last_seq: int) -> None:
         self._removals.floor_moved = True
+
+    def _emptied(self, next_seq: int) -> None:
+        """Put a FLOOR record in front of the batch's next message, unless earlier commits say that nothing is left.
+
+        The removals of a batch are recorded at its end. A crash that left the message and not them would bring back
+        older messages of later times.
+        """
+        removals, last_seq = self._removals, self._index.last_seq
+        if not (removals.floor_moved or removals.deletes or removals.erases):
+            return
+        if not self._parts:
+            self._begin_batch(next_seq)
+        body = frame.FLOOR_BODY.pack(last_seq + 1, last_seq)
+        record = frame.encode(frame.FLOOR, last_seq, 0, self.synced_seq, self._file.head.salt, body)
+        self._parts.append(record)
+        self._file.size += len(record)
+        removals.floor_moved = True
 
     # -- what the next commit writes
 

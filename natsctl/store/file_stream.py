@@ -48,6 +48,7 @@ class FileStreamStore(FileLog):
         self._names_loose = False
         """Whether a file that was unlinked could still come back."""
         self.synced_mark = (0, 0, 0)
+        self._durable_ts_ns = 0
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
         self._birth: Envelope | None = None
@@ -78,7 +79,8 @@ class FileStreamStore(FileLog):
         self._taken_end = file.size
         self.durable_seq = self.synced_seq = index.last_seq
         self.synced_mark = (file.head.base, file.head.generation, file.size)
-        self.last_ts_ns = max((segment.last_ts for segment in index.segments), default=0)
+        self.last_ts_ns = next((segment.last_ts for segment in reversed(index.segments) if segment.last_ts), 0)
+        self._durable_ts_ns = self.last_ts_ns
         self.born = True
         if index.active.keys is not None:
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
@@ -180,7 +182,7 @@ class FileStreamStore(FileLog):
         policy = self._host.options.sync
         at_once = policy == "always" and not self.lazy
         plan.sync = at_once or self._sync_forced or (self._sync_wanted and policy != "never")
-        plan.has_messages, self._has_messages = self._has_messages, False
+        plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self.last_ts_ns
         if self._sealing is None:
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
             if leading:
@@ -243,6 +245,7 @@ class FileStreamStore(FileLog):
             self._settle_erasures(commit)
         if commit.full:
             return self._refuse(commit)
+        self._durable_ts_ns = plan.last_ts_ns
         if target is not None and (plan.sync or not plan.offset):
             self.synced_seq = max(self.synced_seq, commit.last_seq)
             self.synced_mark = (target.head.base, target.head.generation, target.settled)
@@ -292,9 +295,10 @@ class FileStreamStore(FileLog):
     def _refuse(self, commit: FileCommit) -> StoreError:
         """Take back every message that is not durable, buffered ones too: there is no room for them."""
         self._index.rollback(self.durable_seq, lambda s: s.body is not None and s.body.created)
-        file = self._index.active.body
+        active, file = self._index.active, self._index.active.body
         assert file is not None
-        self._file = file
+        self._file, self.last_ts_ns = file, self._durable_ts_ns
+        active.last_ts = self.last_ts_ns if active.sids else 0
         file.size = self._taken_end = file.settled
         self._parts, self._sealing, self._has_messages = [], None, False
         self._removals.forget_above(self.durable_seq)

@@ -115,6 +115,7 @@ class Batch(NamedTuple):
     messages: int
     records: int
     last_seq: int
+    last_ts: int
 
 
 class Gap(NamedTuple):
@@ -129,6 +130,7 @@ class Gap(NamedTuple):
     records: int
     durable_seq: int
     last_seq: int
+    last_ts: int
     batch: Batch | None = None
 
 
@@ -179,7 +181,7 @@ class Scan:
         del self.timed[bisect_right(self.timed, at.last_seq) :]
         self.gaps = [g for g in self.gaps if g.start < at.start]
         self.end = at.start
-        self.last_seq = at.last_seq
+        self.last_seq, self.last_ts = at.last_seq, at.last_ts
         self.batch = None
 
 
@@ -203,7 +205,14 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
         position = _resync(data, view, stop + 1, salt, max_frame_bytes, result.last_seq)
         result.gaps.append(
             Gap(
-                stop, position, len(result.seqs), len(result.records), result.durable_seq, result.last_seq, result.batch
+                stop,
+                position,
+                len(result.seqs),
+                len(result.records),
+                result.durable_seq,
+                result.last_seq,
+                result.last_ts,
+                result.batch,
             )
         )
         result.batch = None
@@ -230,14 +239,13 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
                 break
             if not last_ts:
                 out.first_ts = ts_ns
-            last_ts = ts_ns
             if flags > HAS_HEADER:
                 if flags & TIMED:
                     out.timed.append(seq)
                 if not flags & MORE:
                     batch = None
                 elif batch is None:
-                    batch = Batch(position, len(out.seqs), len(out.records), last_seq)
+                    batch = Batch(position, len(out.seqs), len(out.records), last_seq, last_ts)
             elif batch is not None:
                 batch = None
             add_seq(seq)
@@ -246,7 +254,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             subject = data[start : start + slen]
             sid = ids.get(subject)
             add_sid(table.intern(subject) if sid is None else sid)
-            last_seq = seq
+            last_seq, last_ts = seq, ts_ns
         elif kind == ERASED:
             out.erased_seqs.add(seq)
             out.erased_bytes += length

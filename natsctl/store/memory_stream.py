@@ -49,7 +49,7 @@ class MemoryStreamStore(StreamStore):
         if seq <= index.last_seq:
             raise ValueError(f"sequence {seq} is not above {index.last_seq}")
         if ts_ns < self.last_ts_ns:
-            ts_ns = self.last_ts_ns
+            ts_ns = self._in_order(ts_ns, seq)
         if len(index.segments[-1].sids) >= SEGMENT_MESSAGES:
             self._roll(seq)
         index.add(seq, subject, len(subject) + len(header) + len(payload) + 16, ts_ns)

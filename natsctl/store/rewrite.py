@@ -109,7 +109,7 @@ class Rewrite:
         if new.live and new.seqs[0] == new.base and new.seqs[-1] == new.base + new.live - 1:
             new.seqs = None
         new.first_ts = next((part.segment.first_ts for part in self.parts if part.segment.first_ts), 0)
-        new.last_ts = max(part.segment.last_ts for part in self.parts)
+        new.last_ts = next((part.segment.last_ts for part in reversed(self.parts) if part.segment.last_ts), 0)
         new.seal()
         new.body = file
         file.created, file.settled, file.tombs = True, file.size, self.tombs

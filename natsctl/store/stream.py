@@ -66,9 +66,9 @@ class StreamStore(AppendedView):
     def append(self, subject: Blob, header: Blob, payload: Blob, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
-        `ts_ns` is raised to the previous message's if lower, so that time order equals sequence order. `timed` flags a
-        message that carries a time of its own: `timed_seqs` finds it without reading messages, after a restart too.
-        Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
+        `ts_ns` is raised to the newest message's if lower and the stream holds any, so that time order equals sequence
+        order. `timed` flags a message that carries a time of its own: `timed_seqs` finds it without reading messages,
+        after a restart too. Raises StoreFull or StorePoisoned (nothing changed). Source: docs/adr/0003.
         """
 
     def append_run(self, subject: Blob, payloads: Sequence[Blob], ts_ns: int) -> int:
@@ -340,7 +340,21 @@ class StreamStore(AppendedView):
         if self.fault is not None:
             raise StorePoisoned(self.fault)
 
+    def _in_order(self, ts_ns: int, seq: int) -> int:
+        """Return the time of message `seq`, which is about to come, for a clock that went back since the newest one.
+
+        As long as the stream holds messages it is the newest one's. An empty stream has no order to keep: there an
+        error of the clock ends with the clock's return.
+        """
+        if not self._index.messages:
+            self._emptied(seq)
+            self.last_ts_ns = ts_ns
+        return self.last_ts_ns
+
     # -- what the twins do differently
+
+    def _emptied(self, next_seq: int) -> None:
+        """Have it recorded before message `next_seq` that the stream is empty."""
 
     @abstractmethod
     def _take(self, callbacks: list[Settled]) -> Commit:

@@ -94,6 +94,7 @@ class StreamLedger:
         for seq in range(1, stream.last_seq + 1):
             self._judge_message(stream, seq)
         self._judge_flags(stream)
+        self._judge_times(stream)
         self.meta.judge(stream.meta, f"{stream.key} metadata")
         self.journal.judge(tuple((kind, bytes(body)) for kind, body in stream.records()), f"{stream.key} journal")
         self._rebase(stream)
@@ -115,6 +116,15 @@ class StreamLedger:
         for batch in self.batches:
             if stream.last_seq in batch[:-1]:
                 raise Violation(f"{stream.key}: the batch {batch} is there up to {stream.last_seq} only")
+
+    def _judge_times(self, stream: StreamStore) -> None:
+        newest_ns = 0
+        for message in filter(None, map(stream.get, range(1, stream.last_seq + 1))):
+            if message.ts_ns < newest_ns:
+                raise Violation(f"{stream.key}: message {message.seq} is older than the one before it")
+            newest_ns = message.ts_ns
+            if stream.first_seq_at(newest_ns) > message.seq:
+                raise Violation(f"{stream.key}: message {message.seq} is not found by its time")
 
     def _rebase(self, stream: StreamStore) -> None:
         self.acked_seq = stream.last_seq

@@ -189,6 +189,10 @@ def _name_of_a_refused_segment_not_synced() -> Patch:
     return mock.patch.object(FileCommit, "_write_records_only", forgetful)
 
 
+def _time_of_an_emptied_stream_kept() -> Patch:
+    return mock.patch.object(FileStreamStore, "_in_order", lambda self, ts_ns, seq: self.last_ts_ns)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -217,6 +221,7 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _compressed_erasure_skipped,
         _compressed_blocks_off_by_one,
         _name_of_a_refused_segment_not_synced,
+        _time_of_an_emptied_stream_kept,
     )
 }
 

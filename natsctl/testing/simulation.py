@@ -8,7 +8,8 @@ inside a disk call, or cleanly; then the store is opened again and the ledger ju
 platter alone (nothing that was not synced) is opened as well: an ack that is not on the platter is a violation even
 if no crash happens to show it. A last life without faults must settle everything.
 
-The real store runs unmodified; only the disk and the clock are simulated.
+The real store runs unmodified; only the disk and the clock are simulated. The clock jumps ahead and back: the times of
+the messages that a stream holds always ascend, and those of an empty stream begin with the clock's.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ STREAMS_MAX = 4
 PLATTER_CHECK_SHARE = 0.08
 SUBJECTS = (b"a", b"a.b", b"a.c", b"x.y.z")
 SETTLE_ROUNDS = 200
+DAY_NS = 86_400_000_000_000
 
 
 class _Flight:
@@ -66,6 +68,11 @@ class Session:
         )
         self._ledger = Ledger()
         self._now_ns = 1_700_000_000_000_000_000
+        self._jumps = random.Random(f"{seed}/jumps")
+        self._jump_share = self._jumps.choice((0, 0.02, 0.3))
+        """How often the wall clock jumps, or is put right, before a message."""
+        self._ahead_ns = 0
+        """How far the wall clock is ahead, until it is put right."""
         self._salt = random.Random(f"{seed}/salt")
         self._created = 0
         self._flights: list[_Flight] = []
@@ -179,14 +186,31 @@ class Session:
             self._create()
             return
         stream, ledger = picked
+        if self._ahead_ns and self._jumps.random() < self._jump_share:
+            self._start_over(stream, ledger)
         for _ in range(self._work.choice((1, 1, 3, 12, 24))):
             subject = self._work.choice(SUBJECTS)
             header = b"NATS/1.0\r\nK: v\r\n\r\n" if self._work.random() < 0.2 else b""
             payload = self._work.randbytes(self._work.choice((0, 8, 24, 200)))
             self._now_ns += self._work.randint(0, 1000)
             timed = self._work.random() < 0.1
-            seq = stream.append(subject, header, payload, self._now_ns, timed)
-            ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload), timed)
+            wall_ns, ts_ns = self._read_clock(stream)
+            seq = stream.append(subject, header, payload, wall_ns, timed)
+            ledger.attempted(StoredMessage(seq, ts_ns, subject, header, payload), timed)
+
+    def _start_over(self, stream: StreamStore, ledger: StreamLedger) -> None:
+        """Put the clock right and purge, so that the next messages are older than those that go with their commit."""
+        self._ahead_ns = 0
+        before = self._live_seqs(stream)
+        stream.purge()
+        self._taken(stream, ledger, sorted(before))
+
+    def _read_clock(self, stream: StreamStore) -> tuple[int, int]:
+        """Return the wall clock, which may just have jumped, and the time that the stream's next message must get."""
+        if self._jumps.random() < self._jump_share:
+            self._ahead_ns = self._jumps.choice((0, 0, 5_000_000_000, DAY_NS))
+        wall_ns = self._now_ns + self._ahead_ns
+        return wall_ns, max(wall_ns, stream.last_ts_ns) if stream.messages else wall_ns
 
     def _publish_batch(self) -> None:
         if picked := self._pick():
@@ -196,9 +220,10 @@ class Session:
                 for at in range(self._work.randint(1, 6))
             ]
             self._now_ns += self._work.randint(0, 1000)
-            first_seq = stream.append_batch(batch, self._now_ns)
+            wall_ns, ts_ns = self._read_clock(stream)
+            first_seq = stream.append_batch(batch, wall_ns)
             for seq, (subject, header, payload, timed) in enumerate(batch, first_seq):
-                ledger.attempted(StoredMessage(seq, self._now_ns, subject, header, payload), timed)
+                ledger.attempted(StoredMessage(seq, ts_ns, subject, header, payload), timed)
             ledger.batches.append(range(first_seq, first_seq + len(batch)))
 
     def _listen(self, stream: StreamStore, ledger: StreamLedger) -> None:

@@ -101,6 +101,38 @@ def test_time_never_runs_backwards(lab, stream):
     assert [m.ts_ns for m in stream.read_from(1)] == [100, 100]
 
 
+@pytest.mark.parametrize("emptied", ["purged", "removed", "dropped", "purged before"])
+@pytest.mark.parametrize("form", ["one", "run", "batch", "copies"])
+def test_an_empty_stream_takes_the_time_of_the_clock(lab, stream, emptied, form):
+    for n in range(3):
+        stream.append(b"a", b"", b"", 9000 + n)
+    lab.pump(lab.store)
+    if emptied.startswith("purged"):
+        stream.purge()
+    elif emptied == "removed":
+        assert [stream.remove(seq) for seq in (2, 3, 1)]
+    else:
+        assert [stream.drop_first() for _ in range(3)]
+    if "before" in emptied:
+        lab.pump(lab.store)
+    assert stream.last_ts_ns == 9002
+    if form == "one":
+        stream.append(b"a", b"", b"", 50)
+    elif form == "run":
+        stream.append_run(b"a", [b"", b""], 50)
+    elif form == "batch":
+        stream.append_batch([(b"a", b"", b"", False)] * 2, 50)
+    else:
+        stream.append_copies([(4, 50, b"a", b"", b""), (5, 49, b"a", b"", b"")])
+    stream.append(b"a", b"", b"", 40)
+    lab.pump(lab.store)
+    times = [m.ts_ns for m in stream.read_from(1)]
+    assert set(times) == {50} and len(times) == (2 if form == "one" else 3)
+    assert (stream.first_ts_ns, stream.last_ts_ns, stream.first_seq_at(50), stream.first_seq_at(9000)) == (
+        50, 50, 4, stream.last_seq + 1,
+    )  # fmt: skip
+
+
 def test_headers_and_payloads_come_back_byte_for_byte(lab, stream):
     stream.append(b"a.b", b"NATS/1.0\r\nX: 1\r\n\r\n", bytes(range(256)), 1)
     lab.pump(lab.store)

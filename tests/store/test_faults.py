@@ -75,6 +75,21 @@ def test_disk_full_refuses_cleanly_and_service_resumes(lab):
     assert (again.last_seq, again.messages) == (21, 20) and again.get(21).payload == b"again"
 
 
+def test_messages_that_found_no_room_leave_no_time_behind(lab):
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 20)
+    lab.disk.room = 100
+    for _ in range(5):
+        stream.append(b"new", b"", b"y" * 90, 9000)
+    lab.pump(store)
+    lab.disk.room = None
+    assert (stream.last_seq, stream.last_ts_ns, stream.first_seq_at(1020)) == (20, 1019, 21)
+    stream.append(b"s", b"", b"again", 1020)
+    lab.pump(store)
+    assert [lab.open().streams["A"].get(seq).ts_ns for seq in (20, 21)] == [1019, 1020]
+
+
 def test_disk_full_while_rolling_takes_the_new_segment_back(lab):
     store = lab.open()
     stream = store.create("A", b"", "file")

@@ -293,3 +293,55 @@ def test_same_inputs_give_the_same_bytes(lab):
         store.close()
         images.append({path: bytes(inode.cache) for path, inode in twin.disk.names.items() if inode is not None})
     assert images[0] == images[1]
+
+
+def test_no_crash_brings_messages_of_later_times_back_in_front_of_others(lab):
+    for cut in range(400):
+        lab.disk = type(lab.disk)()
+        _store, stream = made(lab)
+        for n in range(3):
+            stream.append(b"s", b"", b"%d" % n, 9000)
+        lab.pump(_store)
+        stream.purge()
+        for n in range(3):
+            stream.append(b"s", b"", b"later %d" % n, 50)
+        commit = stream.begin_commit()
+        whole = commit.plan.data
+        commit.plan.data = whole[:cut]
+        commit.run()
+        again = lab.open().streams["$G/A"]
+        times = [message.ts_ns for message in again.read_from(1)]
+        assert times == sorted(times) and (again.messages == 3 or times in ([], [50], [50, 50])), cut
+        assert again.last_ts_ns == (9000 if 50 not in times else 50)
+        if cut >= len(whole):
+            assert times == [50, 50, 50]
+            return
+    raise AssertionError("the commit is longer than this test looks")
+
+
+def test_a_stream_that_was_empty_at_the_start_takes_the_time_of_the_clock(lab):
+    store, stream = made(lab)
+    stream.append(b"s", b"", b"", 9000)
+    stream.purge()
+    lab.pump(store)
+    store.close()
+    store = lab.open()
+    again = store.streams["$G/A"]
+    assert again.last_ts_ns == 9000
+    again.append(b"s", b"", b"", 50)
+    lab.pump(store)
+    again = lab.open().streams["$G/A"]
+    assert (again.first_ts_ns, again.last_ts_ns) == (50, 50)
+
+
+def test_a_cut_tail_leaves_no_time_behind(lab):
+    for batch in (False, True):
+        _store, stream = made(lab, 0, key=f"$G/{batch}")
+        stream.append(b"s", b"", b"", 50)
+        lab.pump(_store)
+        stream.append_batch([(b"s", b"", b"x" * 99, False)] * 3, 9000)
+        commit = stream.begin_commit()
+        commit.plan.data = commit.plan.data[: -10 if batch else 10]
+        commit.run()
+        again = lab.open().streams[f"$G/{batch}"]
+        assert (again.messages, again.last_ts_ns) == (1, 50)

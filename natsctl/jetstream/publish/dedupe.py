@@ -1,7 +1,8 @@
 """The duplicate window: ids of messages stored lately, so that a publisher may try again.
 
 Theory of operation. `_entries` holds (sequence, time, id) in order of storing, from `_head` on; `_seqs` finds the
-sequence of an id. Entries leave when they are older than the window, looked at whenever an id is stored or asked for,
+sequence of an id. The time is the monotonic clock's, so that a wall clock that jumps makes no window longer or shorter;
+the journal and the headers have the wall clock's. Entries leave when they are older than the window, looked at whenever an id is stored or asked for,
 and by a timer when nobody publishes any more. Deleting or purging a message does not clear its id.
 
 Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
@@ -35,6 +36,9 @@ ONE_COMMIT: Final = 65_536
 """Messages that can be on the disk without the journal records of their commit; publishers are paused long before."""
 COMPACT_FROM: Final = 4096
 """Entries too old that are kept before the list is cut."""
+
+MAX_AGE_NS: Final = 1 << 63
+"""More than the age of any entry."""
 
 Entry = tuple[int, int, bytes]
 _seq_of: Final = itemgetter(0)
@@ -81,23 +85,24 @@ class Dedupe:
         """Return the sequence under which `msg_id` is remembered, 0 when it is not."""
         if msg_id not in self._seqs:
             return 0
-        self._prune(self._clock.now_ns())
+        self._prune(self._clock.monotonic_ns())
         return self._seqs.get(msg_id, 0)
 
-    def stored(self, seq: int, msg_id: bytes, ts_ns: int) -> None:
+    def stored(self, seq: int, msg_id: bytes) -> None:
         """Remember the id of a message that was stored, if it has one. Raises StoreError."""
         if not msg_id or self._window_ns <= 0:
             self._last = (seq, msg_id)
             return
         if not self._in_use:
             self._mark_in_use()
+        now_ns = self._clock.monotonic_ns()
         if not self._alarm.armed:
-            self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+            self._alarm.no_later_than(now_ns + self._window_ns)
         self._last = (seq, msg_id)
         entries = self._entries
-        if entries and entries[self._head][1] <= ts_ns - self._window_ns:
-            self._prune(ts_ns)
-        entries.append((seq, ts_ns, msg_id))
+        if entries and entries[self._head][1] <= now_ns - self._window_ns:
+            self._prune(now_ns)
+        entries.append((seq, now_ns, msg_id))
         self._seqs[msg_id] = seq
 
     def _remember(self, entry: Entry) -> None:
@@ -128,7 +133,7 @@ class Dedupe:
         self._head = head
 
     def _look(self) -> None:
-        self._prune(self._clock.now_ns())
+        self._prune(self._clock.monotonic_ns())
         if self._entries:
             self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
 
@@ -147,7 +152,7 @@ class Dedupe:
         """Keep the ids of messages below `below_seq` (0: all), some or all of which are about to be purged."""
         entries = self._entries
         if entries:
-            self._prune(self._clock.now_ns())
+            self._prune(self._clock.monotonic_ns())
             end = bisect_left(entries, below_seq, self._head, key=_seq_of) if below_seq else len(entries)
             self._journal(entries[self._head : end])
 
@@ -155,14 +160,19 @@ class Dedupe:
         entries = [entry for entry in entries if entry[0] not in self._journaled]
         if entries and self._stream.store.storage == "file":
             self._journaled.update(map(_seq_of, entries))
-            self._stream.store.append_record(GONE_IDS, _encode(entries))
+            self._stream.store.append_record(GONE_IDS, self._encoded(entries))
             self._stream.consumer_set.rewrite_if_large()
 
     def records(self) -> list[tuple[int, bytes]]:
         """Return what a journal written anew must say of the window."""
         kept = [entry for entry in self._entries[self._head :] if entry[0] in self._journaled]
         marks = [(IN_USE, b"")] if self._in_use and self._stream.store.storage == "file" else []
-        return [*marks, (GONE_IDS, _encode(kept))] if kept else marks
+        return [*marks, (GONE_IDS, self._encoded(kept))] if kept else marks
+
+    def _encoded(self, entries: list[Entry]) -> bytes:
+        """Return entries for the journal, with times of the wall clock as it is now."""
+        apart_ns = self._clock.now_ns() - self._clock.monotonic_ns()
+        return _encode([(seq, ts_ns + apart_ns, msg_id) for seq, ts_ns, msg_id in entries])
 
     def forget_above(self, seq: int) -> None:
         """Forget the ids of messages above `seq`: they were not kept."""
@@ -191,13 +201,16 @@ class Dedupe:
             found[entry[0]] = entry
         if found and not self._in_use:
             self._mark_in_use()
+        now_ns, wall_ns, newest_ns = self._clock.monotonic_ns(), self._clock.now_ns(), -MAX_AGE_NS
         for seq in sorted(found):
-            self._remember(found[seq])
+            _, ts_ns, msg_id = found[seq]
+            newest_ns = max(newest_ns, now_ns - max(wall_ns - ts_ns, 0))  # nothing is younger than this start
+            self._remember((seq, newest_ns, msg_id))
         if last_seq in found:
             self._last = (last_seq, found[last_seq][2])
-        self._prune(self._clock.now_ns())
+        self._prune(now_ns)
         if self._entries:
-            self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+            self._alarm.no_later_than(now_ns + self._window_ns)
 
     def _read_headers(self, from_seq: int) -> Iterable[Entry]:
         """Yield the entries of the last message and of those from `from_seq` on in the window, removed or not."""

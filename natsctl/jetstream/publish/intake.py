@@ -187,14 +187,13 @@ class Intake:
         if known:
             self.acks.known(reply, known)
             return
-        now_ns = self._now_ns()
         try:
-            seq = self._append(subject, header, payload, now_ns)
+            seq = self._append(subject, header, payload, self._now_ns())
         except StoreError as fault:
             self.acks.refuse(reply, storage_fault(fault))
             return
         self._waiting.append((seq, subject, reply))
-        self._stream.dedupe.stored(seq, msg_id, now_ns)
+        self._stream.dedupe.stored(seq, msg_id)
         if self._trim:
             self._limits.trim(subject)
 
@@ -301,33 +300,35 @@ class Intake:
         stream = self._stream
         seq = stream.store.last_seq + 1
         stream.store.skip_to(seq)
-        stream.dedupe.stored(seq, message.msg_id, self._now_ns())
+        stream.dedupe.stored(seq, message.msg_id)
         self._roll_up(seq, message)
         self._waiting.append((seq, b"", message.reply))
         return seq
 
     def _store(self, message: Incoming) -> int:
-        now_ns, subject, store = self._now_ns(), message.subject, self._stream.store
+        subject, store = message.subject, self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
-        seq = self._append(subject, message.header, message.payload, now_ns, message.timed)
-        self._stored(seq, message, now_ns, previous)
+        seq = self._append(subject, message.header, message.payload, self._now_ns(), message.timed)
+        self._stored(seq, message, previous)
         return seq
 
     def store_batch(self, messages: Sequence[Incoming]) -> None:
         """Store judged messages together: all of them or, after a crash, none; the last one's reply hears of it."""
-        now_ns, store = self._now_ns(), self._stream.store
+        store = self._stream.store
         previous: dict[bytes, int] = {}
         if self.republish.active:
             previous = {message.subject: store.last_seq_of(message.subject) for message in messages}
         try:
-            first_seq = store.append_batch([(m.subject, m.header, m.payload, m.timed) for m in messages], now_ns)
+            first_seq = store.append_batch(
+                [(m.subject, m.header, m.payload, m.timed) for m in messages], self._now_ns()
+            )
             for seq, message in enumerate(messages, first_seq):
-                self._stored(seq, message, now_ns, previous.get(message.subject, 0))
+                self._stored(seq, message, previous.get(message.subject, 0))
                 previous[message.subject] = seq
         except StoreError as fault:
             self.acks.refuse(messages[-1].reply, storage_fault(fault))
 
-    def _stored(self, seq: int, message: Incoming, now_ns: int, previous_seq: int) -> None:
+    def _stored(self, seq: int, message: Incoming, previous_seq: int) -> None:
         """Do what follows from a message that was appended just now."""
         stream, subject = self._stream, message.subject
         self._roll_up(seq, message)
@@ -335,7 +336,7 @@ class Intake:
         self._waiting.append((seq, subject if wanted else b"", message.reply))
         if message.extra:
             self.acks.say_beside(seq, message.extra)
-        stream.dedupe.stored(seq, message.msg_id, now_ns)
+        stream.dedupe.stored(seq, message.msg_id)
         if not wanted:
             stream.store.remove(seq)  # part of a batch: its sequence is used up as if it had been stored
             return

@@ -4,10 +4,15 @@ One timer stands at the time of the oldest message, but never closer than `GRANU
 expires in batches. Few messages go one by one, so that consumers can keep their counts; many go as one purge. Where
 messages may say that they never expire, or leave delete markers, they are walked through, some per turn: `_cursor` is
 behind what was looked at and spared.
+
+Times ahead of the clock. After a clock that was ahead was put right, messages are stamped with times that are yet to
+come, for time order equals sequence order. Such a message goes by the monotonic clock, `max_age` after the server first
+saw it: `_seen` says what had come when. Source: docs/adr/0003.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from natsctl.jetstream.alarm import Alarm
@@ -22,23 +27,29 @@ ONE_BY_ONE: Final = 1000
 """Messages that expire at once up to which consumers are told of each."""
 WALK: Final = 256
 """Messages that one turn of a walk looks at."""
+SEEN_PER_AGE: Final = 256
+"""Entries of `_seen` in one max_age: so much of it a message with a time ahead of the clock may stay too long."""
 
 
 class Expiry:
     """The max_age of one stream."""
 
-    __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_stream")
+    __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_over", "_seen", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._max_age_ns = 0
         self._cursor = 0
+        self._seen: deque[tuple[int, int]] = deque()
+        """Sequences, and the monotonic times at which they had come, of messages with times ahead of the clock."""
+        self._over = 0
+        """Everything below this sequence is too old by what was seen."""
         self._alarm = Alarm(stream.engine.timers, self._look)
 
     def configure(self) -> None:
         """Take max_age from the configuration."""
         self._max_age_ns = self._stream.config.max_age
-        self._cursor = 0
+        self._cursor = self._over = 0
         self._alarm.cancel()
         self.arm()
 
@@ -52,18 +63,34 @@ class Expiry:
         store = self._stream.store
         if self._max_age_ns <= 0 or not store.messages or self._stream.timed.loading:
             return
+        self._note_seen()
         oldest_ns = store.first_ts_ns
         if self._stream.timed.ttl.spared_below(store.last_seq + 1):
             oldest_ns = store.ts_of(self._next(store.last_seq + 1))
         if oldest_ns:
             clock = self._stream.engine.clock
             left_ns = oldest_ns + self._max_age_ns - clock.now_ns()
+            if self._seen:
+                left_ns = min(left_ns, self._seen[0][1] + self._max_age_ns - clock.monotonic_ns())
             self._alarm.no_later_than(clock.monotonic_ns() + max(left_ns, GRANULARITY_NS))
 
     def committed(self) -> None:
         """Take note of new messages: the first one starts the timer."""
-        if self._max_age_ns > 0 and not self._alarm.armed:
-            self.arm()
+        if self._max_age_ns > 0:
+            if self._alarm.armed:
+                self._note_seen()
+            else:
+                self.arm()
+
+    def _note_seen(self) -> None:
+        """Remember when messages came, if their times are ahead of the clock and say nothing about that."""
+        clock, store = self._stream.engine.clock, self._stream.store
+        if store.last_ts_ns <= clock.now_ns():
+            return
+        seen, now_ns = self._seen, clock.monotonic_ns()
+        least_ns = max(self._max_age_ns // SEEN_PER_AGE, GRANULARITY_NS)
+        if not seen or (seen[-1][0] < store.durable_seq and now_ns >= seen[-1][1] + least_ns):
+            seen.append((store.durable_seq, now_ns))
 
     def catch_up(self) -> None:
         """Expire at once what is due after a restart, as far as nobody has to be told."""
@@ -79,8 +106,11 @@ class Expiry:
 
     def _first_kept(self) -> int:
         """Return the first sequence that is young enough."""
-        oldest_ns = self._stream.engine.clock.now_ns() - self._max_age_ns
-        return self._stream.store.first_seq_at(oldest_ns + 1)
+        clock = self._stream.engine.clock
+        seen, oldest_ns = self._seen, clock.monotonic_ns() - self._max_age_ns
+        while seen and seen[0][1] <= oldest_ns:
+            self._over = seen.popleft()[0] + 1
+        return max(self._stream.store.first_seq_at(clock.now_ns() - self._max_age_ns + 1), self._over)
 
     def _is_plain(self, first_kept: int) -> bool:
         """Tell whether everything below `first_kept` just goes."""

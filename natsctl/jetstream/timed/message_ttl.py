@@ -122,15 +122,20 @@ def raise_to_marker(stream: Stream, message: Incoming) -> None:
 class MessageTtl:
     """The lifetimes of one stream's messages."""
 
-    __slots__ = ("_alarm", "_deadlines", "_never", "_stream", "active")
+    __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()
+        self._ahead = Deadlines()
+        """Deadlines by the monotonic clock, of messages with times ahead of the wall clock; see expiry.py."""
         self._never = array("Q")
         self.active = False
         """Whether messages leave when their TTL is over; otherwise the header is only kept."""
+
+    def __len__(self) -> int:
+        return len(self._deadlines) + len(self._ahead)
 
     def stop(self) -> None:
         """Remove nothing more."""
@@ -140,34 +145,39 @@ class MessageTtl:
     def clear(self) -> None:
         """Forget every message."""
         self._alarm.cancel()
-        self._deadlines, self._never = Deadlines(), array("Q")
+        self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
 
     def note(self, seq: int, ts_ns: int, ttl_ns: int) -> None:
         """Take note of a stored message and its lifetime."""
         if ttl_ns == NEVER:
             insort(self._never, seq)
         elif ttl_ns > 0 and self.active:
-            self._deadlines.add(ts_ns + ttl_ns, seq)
-            if len(self._deadlines) > STALE_SLACK and self._prevails():
+            clock = self._stream.engine.clock
+            if ts_ns > clock.now_ns():
+                self._ahead.add(clock.monotonic_ns() + ttl_ns, seq)
+            else:
+                self._deadlines.add(ts_ns + ttl_ns, seq)
+            if len(self) > STALE_SLACK and self._prevails():
                 self._stream.engine.ready(self)
 
     def arm(self) -> None:
         """Look again when the earliest deadline has come."""
-        due_ns = self._deadlines.next_ns()
-        if due_ns is not None:
-            clock = self._stream.engine.clock
-            left_ns = min(due_ns - clock.now_ns(), DAY)
-            self._alarm.no_later_than(clock.monotonic_ns() + max(left_ns, GRANULARITY_NS))
+        clock = self._stream.engine.clock
+        dues = ((self._deadlines.next_ns(), clock.now_ns()), (self._ahead.next_ns(), clock.monotonic_ns()))
+        left = [due_ns - now_ns for due_ns, now_ns in dues if due_ns is not None]
+        if left:
+            self._alarm.no_later_than(clock.monotonic_ns() + max(min(*left, DAY), GRANULARITY_NS))
 
     def tidy(self) -> bool:
         """Drop some entries of messages that are gone, if those prevail; return whether more of that is to do."""
         if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
             self._never = array("Q", filter(self._stream.store.holds, self._never))
-        return self._prevails() and any(self._deadlines.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
+        larger = max(self._deadlines, self._ahead, key=len)
+        return self._prevails() and any(larger.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
 
     def _prevails(self) -> bool:
         """Tell whether most entries are of messages that are gone."""
-        return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
+        return len(self) > 2 * self._stream.store.messages + STALE_SLACK
 
     # What never goes
 
@@ -193,15 +203,16 @@ class MessageTtl:
         if held_until_ns := engine.clock_watch.held_until_ns():
             self._alarm.no_later_than(held_until_ns)
             return 0
-        now_ns = engine.clock.now_ns()
-        due = self._deadlines.take_due(now_ns, min(budget, BATCH))
+        now_ns, limit = engine.clock.now_ns(), min(budget, BATCH)
+        due = self._ahead.take_due(engine.clock.monotonic_ns(), limit)
+        due += self._deadlines.take_due(now_ns, limit - len(due))
         for seq, _ in due:
             if seq > store.durable_seq:
                 self._deadlines.add(now_ns + GRANULARITY_NS, seq)
             else:
                 stream.markers.expire(seq, GONE)
         stream.count_bytes()
-        if len(due) == min(budget, BATCH) or self.tidy():
+        if len(due) == limit or self.tidy():
             engine.ready(self)
         else:
             self.arm()

@@ -97,7 +97,7 @@ class Schedules:
         """Take note of a schedule that was stored just now; what is past fires a moment later."""
         now_ns = self._stream.engine.clock.now_ns()
         try:
-            firing = next_firing(header, ts_ns, now_ns)
+            firing = next_firing(header, min(ts_ns, now_ns), now_ns)
         except BadSchedule:
             return
         if firing is not None:
@@ -105,13 +105,13 @@ class Schedules:
 
     def load(self, message: StoredMessage) -> None:
         """Take note of a schedule that was stored in an earlier life: a moment that was missed is made up for once."""
+        now_ns = self._stream.engine.clock.now_ns()
         try:
-            firing = first_firing(message.header, message.ts_ns)
+            firing = first_firing(message.header, min(message.ts_ns, now_ns))
         except BadSchedule:
             return
         if firing is None or not self._counts(message.seq, message.subject):
             return
-        now_ns = self._stream.engine.clock.now_ns()
         due_ns = max(firing.due_ns, self._moved.get(message.seq, 0))
         if due_ns <= now_ns:
             step = self._last_step(message, due_ns)

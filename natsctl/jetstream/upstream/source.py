@@ -115,11 +115,12 @@ class Source:
     def _begin_late(self, config: ConsumerConfig) -> None:
         """Leave out what is older than the stream's newest message, once messages have gone. Source: reference."""
         store, starts_at = self._stream.store, self.source.opt_start_time
-        if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not store.last_ts_ns:
+        newest_ns = min(store.last_ts_ns, self._stream.engine.clock.now_ns())
+        if config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE or not newest_ns:
             return
-        if store.first_seq > 1 if starts_at is None else parse_time(starts_at) < store.last_ts_ns:
+        if store.first_seq > 1 if starts_at is None else parse_time(starts_at) < newest_ns:
             config.deliver_policy = DeliverPolicy.BY_START_TIME
-            config.opt_start_time = format_time(store.last_ts_ns)
+            config.opt_start_time = format_time(newest_ns)
 
     def known_identity(self) -> str:
         """Return what the origin was when its last message was taken."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.times import format_time
 from natsctl.testing.jet import SECOND, Jet, ok
 
 
@@ -163,6 +164,7 @@ def test_first_seq_sets_where_a_stream_begins(jet: Jet) -> None:
     assert publish(jet)["seq"] == 10
 
 
+MINUTE = 60 * SECOND
 HOUR = 3600 * SECOND
 
 
@@ -195,6 +197,92 @@ def test_a_clock_that_is_put_back_loses_no_message_and_no_order(jet: Jet) -> Non
     found = state(jet)
     assert (found["messages"], found["last_seq"]) == (2, 2)
     assert found["last_ts"] >= found["first_ts"]
+
+
+DAY = 24 * HOUR
+
+
+def ahead(jet: Jet) -> None:
+    """Publish one message while the clock is a day ahead, then put the clock right."""
+    clock = jet.machine.clock
+    clock.set_wall(clock.now_ns() + DAY)
+    jet.publish("ahead")
+    clock.set_wall(clock.now_ns() - DAY)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_day_ahead_ends_with_the_purge(jet: Jet, storage: str, restart: bool) -> None:
+    jet.stream(storage=storage)
+    ahead(jet)
+    jet.publish("2")
+    now = format_time(jet.machine.clock.now_ns())
+    assert state(jet)["first_ts"] == state(jet)["last_ts"] > now
+    ok(jet.api("STREAM.PURGE.S"))
+    if restart and storage == "file":
+        jet = Jet(jet.machine.restarted())
+    jet.publish("3")
+    assert state(jet)["first_ts"] == state(jet)["last_ts"] == now
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_max_age_takes_what_came_while_the_clock_was_ahead(jet: Jet, restart: bool) -> None:
+    jet.stream(max_age=HOUR)
+    jet.publish("before")
+    ahead(jet)
+    jet.publish("behind")
+    jet.machine.advance(HOUR // 2)
+    jet.publish("later")
+    assert state(jet)["messages"] == 4
+    if restart:
+        jet = Jet(jet.machine.restarted())
+        jet.machine.advance(HOUR // 2 + MINUTE)  # what the server did before counts no more
+        assert state(jet)["messages"] == 3
+        jet.machine.advance(HOUR // 2)
+    else:
+        jet.machine.advance(HOUR // 2 - MINUTE)
+        assert state(jet)["messages"] == 4
+        jet.machine.advance(2 * MINUTE)
+        assert state(jet)["messages"] == 1
+        jet.machine.advance(HOUR // 2)
+    assert state(jet)["messages"] == 0
+    jet.publish("again")
+    assert state(jet)["last_ts"] == format_time(jet.machine.clock.now_ns())
+
+
+def test_max_age_is_not_cut_short_by_a_clock_that_was_behind(jet: Jet) -> None:
+    jet.stream(max_age=HOUR)
+    clock = jet.machine.clock
+    jet.publish("1")
+    clock.set_wall(clock.now_ns() - 365 * DAY)
+    jet.publish("2")
+    clock.set_wall(clock.now_ns() + 365 * DAY)
+    jet.machine.advance(HOUR - MINUTE)
+    assert state(jet)["messages"] == 2
+    jet.machine.advance(2 * MINUTE)
+    assert state(jet)["messages"] == 0
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY])
+def test_the_duplicate_window_is_as_long_as_it_is_when_the_clock_jumps(jet: Jet, jump: int) -> None:
+    jet.stream(duplicate_window=10 * MINUTE)
+    clock = jet.machine.clock
+
+    def known(text: str) -> bool:
+        answer = jet.wire.request("s.a", b"x", header=f"NATS/1.0\r\nNats-Msg-Id: {text}\r\n\r\n".encode())
+        return bool(answer.get("duplicate"))
+
+    assert not known("a")
+    clock.set_wall(clock.now_ns() + jump)
+    assert not known("b")
+    jet.machine.advance(9 * MINUTE)
+    clock.set_wall(clock.now_ns() - jump)
+    assert known("a") and known("b")
+    jet.machine = jet.machine.restarted()
+    jet = Jet(jet.machine)
+    assert known("b")
+    jet.machine.advance(11 * MINUTE)
+    assert not known("a") and not known("b")
 
 
 @pytest.mark.parametrize("limit", [{"max_msgs": 5}, {"max_bytes": 5 * 34}])

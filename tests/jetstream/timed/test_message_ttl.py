@@ -219,6 +219,24 @@ def test_a_clock_that_jumps_expires_nothing_for_a_minute(jet: Jet) -> None:
     assert seqs(jet) == []
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_lifetime_counts_from_when_the_message_came_after_a_clock_was_ahead(jet: Jet, restart: bool) -> None:
+    jet.stream(allow_msg_ttl=True)
+    clock = jet.machine.clock
+    clock.set_wall(clock.now_ns() + 86_400 * SECOND)
+    put(jet, "s.a")
+    clock.set_wall(clock.now_ns() - 86_400 * SECOND)
+    put(jet, "s.b", Nats_TTL="1h")
+    jet.advance(120)
+    if restart:
+        jet.machine = jet.machine.restarted()
+        jet = Jet(jet.machine)
+    jet.advance(3400)
+    assert seqs(jet) == [1, 2]
+    jet.advance(210)
+    assert seqs(jet) == [1]
+
+
 def test_deadlines_do_not_outnumber_messages(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_ttl, "STALE_SLACK", 1000)
     jet.stream(allow_msg_ttl=True, max_msgs_per_subject=1)

@@ -198,6 +198,21 @@ def test_schedules_wait_for_a_minute_when_the_clock_jumps(jet: Jet) -> None:
     assert len(times(jet, "s.out")) == 1
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_interval_begins_with_the_clock_after_it_was_ahead(jet: Jet, restart: bool) -> None:
+    clock = jet.machine.clock
+    clock.set_wall(clock.now_ns() + 86_400 * SECOND)
+    jet.publish("x", subject="s.other")
+    clock.set_wall(clock.now_ns() - 86_400 * SECOND)
+    put(jet, "s.job", Nats_Schedule="@every 2m", Nats_Schedule_Target="s.out")
+    if restart:
+        jet = Jet(jet.machine.restarted())
+    jet.advance(119)
+    assert times(jet, "s.out") == []
+    jet.advance(5)
+    assert len(times(jet, "s.out")) == 1
+
+
 def test_many_schedules_at_one_moment_all_fire(jet: Jet) -> None:
     for at in range(300):
         put(jet, f"s.job.{at}", b"%d" % at, Nats_Schedule="@at 2026-01-01T00:00:05Z", Nats_Schedule_Target="s.out")
