@@ -165,6 +165,7 @@ class JetStreamAccount:
         del self.streams[stream.name]
         self.claims.drop(stream.name)
         self.templates.stream_went(stream.config)
+        stream.work.stop()
 
     def remove(self, stream: Stream) -> StreamStore:
         """Take a stream out for good; the store returned tells by `on_durable` when it is gone."""

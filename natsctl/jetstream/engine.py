@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -123,6 +124,8 @@ class Engine:
         self.disk_full = DiskFull(self)
         self.open_batches = OpenBatches(self.options.batches)
         self._ready: dict[Runnable, None] = {}
+        self.closed: dict[StreamStore, None] = {}
+        """Streams that a job keeps closed (work.py)."""
         self._recovered = False
         self.usage = {
             StorageType.MEMORY: ServerUsage(self.options.max_memory or -1, self._usage_turned),
@@ -190,8 +193,10 @@ class Engine:
             raise
 
     def shut_down(self) -> None:
-        """End every open pull request, each told so; for a server that stops and takes no more requests."""
+        """End what is under way and every open pull request; for a server that stops and takes no more requests."""
         for js in self.accounts.values():
+            for stream in tuple(js.streams.values()):
+                stream.work.finish()
             for stream in js.streams.values():
                 for consumer in stream.consumers.values():
                     consumer.delivery.shut_down()
@@ -229,13 +234,11 @@ class Engine:
         if not waiting:
             return False
         self._ready = {}
-        left = len(waiting)
-        for runnable in waiting:
+        for at, runnable in enumerate(waiting):
             if budget <= 0:
-                self._ready[runnable] = None
-                continue
-            budget -= runnable.run(max(budget // left, RUN_MIN))
-            left -= 1
+                self._ready = dict.fromkeys(islice(waiting, at, None)) | self._ready  # before those that have run
+                break
+            budget -= runnable.run(max(budget // (len(waiting) - at), RUN_MIN))
         return bool(self._ready)
 
     # Time

@@ -9,6 +9,7 @@ caller has checked it; everything that was derived from the old one is derived a
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from natsctl.api.advisories import ActionType, StreamAction
@@ -30,9 +31,11 @@ from natsctl.jetstream.timed.delete_markers import DeleteMarkers
 from natsctl.jetstream.timed.expiry import Expiry
 from natsctl.jetstream.timed.timed_messages import TimedMessages
 from natsctl.jetstream.upstream.upstreams import Upstreams
+from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreError, StoreFull
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
+from natsctl.store.steps import Steps, finish
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class Stream:
         self.config = config
         self.created_ns = created_ns
         self.store = store
+        self.work = Work(self)
         self.consumers: dict[str, Consumer] = {}
         self.consumer_set = ConsumerSet(self)
         self.dedupe = Dedupe(self)
@@ -113,15 +117,30 @@ class Stream:
         self.consumer_set.stop(deleted)
         self.retention.stop()
 
-    def reconfigure(self, config: StreamConfig) -> None:
-        """Take a configuration that was checked; it is durable when the store's next commit ends."""
+    def reconfiguring(self, config: StreamConfig) -> Steps[StoreError | None]:
+        """Take a configuration that was checked, and let go what it no longer allows; a job of `work`.
+
+        Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept where
+        that is known already; then it was taken back. A crash meanwhile leaves the old one or the new one, and what is
+        left to be done then is done at the start (`Limits.recovered`).
+        """
+        self.work.shut()
         self.store.set_meta(StreamMeta(self.created_ns, config).encode())
         before, self.config = self.config, config
+        faults: list[StoreError] = []
+
+        def settled(fault: StoreError | None) -> None:
+            if fault is not None:
+                faults.append(fault)
+                self.revert(config, before)
+
+        self.store.on_durable(settled)
         self._derive()
         if config.retention is not before.retention:
-            self.retention.became()
-        self.limits.enforce()
+            yield from self.retention.becoming()
+        yield from self.limits.enforcing()
         self.count_bytes()
+        return faults[0] if faults else None
 
     def revert(self, config: StreamConfig, to: StreamConfig) -> None:
         """Go back from `config` to what was before it: the store could not keep the change."""
@@ -146,6 +165,15 @@ class Stream:
         self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
         for capture in self._captures:
             capture.stream = self.name
+        if self.work.closed:
+            self.keep_out(True)
+
+    def keep_out(self, closed: bool) -> None:
+        """Have messages, acks and pull requests wait while a job changes the stream; direct gets ask by themselves."""
+        taker = self.work if closed else self.intake
+        for capture in self._captures:
+            capture.handler, capture.run = taker.publish, taker.publish_run
+        self.js.desk.keep_out(self.name.encode(), self.work.hold if closed else None)
 
     def _release(self) -> None:
         captures, self._captures = self._captures, []
@@ -172,9 +200,16 @@ class Stream:
 
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Take messages out as `StreamStore.purge` does and return how many went. Raises StoreError."""
-        self.dedupe.purging(below_seq)
+        return finish(self.purging(filters, below_seq, keep))
+
+    def purging(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> Steps[int]:
+        """Purge in steps; a job of `work`."""
+        self.work.shut()
+        if filters:
+            yield from self.store.preparing(filters)
+        yield from self.dedupe.purging(below_seq)
         oldest = self._oldest_of(filters) if filters or keep else 0
-        count = self.store.purge(filters, below_seq, keep)
+        count = yield from self.store.purging(filters, below_seq, keep)
         self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
             self.store.skip_to(below_seq - 1)  # the reference goes on behind the sequence that was asked for
@@ -182,11 +217,23 @@ class Stream:
             # The reference tells of a single message only, and of one on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._tells(consumer, filters):
                 consumer.retry.tell_gone(oldest)
-            consumer.on_purged(filters)
+            yield from consumer.purged(filters)
         if count:
             self.expiry.arm()
             self.count_bytes()
         return count
+
+    def trimmed(self, seqs: array[int]) -> Steps[None]:
+        """Tell everyone that messages, ascending, were taken out for a limit; consumers count what is left afterwards."""
+        self.dedupe.messages_gone(seqs)
+        gone = frozenset(seqs)
+        for consumer in tuple(self.consumers.values()):
+            yield from consumer.trimmed(gone)
+
+    def recounting(self) -> Steps[None]:
+        """Have every consumer count anew what waits for it."""
+        for consumer in tuple(self.consumers.values()):
+            yield from consumer.recounting()
 
     def _oldest_of(self, filters: Filters | None) -> int:
         """Return the first sequence that a purge takes, 0 for none."""

@@ -124,14 +124,14 @@ class Shell:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Let the session take a chunk, and take the turn at once when much was read."""
-        before = [(store, store.last_seq) for store in self._overloaded] if self._overloaded else ()
+        before = [(store, store.last_seq + store.held) for store in self._overloaded] if self._overloaded else ()
         try:
             connection.session.receive(data)
         except Exception as error:
             self._fault(f"{connection.name} - chunk of {len(data)} bytes", error)
             connection.transport.abort()
         for stream, last_seq in before:
-            if stream.last_seq != last_seq:
+            if stream.last_seq + stream.held != last_seq:
                 connection.pause()
                 self._overloaded[stream].append(connection)
         self._read_bytes += len(data)
@@ -176,7 +176,7 @@ class Shell:
             committer.kick()
             more = engine.run_ready(READY_BUDGET)
             ended = committer.kick()
-            self._watch_load(committer)
+            self._watch_load(committer, engine)
             self._arm_timer(engine)
             if more or ended:
                 self.wake()
@@ -237,16 +237,24 @@ class Shell:
 
     def _committed(self) -> None:
         """Read again what was paused for streams that have caught up; acks leave in this same call."""
+        self._read_again()
+        self.turn()
+
+    def _read_again(self) -> None:
         for stream in tuple(self._overloaded):
             if not overloaded(stream):
                 for connection in self._overloaded.pop(stream):
                     connection.resume()
-        self.turn()
 
-    def _watch_load(self, committer: Committer) -> None:
+    def _watch_load(self, committer: Committer, engine: Engine) -> None:
         for stream in committer.in_flight:
             if isinstance(stream, StreamStore) and stream not in self._overloaded and overloaded(stream):
                 self._overloaded[stream] = []
+        for stream in engine.closed:  # their messages wait for a job, and no commit may end when that does
+            if stream not in self._overloaded and overloaded(stream):
+                self._overloaded[stream] = []
+        if self._overloaded:
+            self._read_again()
 
     # Timers
 
@@ -315,4 +323,4 @@ def overloaded(stream: StreamStore) -> bool:
     """Whether so much awaits the stream's sync that its publishers must wait; one that failed waits for nothing."""
     if not stream.healthy:
         return False
-    return stream.last_seq - stream.durable_seq > WAITING_ACKS or stream.waiting_bytes > WAITING_BYTES
+    return stream.last_seq + stream.held - stream.durable_seq > WAITING_ACKS or stream.waiting_bytes > WAITING_BYTES

@@ -7,13 +7,15 @@ but for its time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.segment import Segment
+from natsctl.store.steps import STEP, Steps, pieces
 from natsctl.store.view import BULK_MESSAGES
 
 Blob = bytes
@@ -22,6 +24,25 @@ MAX_TS_NS = 1 << 64
 """Stands for the time of a segment without messages."""
 BULK_SUBJECTS = 4096
 """Subjects in an answer from which on whole columns are looked at."""
+
+
+PAGE_STEP = 1024
+"""Subjects that one step puts in their place."""
+BUCKET_SUBJECTS = 2048
+"""Subjects that are sorted in one step."""
+
+
+def _in_buckets(sids: array[int], names: Sequence[Blob]) -> Steps[list[list[int]]]:
+    """Return subject numbers in buckets of about that many, all names of one before those of the next."""
+    every = max(len(sids) // (len(sids) // BUCKET_SUBJECTS * 8 or 1), 1)
+    samples = sorted(names[sid] for sid in sids[::every])
+    ends = samples[8::8] if len(sids) > BUCKET_SUBJECTS else []
+    buckets: list[list[int]] = [[] for _ in range(len(ends) + 1)]
+    for piece in pieces(sids, PAGE_STEP):
+        for sid in piece:
+            buckets[bisect_right(ends, names[sid])].append(sid)
+        yield STEP
+    return buckets
 
 
 class AppendedView(ABC):
@@ -149,6 +170,27 @@ class AppendedView(ABC):
         table = self._index.table
         sids = range(len(table.names)) if filters.everything else self._index.view(filters).sids
         return {table.names[sid]: table.count[sid] for sid in sids if table.count[sid]}
+
+    def subjects_page(self, filters: Filters, offset: int, limit: int) -> Steps[tuple[int, dict[Blob, int]]]:
+        """Return how many subjects match, and of those from `offset` on, in order, `limit` with their message counts.
+
+        In steps; the answer is of the moment when the first step begins, once `preparing` is done.
+        """
+        table = self._index.table
+        names, counts, sids = table.names, table.count[:], self._index.live_subjects(filters)
+        page: list[int] = []
+        passed, end = 0, offset + limit
+        for bucket in (yield from _in_buckets(sids, names)):
+            if passed < end and passed + len(bucket) > offset:
+                bucket.sort(key=names.__getitem__)
+                page += bucket[max(offset - passed, 0) : end - passed]
+                yield STEP
+            passed += len(bucket)
+        found: dict[Blob, int] = {}
+        for piece in pieces(page, PAGE_STEP):
+            found.update((names[sid], counts[sid]) for sid in piece)
+            yield STEP
+        return len(sids), found
 
     def first_seq_at(self, ts_ns: int) -> int:
         """Return the oldest live sequence stored at or after `ts_ns`; last_seq + 1 when none (appended view)."""

@@ -9,6 +9,7 @@ at can not grow.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -47,9 +48,37 @@ def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
     if view is None or view.all:
         return None
     mask = np.zeros(len(index.table.names), dtype=np.bool_)
-    if len(view.sids):
-        mask[np.fromiter(view.sids, dtype=np.int64, count=len(view.sids))] = True
+    if isinstance(view.sids, range):
+        mask[: len(view.sids)] = True
+    elif len(view.listed):
+        mask[_u32(view.listed)] = True
     return mask
+
+
+def sum_of(index: StreamIndex, view: View) -> int:
+    """Return how many live messages are on the subjects of a view."""
+    counts = _u64(index.table.count)
+    return int((counts[: len(view.sids)] if isinstance(view.sids, range) else counts[_u32(view.listed)]).sum())
+
+
+def live_subjects(index: StreamIndex, view: View | None) -> array[int]:
+    """Return the numbers of the subjects of a view, or of all, that have messages."""
+    counts = _u64(index.table.count)
+    if view is None or isinstance(view.sids, range):
+        return to_array("I", np.flatnonzero(counts if view is None else counts[: len(view.sids)]))
+    listed = _u32(view.listed)
+    return to_array("I", listed[counts[listed] > 0])
+
+
+def count(index: StreamIndex, view: View, from_seq: int, to_seq: int) -> int:
+    """Return how many live messages of a view lie in [from_seq, to_seq]."""
+    mask, total = mask_of(view, index), 0
+    first = max(bisect_right(index.bases, from_seq) - 1, 0)
+    for segment in index.segments[first : bisect_right(index.bases, to_seq)]:
+        if segment.live:
+            start, stop = segment.position_from(from_seq), segment.position_from(to_seq + 1)
+            total += len(live_positions(segment, mask, start, stop))
+    return total
 
 
 def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -> Positions:
@@ -78,16 +107,72 @@ def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
     return _u64(segment.seqs)[positions]
 
 
-def places(index: StreamIndex, view: View | None, below_seq: int) -> Iterator[tuple[Segment, Positions]]:
-    """Yield the live matches below a sequence, segment by segment; what was yielded may be removed meanwhile."""
-    mask = mask_of(view, index)
-    for segment in list(index.segments):
-        if segment.base >= below_seq:
-            return
-        if segment.live and (view is None or view.all or segment.touches(view.sids)):
-            positions = live_positions(segment, mask, 0, segment.position_from(below_seq))
+def places(
+    index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int
+) -> Iterator[tuple[Segment, Positions]]:
+    """Yield the live matches in [from_seq, below_seq), segment by segment; what was yielded may be removed meanwhile.
+
+    Of segments that go meanwhile nothing is said: the segments are those of the moment of the call.
+    """
+    first = max(bisect_right(index.bases, from_seq) - 1, 0)
+    for segment in index.segments[first : bisect_left(index.bases, below_seq)]:
+        if segment.live:
+            start, stop = segment.position_from(from_seq), segment.position_from(below_seq)
+            positions = live_positions(segment, mask, start, stop)
             if len(positions):
                 yield segment, positions
+
+
+def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subject: int) -> Positions:
+    """Return those of ascending positions whose messages are older than the newest `per_subject` of their subject.
+
+    Nothing that is older may be left of those subjects.
+    """
+    sids = _u32(segment.sids)[positions]
+    over = _u64(index.table.count)[sids].astype(np.int64) - per_subject
+    positions, sids, over = positions[over > 0], sids[over > 0], over[over > 0]
+    if not len(positions):
+        return positions
+    order = np.argsort(sids, kind="stable")
+    grouped = sids[order]
+    starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
+    sizes = np.diff(np.append(starts, len(grouped)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
+    found: Positions = positions[rank < over]
+    return found
+
+
+def above(counts: array[int], limit: int) -> list[int]:
+    """Return which of some counts are above a limit."""
+    found: list[int] = np.flatnonzero(_u64(counts) > limit).tolist()
+    return found
+
+
+def drop_front(index: StreamIndex, segment: Segment, stop: int) -> None:
+    """Take the live messages before position `stop` of a segment out of the index; its head is the caller's to move."""
+    positions = live_positions(segment, None, 0, stop)
+    if not len(positions):
+        return
+    sids, seqs = _u32(segment.sids)[positions], sequences(segment, positions)
+    gone, counts = np.unique(sids, return_counts=True)
+    newest = np.zeros(len(gone), dtype=np.uint64)
+    newest[np.searchsorted(gone, sids)] = seqs
+    _count_out(index, gone, counts, newest)
+    segment.live -= len(positions)
+    index.messages -= len(positions)
+    index.bytes -= int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
+
+
+def oldest(index: StreamIndex, many: int, heavy: int, most: int) -> array[int]:
+    """Return the oldest live sequences: `many`, and more until they are of `heavy` bytes, but `most` at most."""
+    for segment, positions in places(index, None, index.first_seq, index.seq_after(index.first_seq, most)):
+        needed = many
+        if heavy > 0:
+            sizes = np.cumsum(_u32(segment.sizes)[positions], dtype=np.uint64)
+            needed = max(needed, int(np.searchsorted(sizes, heavy)) + 1)
+        return to_array("Q", sequences(segment, positions[:needed]))
+    return array("Q")
 
 
 def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
@@ -215,9 +300,24 @@ def missing(index: StreamIndex) -> Iterator[range]:
         yield range(expected, index.last_seq + 1)
 
 
-def positions_on(sids: array[int], wanted: set[int] | range, total: int, start: int) -> array[int]:
-    """Return every position from `start` on whose subject number is in `wanted`; `total` numbers are given out."""
-    mask = np.zeros(total + 1, dtype=np.bool_)
-    mask[np.fromiter(wanted, dtype=np.int64, count=len(wanted))] = True
+def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -> array[int]:
+    """Return every position from `start` on whose subject number is of a view."""
+    total = len(index.table.names)
     numbers = np.minimum(_u32(sids)[start:], total)  # the forgotten ones share the number behind the last
-    return to_array("I", np.flatnonzero(mask[numbers]) + start)
+    mask = mask_of(view, index)
+    found = numbers < total if mask is None else np.append(mask, False)[numbers]
+    return to_array("I", np.flatnonzero(found) + start)
+
+
+def order_of(sids: array[int]) -> array[int]:
+    """Return positions in the order of their subject numbers, those of one number ascending."""
+    return to_array("I", np.argsort(_u32(sids), kind="stable"))
+
+
+def tally(segment: Segment) -> tuple[array[int], array[int]]:
+    """Return the subject numbers of a segment, ascending, and how many live messages each has."""
+    keys, places = np.unique(_u32(segment.sids), return_inverse=True)
+    counts = np.bincount(places[live_positions(segment, None, 0, len(segment.sids))], minlength=len(keys))
+    if len(keys) and keys[-1] == GONE:
+        keys, counts = keys[:-1], counts[:-1]
+    return to_array("I", keys), to_array("I", counts)

@@ -219,8 +219,8 @@ class FileLog(StreamStore):
 
     @property
     def waiting_bytes(self) -> int:
-        """Return how much is buffered for the commit after the one in flight."""
-        return self._file.size - self._taken_end if self._parts else 0
+        """Return how much is buffered for the commit after the one in flight, or held before it is appended."""
+        return self.held_bytes + (self._file.size - self._taken_end if self._parts else 0)
 
     # -- removing
 

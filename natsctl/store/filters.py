@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
+MANY_PATTERNS = 8
+"""Patterns from which on a subject is looked up token by token: a regular expression would try one after the other."""
+
+_ANY, _REST, _END = b" *", b" >", b" "
+"""Edges of the tree of patterns that no token of a subject can be: `*`, a final `>`, and the end of a pattern."""
 
 
 class Filters:
@@ -47,7 +53,10 @@ class Filters:
             if not self.wildcards:
                 return False
             # Only now: it costs more than all else that a consumer is made of, and most are never asked.
-            self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
+            if len(self.wildcards) > MANY_PATTERNS:
+                self._regex = _Patterns(self.wildcards).fullmatch
+            else:
+                self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
         return self._regex(subject) is not None
 
     def __eq__(self, other: object) -> bool:
@@ -78,3 +87,39 @@ def _as_regex(pattern: bytes) -> bytes:
         for i, t in enumerate(tokens)
     ]
     return rb"\.".join(parts)
+
+
+class _Patterns:
+    """A tree of the tokens of many patterns."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        self._root: dict[bytes, Any] = {}
+        for pattern in patterns:
+            node, tokens = self._root, pattern.split(b".")
+            for at, token in enumerate(tokens, 1):
+                if token == b"*":
+                    token = _ANY
+                elif token == b">" and at == len(tokens):
+                    token = _REST
+                node = node.setdefault(token, {})
+            node[_END] = {}
+
+    def fullmatch(self, subject: bytes) -> bool | None:
+        """Return True where one of the patterns takes a subject, else None."""
+        level, tokens = [self._root], subject.split(b".")
+        last = len(tokens) - 1
+        for at, token in enumerate(tokens):
+            below: list[dict[bytes, Any]] = []
+            for node in level:
+                if _REST in node and (token or at < last):
+                    return True
+                if (child := node.get(token)) is not None:
+                    below.append(child)
+                if token and (child := node.get(_ANY)) is not None:
+                    below.append(child)
+            if not below:
+                return None
+            level = below
+        return True if any(_END in node for node in level) else None

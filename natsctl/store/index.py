@@ -11,15 +11,22 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from natsctl.store.filters import Filters
+from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.segment import Segment
 from natsctl.store.segment_list import Place, SegmentList
+from natsctl.store.steps import STEP, Steps
 from natsctl.store.subject_table import SubjectTable
 from natsctl.store.view import BULK_MESSAGES, View
 
 VIEWS = 8192
 """Filters remembered per stream; the oldest goes first."""
+BULK_DROP = 4096
+"""Messages or subjects in a row from which on they are counted by whole columns."""
+FEW = 16
+"""Subjects of a filter whose messages are rather counted subject by subject."""
+LOOK_STEP = 1024
+"""Subjects that one step holds against a filter."""
 VIEW_SUBJECTS = 4_000_000
 """Subject numbers that they may hold together."""
 
@@ -43,14 +50,30 @@ class StreamIndex(SegmentList):
         """Return the up-to-date view of `filters`."""
         view = self._views.get(filters)
         if view is None:
-            view = View(filters, self)
-            self._view_subjects += len(view.sids)
-            if len(self._views) >= VIEWS or self._view_subjects > VIEW_SUBJECTS:
-                self._forget_views(len(view.sids))
-            self._views[filters] = view
+            view = self._remember(View(filters, self))
         else:
             view.refresh()
         return view
+
+    def _remember(self, view: View) -> View:
+        self._view_subjects += len(view.sids)
+        if len(self._views) >= VIEWS or self._view_subjects > VIEW_SUBJECTS:
+            self._forget_views(len(view.sids))
+        self._views[view.filters] = view
+        return view
+
+    def preparing(self, filters: Filters) -> Steps[None]:
+        """Bring the view of `filters` up to date in steps, where there are many subjects that it has not seen."""
+        if filters.everything or not filters.wildcards or len(self.table.names) <= LOOK_STEP:
+            return
+        view = self._views.get(filters) or self._remember(View(filters, self, LOOK_STEP))
+        while view.unseen > LOOK_STEP:
+            known = len(view.sids)
+            view.refresh(LOOK_STEP)
+            self._view_subjects += len(view.sids) - known
+            yield STEP
+        if self._views.get(filters) is not view:
+            self._remember(view)
 
     def _forget_views(self, more: int) -> None:
         """Forget the oldest eighth of the views, and more while they hold too much with `more` subject numbers."""
@@ -207,10 +230,14 @@ class StreamIndex(SegmentList):
             return 0
         whole = from_seq <= self.first_seq
         if whole and to_seq >= self.last_seq:
-            return self._count_all(filters)
+            return self.count_all(filters)
         if not whole and to_seq >= self.last_seq and from_seq - self.first_seq < self.last_seq - from_seq:
-            return self._count_all(filters) - self.count(filters, self.first_seq, from_seq - 1)
+            return self.count_all(filters) - self.count(filters, self.first_seq, from_seq - 1)
         view = self.view(filters) if not filters.everything else None
+        if view is not None and not view.all and len(view.sids) > FEW and self.messages >= BULK_MESSAGES:
+            from natsctl.store import bulk
+
+            return bulk.count(self, view, from_seq, to_seq)
         total = 0
         for at in range(max(bisect_right(self.bases, from_seq) - 1, 0), len(self.segments)):
             segment = self.segments[at]
@@ -221,14 +248,29 @@ class StreamIndex(SegmentList):
                 total += segment.live_between(start, stop) if view is None else view.count_in(segment, start, stop)
         return total
 
-    def _count_all(self, filters: Filters) -> int:
+    def count_all(self, filters: Filters) -> int:
+        """Return how many live messages match."""
         if filters.everything:
             return self.messages
         view = self.view(filters)
         if view.all:
             return self.messages
+        if len(view.sids) >= BULK_DROP:
+            from natsctl.store import bulk
+
+            return bulk.sum_of(self, view)
         count = self.table.count
         return sum(count[sid] for sid in view.sids)
+
+    def live_subjects(self, filters: Filters) -> array[int]:
+        """Return the numbers of the matching subjects that have messages."""
+        count, view = self.table.count, None if filters.everything else self.view(filters)
+        sids = range(len(count)) if view is None else view.sids
+        if len(sids) >= BULK_DROP:
+            from natsctl.store import bulk
+
+            return bulk.live_subjects(self, view)
+        return array("I", [sid for sid in sids if count[sid]])
 
     def places(self, filters: Filters, from_seq: int, below_seq: int) -> Iterator[Place]:
         """Yield where live matches in [from_seq, below_seq) are; each may be removed before the next is asked for."""
@@ -268,30 +310,55 @@ class StreamIndex(SegmentList):
         return RemovedMessage(seq, self.table.names[sid], size)
 
     def drop_below(self, seq: int) -> None:
-        """Take every message below `seq` out; segments that go as a whole cost by their subjects."""
+        """Take every message below `seq` out."""
         for segment in self.segments:
             if segment.base >= seq:
                 break
             position = segment.position_from(seq)
-            if segment.live and position == len(segment.sids) and not segment.head and segment.keys is not None:
-                self._drop_whole(segment)
-            for gone in range(segment.head, position) if segment.live else ():
-                if segment.is_live(gone):
-                    self.table.removed(segment.sids[gone], segment.seq_at(gone))
-                    self.messages -= 1
-                    self.bytes -= segment.sizes[gone]
-                    segment.live -= 1
+            if segment.live and position - segment.head >= BULK_DROP:
+                from natsctl.store import bulk
+
+                bulk.drop_front(self, segment, position)
+            else:
+                self._drop_front(segment, position)
             segment.head = max(segment.head, position)
         self.advance(max(seq, self.first_seq))
 
-    def _drop_whole(self, segment: Segment) -> None:
-        assert segment.keys is not None
-        for sid, count in zip(segment.keys, segment.counts, strict=True):
-            if count:
-                self.table.removed_many(sid, count)
-        self.messages -= segment.live
-        self.bytes -= segment.bytes_not_dead()
-        segment.live = 0
+    def _drop_front(self, segment: Segment, stop: int) -> None:
+        for gone in range(segment.head, stop) if segment.live else ():
+            if segment.is_live(gone):
+                self.table.removed(segment.sids[gone], segment.seq_at(gone))
+                self.messages -= 1
+                self.bytes -= segment.sizes[gone]
+                segment.live -= 1
+
+    def oldest(self, many: int, heavy: int, most: int) -> array[int]:
+        """Return the oldest live sequences: `many`, and more until they are of `heavy` bytes, but `most` at most."""
+        if most >= BULK_DROP:
+            from natsctl.store import bulk
+
+            return bulk.oldest(self, many, heavy, most)
+        found, seq = array("Q"), self.first_seq
+        while len(found) < most and (len(found) < many or heavy > 0) and (place := self.next_place(ALL, seq)):
+            segment, position = place
+            seq = segment.seq_at(position)
+            found.append(seq)
+            heavy -= segment.sizes[position]
+            seq += 1
+        return found
+
+    def seq_after(self, seq: int, messages: int) -> int:
+        """Return a sequence behind `seq` with at most so many messages, live or not, between the two; `seq` excluded.
+
+        It is at the latest the beginning of the next segment, or the end, so that a step over sparse sequences is
+        bounded by what lies there.
+        """
+        at = max(bisect_right(self.bases, seq) - 1, 0)
+        segment = self.segments[at]
+        position = segment.position_from(seq) + messages
+        if position < len(segment.sids):
+            return segment.seq_at(position)
+        return max(self.bases[at + 1] if at + 1 < len(self.bases) else self.last_seq + 1, seq + 1)
 
     def seq_from_end(self, keep: int) -> int:
         """Return the sequence of the `keep`-th newest live message; first_seq when there are fewer."""
@@ -299,6 +366,10 @@ class StreamIndex(SegmentList):
             if segment.live < keep:
                 keep -= segment.live
                 continue
+            if keep >= BULK_DROP:
+                from natsctl.store import bulk
+
+                return segment.seq_at(int(bulk.live_positions(segment, None, 0, len(segment.sids))[-keep]))
             position = len(segment.sids)
             for _ in range(keep):
                 position = segment.prev_live(position - 1)

@@ -32,6 +32,12 @@ FEW_POSITIONS = 64
 """Messages that are rather looked at one by one."""
 
 
+BULK_SORT = 16_384
+"""Messages of a segment from which on they are sorted by whole columns."""
+POST_STEP = 4096
+"""Messages of an open segment that one question lists by subject; those behind are searched."""
+
+
 class Segment:
     """Where the messages of one stretch of sequences are, and on which subjects."""
 
@@ -166,16 +172,20 @@ class Segment:
 
     def seal(self) -> None:
         """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
+        self.order, self.asked = None, 0
+        self.postings, self.posted = {}, 0
+        if len(self.sids) >= BULK_SORT:
+            from natsctl.store import bulk
+
+            self.keys, self.counts = bulk.tally(self)
+            return
         tally = Counter(self.sids)
         if self.dead is not None or self.head:
             tally = Counter(dict.fromkeys(tally, 0))
             tally.update(self.sids[p] for p in range(self.head, len(self.sids)) if self.is_live(p))
         tally.pop(GONE, None)
-        self.order, self.asked = None, 0
         self.keys = array("I", sorted(tally))
         self.counts = array("I", [tally[sid] for sid in self.keys])
-        self.postings = {}
-        self.posted = 0
 
     def unseal(self) -> None:
         """Take appends again."""
@@ -195,16 +205,17 @@ class Segment:
         self.postings, self.posted = {}, 0
 
     def _posting(self, sid: int) -> array[int]:
-        n = len(self.sids)
-        if self.posted < n:
+        """Return the positions of `sid` before `posted`, having listed some more by subject."""
+        end = min(len(self.sids), self.posted + POST_STEP)
+        if self.posted < end:
             postings = self.postings
-            for position in range(self.posted, n):
+            for position in range(self.posted, end):
                 known = postings.get(self.sids[position])
                 if known is None:
                     postings[self.sids[position]] = array("I", (position,))
                 else:
                     known.append(position)
-            self.posted = n
+            self.posted = end
         return self.postings.get(sid, _NONE)
 
     def holds(self, sid: int) -> bool:
@@ -223,7 +234,7 @@ class Segment:
             for at in range(bisect_left(found, position), len(found)):
                 if self.is_live(found[at]):
                     return found[at]
-            return -1
+            return self._next_searched(sid, max(position, self.posted))
         if position < len(self.sids) and self.sids[position] == sid and self.is_live(position):
             return position
         if not self.holds(sid):
@@ -246,7 +257,12 @@ class Segment:
             self.asked += 1
             if self.asked <= ASKS_BEFORE_ORDER:
                 return False
-            self.order = array("I", sorted(range(len(self.sids)), key=self.sids.__getitem__))
+            if len(self.sids) >= BULK_SORT:
+                from natsctl.store import bulk
+
+                self.order = bulk.order_of(self.sids)
+            else:
+                self.order = array("I", sorted(range(len(self.sids)), key=self.sids.__getitem__))
         return True
 
     def _next_sorted(self, sid: int, position: int) -> int:
@@ -271,6 +287,8 @@ class Segment:
         """Return the last live position of `sid` up to and including `position`, or -1."""
         if self.keys is None:
             found = self._posting(sid)
+            if position >= self.posted and (at := self._prev_searched(sid, position, self.posted)) >= 0:
+                return at
             for at in range(bisect_right(found, position) - 1, -1, -1):
                 if self.is_live(found[at]):
                     return found[at]
@@ -279,10 +297,10 @@ class Segment:
             return -1
         return self._prev_sorted(sid, position) if self._is_sorted() else self._prev_searched(sid, position)
 
-    def _prev_searched(self, sid: int, position: int) -> int:
-        stop = position + 1
-        while stop > self.head:
-            start = max(self.head, stop - 1024)
+    def _prev_searched(self, sid: int, position: int, low: int = 0) -> int:
+        stop, low = position + 1, max(low, self.head)
+        while stop > low:
+            start = max(low, stop - 1024)
             window = self.sids[start:stop]
             if sid in window:
                 for at in range(len(window) - 1, -1, -1):
@@ -303,6 +321,8 @@ class Segment:
         for sid in sids:
             if self.keys is None:
                 parts.append(self._posting(sid))
+                if self.posted < len(self.sids):
+                    return None
             elif self.holds(sid):
                 if not self._is_sorted():
                     return None

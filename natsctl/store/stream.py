@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.appended import AppendedView, Blob
 from natsctl.store.commit import Commit, Host, Settled
@@ -19,10 +19,14 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
+from natsctl.store.steps import BULK_STEP, STEP, Steps, finish
 from natsctl.store.view import fitting, live_run
 
+if TYPE_CHECKING:
+    from natsctl.store.bulk import Positions
+
 BULK_PURGE = 50_000
-"""Messages of a stream from which on a filtered purge works on whole columns (see bulk.py)."""
+"""Messages of a stream from which on removals of many work on whole columns (see bulk.py)."""
 BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
@@ -54,6 +58,8 @@ class StreamStore(AppendedView):
         """Whether a commit of messages ends with their write, and their sync follows within `journal_sync_ns`."""
         self.listener: Callable[[int], None] = _ignore_durable
         self.refused: Callable[[int, StoreError], None] = _ignore_refused
+        self.held = self.held_bytes = 0
+        """Messages that wait to be appended, and their bytes; kept by the stream's owner."""
         self._host = host
         self._index = StreamIndex(max(first_seq, 1))
         self._callbacks: list[Settled] = []
@@ -112,10 +118,17 @@ class StreamStore(AppendedView):
             self._index.skip_to(last_seq)
             self._mark()
 
+    def preparing(self, filters: Filters) -> Steps[None]:
+        """Get ready, in steps, to answer a question about `filters`: it then costs little however many subjects there are."""
+        return self._index.preparing(filters)
+
     @property
     def waiting_bytes(self) -> int:
-        """Return how much is buffered for the commit after the one in flight; the shell pauses publishers by it."""
-        return 0
+        """Return how much is buffered for the commit after the one in flight, or held before it is appended.
+
+        The shell pauses publishers by it.
+        """
+        return self.held_bytes
 
     # -- reading, never above durable_seq
 
@@ -215,48 +228,125 @@ class StreamStore(AppendedView):
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
         """Take matching messages out and return how many: those below `below_seq` (0: all), all but the newest `keep`.
 
-        Without a filter a purge costs by segments, not by messages. Raises StorePoisoned.
+        Raises StorePoisoned.
         """
+        return finish(self.purging(filters, below_seq, keep))
+
+    def purging(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> Steps[int]:
+        """Purge in steps, the oldest messages first; nothing else may be appended or removed meanwhile."""
         self._check_writable()
         below = min(below_seq or self.last_seq + 1, self.last_seq + 1)
         before = self._index.messages
         if filters is None or filters.everything:
             if keep:
                 below = min(below, self._index.seq_from_end(keep))
-            if below > self._index.first_seq:
-                self._purging_below(below)
-                self._index.drop_below(below)
-                self._floor_moved(self._index.first_seq)
-                self._mark()
+            while self._index.first_seq < below:
+                self._drop_below(min(below, self._index.seq_after(self._index.first_seq, BULK_STEP)))
+                yield STEP
             return before - self._index.messages
-        spare = max(self._index.count(filters, 0, self.last_seq) - keep, 0) if keep else before
-        if before >= BULK_PURGE:
-            return self._purge_bulk(filters, below, spare)
-        for segment, position in self._index.places(filters, self._index.first_seq, below):
-            if not spare:
-                break
-            spare -= 1
-            self._removing(segment, position, segment.seq_at(position), False)
-            self._index.remove(segment, position)
-        if before != self._index.messages:
-            self._mark()
+        yield from self._index.preparing(filters)
+        spare = before
+        if keep:
+            spare = max(self._index.count(filters, 0, self.last_seq) - keep, 0)
+        yield from self._purging_matches(filters, below, spare)
         return before - self._index.messages
 
-    def _purge_bulk(self, filters: Filters, below: int, spare: int) -> int:
+    def _drop_below(self, seq: int) -> None:
+        """Take every message below `seq` out."""
+        self._check_writable()
+        self._purging_below(seq)
+        self._index.drop_below(seq)
+        self._floor_moved(self._index.first_seq)
+        self._mark()
+
+    def _purging_matches(self, filters: Filters, below: int, spare: int) -> Steps[None]:
+        """Take up to `spare` matches below a sequence out."""
+        if self._index.messages >= BULK_PURGE and min(self._index.count_all(filters), spare) > STEP:
+            yield from self._purging_bulk(filters, below, spare)
+            return
+        done = 0
+        for segment, position in self._index.places(filters, self._index.first_seq, below):
+            if done == spare:
+                break
+            self._check_writable()
+            self._removing(segment, position, segment.seq_at(position), False)
+            self._index.remove(segment, position)
+            self._mark()
+            done += 1
+            if not done % STEP:
+                yield STEP
+
+    def _purging_bulk(self, filters: Filters, below: int, spare: int) -> Steps[None]:
         from natsctl.store import bulk
 
-        index, gone = self._index, 0
-        for segment, found in bulk.places(index, index.view(filters), below):
-            positions = found[: spare - gone]
-            if not len(positions):
-                break
-            gone += len(positions)
-            seqs = bulk.to_array("Q", bulk.sequences(segment, positions))
-            self._removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
-        if gone:
-            index.advance(index.first_seq)
-            self._mark()
+        index, seq = self._index, self._index.first_seq
+        mask = bulk.mask_of(index.view(filters), index)
+        while spare and seq < below:
+            end = min(below, index.seq_after(seq, BULK_STEP))
+            for segment, found in bulk.places(index, mask, seq, end):
+                positions = found[:spare]
+                spare -= len(positions)
+                if len(positions):
+                    self._remove_at(segment, positions)
+            seq = end
+            yield STEP
+
+    def _remove_at(self, segment: Segment, positions: Positions) -> array[int]:
+        """Take the live messages at ascending positions of one segment out and return their sequences."""
+        from natsctl.store import bulk
+
+        self._check_writable()
+        index = self._index
+        seqs = bulk.to_array("Q", bulk.sequences(segment, positions))
+        self._removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
+        index.advance(index.first_seq)
+        self._mark()
+        return seqs
+
+    # -- limits: in steps, each of which yields what it took out
+
+    def drop_oldest(self, max_msgs: int, max_bytes: int) -> array[int]:
+        """Take out some of the oldest messages while there are more than a limit allows; return their sequences.
+
+        A limit of 0 or less is none. An empty answer: there is nothing more to take out.
+        """
+        self._check_writable()
+        index = self._index
+        many = index.messages - max_msgs if max_msgs > 0 else 0
+        heavy = index.bytes - max_bytes if max_bytes > 0 else 0
+        if not index.messages or (many <= 0 and heavy <= 0):
+            return array("Q")
+        gone = index.oldest(many, heavy, STEP if index.messages < BULK_PURGE else BULK_STEP)
+        self._drop_below(gone[-1] + 1)
         return gone
+
+    def thin_out(self, per_subject: int, from_seq: int) -> tuple[array[int], int]:
+        """Take out what is more than the newest `per_subject` of a subject among the next messages from `from_seq` on.
+
+        Returns the sequences that went and where to continue, 0 at the end. Oldest first, so that what is left at the
+        end is what a removal of the oldest message of each subject, as often as needed, leaves.
+        """
+        from natsctl.store import bulk
+
+        index = self._index
+        from_seq = max(from_seq, index.first_seq)
+        if not index.messages or from_seq > index.last_seq:
+            return array("Q"), 0
+        end, gone = index.seq_after(from_seq, BULK_STEP), array("Q")
+        for segment, positions in bulk.places(index, None, from_seq, end):
+            surplus = bulk.surplus(index, segment, positions, per_subject)
+            if len(surplus):
+                gone += self._remove_at(segment, surplus)
+        return gone, end if end <= index.last_seq else 0
+
+    def crowded_subjects(self, per_subject: int) -> list[Blob]:
+        """Return the subjects that have more messages than that (appended view)."""
+        table = self._index.table
+        if len(table.names) >= BULK_PURGE:
+            from natsctl.store import bulk
+
+            return [table.names[sid] for sid in bulk.above(table.count, per_subject)]
+        return [table.names[sid] for sid, count in enumerate(table.count) if count > per_subject]
 
     # -- metadata and journal
 

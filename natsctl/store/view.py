@@ -29,45 +29,66 @@ BULK_MESSAGES = 200_000
 class View:
     """A filter bound to a stream's subject numbers."""
 
-    __slots__ = ("_checked", "_filters", "_index", "_places", "_unknown", "all", "only", "sids")
+    __slots__ = ("_checked", "_index", "_names", "_places", "_unknown", "all", "filters", "listed", "only", "sids")
 
-    def __init__(self, filters: Filters, index: StreamIndex) -> None:
-        self._filters = filters
+    def __init__(self, filters: Filters, index: StreamIndex, most: int = 0) -> None:
+        """Bind a filter; `most` is how many subjects are looked at now, 0: all."""
+        self.filters = filters
         self._index = index
+        self._names: list[bytes] = index.table.names
+        self._begin()
+        self.refresh(most)
+
+    def _begin(self) -> None:
         self.sids: set[int] | range = set()
         """A range where every number given out is taken: a set of a million takes 60 MB."""
-        self._unknown = list(filters.literals)
+        self.listed = array("I")
+        """The numbers once more, where they are a set."""
+        self._unknown = list(self.filters.literals)
         self._checked = 0
         self._places: dict[int, tuple[Segment, array[int], int]] = {}
         self.all = False
         self.only = -1
-        self.refresh()
 
-    def refresh(self) -> None:
-        """Take in the subjects that appeared since the last look."""
+    @property
+    def unseen(self) -> int:
+        """Return how many subjects have appeared since the last look."""
+        names = self._index.table.names
+        return len(names) - (self._checked if self._names is names else 0)
+
+    def refresh(self, most: int = 0) -> None:
+        """Take in the subjects that appeared since the last look, up to `most` of them; 0: all."""
         names, ids = self._index.table.names, self._index.table.ids
+        if self._names is not names:  # they have other numbers now
+            self._names = names
+            self._begin()
         total = len(names)
         if self._checked == total:
             return
+        end = min(total, self._checked + most) if most else total
         found = {ids[s] for s in self._unknown if s in ids}
         if found:
             self._unknown = [s for s in self._unknown if s not in ids]
-        if self._filters.wildcards:
-            matches = self._filters.matches_wildcard
-            found.update(sid for sid in range(self._checked, total) if matches(names[sid]))
-        self._checked = total
+        if self.filters.wildcards:
+            matches = self.filters.matches_wildcard
+            found.update(sid for sid in range(self._checked, end) if matches(names[sid]))
+        self._checked = end
+        found = {sid for sid in found if sid not in self.sids}
         if found:
-            self._take_in(found, total)
+            self._take_in(found, end)
         self.all = len(self.sids) == total
         self.only = next(iter(self.sids)) if len(self.sids) == 1 else -1
 
     def _take_in(self, found: set[int], total: int) -> None:
-        if len(self.sids) + len(found) == total:
-            self.sids = range(total)
+        if len(self.sids) + len(found) == total and max(found) < total:
+            self.sids, self.listed = range(total), array("I")
         elif isinstance(self.sids, range):
+            self.listed = array("I", self.sids)
             self.sids = found.union(self.sids)
+            self.listed.extend(found)
         else:
             self.sids |= found
+            self.listed.extend(found)
 
     def places(self, segment: Segment) -> array[int]:
         """Return every position of `segment`, live or not, on these subjects."""
@@ -91,7 +112,7 @@ class View:
         if self._index.messages >= BULK_MESSAGES and len(segment.sids) - start > PROBE:
             from natsctl.store import bulk
 
-            return bulk.positions_on(segment.sids, self.sids, len(self._index.table.names), start)
+            return bulk.positions_on(segment.sids, self, self._index, start)
         return segment.positions(self.sids, start)
 
     def next_in(self, segment: Segment, position: int) -> int:

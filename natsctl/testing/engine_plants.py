@@ -25,6 +25,8 @@ from natsctl.jetstream.timed.timed_messages import TimedMessages
 from natsctl.jetstream.upstream.source_set import SourceSet
 from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.filters import Filters
+from natsctl.store.steps import Steps
 from natsctl.testing.engine_simulation import simulate_engine
 from natsctl.testing.ledger import Violation
 from natsctl.testing.planting import Patch, do_nothing, noticed_at
@@ -126,11 +128,12 @@ def _age_counted_in_other_units() -> Patch:
 def _one_message_too_many_dropped() -> Patch:
     trim = Limits._trim_subject
 
-    def eager(self: Limits, subject: bytes) -> None:
-        trim(self, subject)
+    def eager(self: Limits, subject: bytes, most: int = 0) -> bool:
+        more = trim(self, subject, most)
         store, limit = self._stream.store, self._stream.config.max_msgs_per_subject
         if 1 < limit == store.count_of(subject):
             self._stream.remove(store.first_seq_of(subject))
+        return more
 
     return mock.patch.object(Limits, "_trim_subject", eager)
 
@@ -149,7 +152,10 @@ def _mirror_counts_for_itself() -> Patch:
 
 
 def _pending_not_counted_again_after_a_purge() -> Patch:
-    return mock.patch.object(Consumer, "on_purged", do_nothing)
+    def purged(self: Consumer, filters: Filters | None = None) -> Steps[None]:
+        yield from ()
+
+    return mock.patch.object(Consumer, "purged", purged)
 
 
 PLANTS: dict[str, Callable[[], Patch]] = {

@@ -246,7 +246,10 @@ class Restore:
     def _adopt(self, reply: bytes) -> None:
         stream: Stream = self._js.adopt(self._staging.handed_over())
         stream.recover()
-        stream.limits.enforce()
+        stream.work.begin(stream.limits.enforcing(), lambda done: self._served(stream, reply))
+
+    def _served(self, stream: Stream, reply: bytes) -> None:
+        """Tell that the stream is there."""
         stream.advise(ActionType.CREATE)
         self._close(failed=False)
         if reply:

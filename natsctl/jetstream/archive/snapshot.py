@@ -142,7 +142,7 @@ class Snapshot:
 
     def run(self, budget: int) -> int:
         """Take one step, and send what the window allows."""
-        if self._ended:
+        if self._ended or self._stream.work.puts_off(self):
             return 0
         if self._stream.js.streams.get(self._stream.name) is not self._stream:
             self._end(500, "stream was deleted")

@@ -14,6 +14,7 @@ counted since, so that a jump of the wall clock neither holds back nor hastens r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -33,9 +34,10 @@ from natsctl.jetstream.consumers.pending import Undelivered
 from natsctl.jetstream.consumers.priority_groups import group_states
 from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.jetstream.consumers.push import PushDelivery
-from natsctl.jetstream.consumers.retry import Retry
+from natsctl.jetstream.consumers.retry import GONE, Retry
 from natsctl.jetstream.consumers.supply import Supply
 from natsctl.store.filters import ALL, Filters
+from natsctl.store.steps import Steps, finish, pieces
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 RUN_MESSAGES: Final = 512
 """Messages one consumer may deliver per turn, so that none starves the others."""
+
+CONSUMER_COST: Final = 16
+"""What the counting of one consumer costs in a job, as messages that are looked at one by one (`store.steps`)."""
 
 _FC_NAME: Final = 8
 
@@ -148,7 +153,7 @@ class Consumer:
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
             answers = b"%b.%b.%b.*" % (FC_PREFIX.encode(), *names)
             self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)
-        self._forget_missing()
+        finish(self._forgetting_missing())
         self.retry.configure()
         self.delivery.start()
         self.lifetime.apply_pause()
@@ -225,6 +230,8 @@ class Consumer:
 
     def run(self, budget: int) -> int:
         """Deliver up to `budget` messages, journal the turn, and return how many went; ask again if there is more."""
+        if self.stream.work.puts_off(self):
+            return 0
         self.scheduled = False
         if self.stopped or self.held:
             return 0
@@ -312,27 +319,51 @@ class Consumer:
         if seq in state.pending or seq in state.redelivered:
             self.retry.message_gone(seq, reason)
 
-    def on_purged(self, purged: Filters | None = None) -> None:
+    def purged(self, purged: Filters | None = None) -> Steps[None]:
         """Take note that many messages left the stream at once: those that `purged` takes, None for any."""
         if self.log.acked:
             self.settle_acks()
-        after_purge(self, purged)
-        self._forget_missing()
+        yield from after_purge(self, purged)
+        yield from self._forgetting_missing()
+        yield from self.stream.store.preparing(self._filters())
         self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
+        yield CONSUMER_COST
 
-    def _forget_missing(self) -> None:
+    def trimmed(self, gone: AbstractSet[int]) -> Steps[None]:
+        """Take note that limits took messages out, except in the count of what waits: `recounting` follows."""
+        state = self.state
+        if state.pending or state.redelivered:
+            mine = sorted((state.pending.keys() & gone) | (state.redelivered.keys() & gone))
+            yield from self.retry.messages_gone(mine, GONE)
+
+    def recounting(self) -> Steps[None]:
+        """Count anew what waits."""
+        yield from self.stream.store.preparing(self._filters())
+        self.undelivered.recount()
+        self.schedule()
+        yield CONSUMER_COST
+
+    def _forgetting_missing(self) -> Steps[None]:
         """Drop pending entries whose messages are gone."""
         store, state = self.stream.store, self.state
-        first_seq = store.first_seq
-        next_seq = store.next_seq
-        gone = [seq for seq in {*state.pending, *state.redelivered} if seq < first_seq or next_seq(ALL, seq) != seq]
-        for seq in gone:
-            state.forget(seq)
-            self.redelivery.forget(seq)
+        first_seq, next_seq = store.first_seq, store.next_seq
+        gone: list[int] = []
+        for piece in pieces([*{*state.pending, *state.redelivered}]):
+            gone += [seq for seq in piece if seq < first_seq or next_seq(ALL, seq) != seq]
+            yield len(piece)
+        yield from self.forgetting(gone)
         if gone:
             state.settle()
             self.log.forgotten(gone)
+
+    def forgetting(self, gone: Sequence[int]) -> Steps[None]:
+        """Drop entries, in steps."""
+        for piece in pieces(gone):
+            for seq in piece:
+                self.state.forget(seq)
+                self.redelivery.forget(seq)
+            yield len(piece)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
         self.delivery.on_request(subject, reply, header, payload, origin)

@@ -21,9 +21,11 @@ from natsctl.api.stream import RetentionPolicy
 from natsctl.api.subjects import MAX_NAME
 from natsctl.api.times import format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
+from natsctl.jetstream.consumers.consumer_start import preparing
 from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, storage_error
 from natsctl.jetstream.upstream.origin import identity
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -41,7 +43,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if refusal is not None:
         return refusal
     if len(tokens) == 1:
-        return error(10020) if config.durable_name else _serve(js, request, wish)
+        return error(10020) if config.durable_name else _serving(js, request, wish)
     if config.durable_name and config.durable_name != tokens[1]:
         return error(10017)
     config.name = tokens[1]
@@ -50,7 +52,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(10137)
     if wanted and config.filter_subject != wanted:
         return error(10131)
-    return _serve(js, request, wish)
+    return _serving(js, request, wish)
 
 
 def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -66,7 +68,7 @@ def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if wish.config.durable_name != request.tokens[1]:
         return error(10017)
     wish.config.name = request.tokens[1]
-    return _serve(js, request, wish)
+    return _serving(js, request, wish)
 
 
 def _check_addressed(wish: ConsumerCreateRequest, stream: str, name: str) -> ApiError | None:
@@ -75,7 +77,7 @@ def _check_addressed(wish: ConsumerCreateRequest, stream: str, name: str) -> Api
     return error(10127) if "/" in name or "\\" in name else None
 
 
-def _serve(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequest) -> Outcome:
+def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequest) -> Steps[Outcome]:
     """Create or change the consumer that the request means; without a name the server gives one."""
     config = wish.config
     if config.num_replicas > 1:
@@ -94,6 +96,7 @@ def _serve(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateReques
     refusal = rules.normalise(config, stream.config, bounds, wish.pedantic) or check(config, stream.config, bounds)
     if refusal is not None:
         return refusal
+    yield from preparing(stream.store, config)
     name = config.durable_name or config.name
     existing = stream.consumers.get(name) if name else None
     try:

@@ -31,12 +31,13 @@ AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
 class ConsumerDesk:
     """Hands on what arrives for the consumers of one account."""
 
-    __slots__ = ("_account", "_acks", "_requests", "_subs")
+    __slots__ = ("_account", "_acks", "_kept_out", "_requests", "_subs")
 
     def __init__(self, account: Account) -> None:
         """Subscribe once for all consumers that will be."""
         self._requests: dict[bytes, Handler] = {}
         self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
+        self._kept_out: dict[bytes, Callable[..., object]] = {}
         self._account = account
         account.sources.append(self)
         self._subs = [
@@ -60,6 +61,13 @@ class ConsumerDesk:
             for listener in () if known else self._account.listeners:
                 listener.offered(_ack_subject(stream, consumer))
 
+    def keep_out(self, stream: bytes, hold: Callable[..., object] | None) -> None:
+        """Give `hold` what arrives for the consumers of a stream, to hand it on later; None: hand it on again."""
+        if hold is not None:
+            self._kept_out[stream] = hold
+        else:
+            self._kept_out.pop(stream, None)
+
     def subjects(self) -> Iterator[bytes]:
         """Yield the subjects of the acks that are taken: other servers are to send those alone."""
         for stream, consumer in self._acks:
@@ -76,13 +84,17 @@ class ConsumerDesk:
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
         taker = self._requests.get(subject[len(_NEXT) :])
+        if self._kept_out and taker is not None:
+            hold = self._kept_out.get(subject[len(_NEXT) :].partition(b".")[0])
+            if hold is not None:
+                hold(self._on_request, subject, reply, header, payload, origin)
+                return True
         return taker(subject, reply, header, payload, origin) if taker is not None else False
 
     def _on_legacy_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        taker = self._requests.get(subject[len(_LEGACY_NEXT) :])
-        return taker(subject, reply, header, payload, origin) if taker is not None else False
+        return self._on_request(_NEXT + subject[len(_LEGACY_NEXT) :], reply, header, payload, origin)
 
     def _on_ack(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
@@ -93,6 +105,9 @@ class ConsumerDesk:
         taker = self._acks.get((tokens[2], tokens[3]))
         if taker is None:
             return False
+        if self._kept_out and tokens[2] in self._kept_out:
+            self._kept_out[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
+            return True
         taker(subject, tokens[5], reply, payload)
         return True
 

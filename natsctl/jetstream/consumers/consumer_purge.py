@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.subjects import is_subset
 from natsctl.store.filters import ALL
+from natsctl.store.steps import Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
@@ -24,7 +25,7 @@ class Scope(NamedTuple):
     wider: bool
 
 
-def after_purge(consumer: Consumer, purged: Filters | None) -> None:
+def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
     """Drop what is pending of the purged messages and move positions."""
     state, store = consumer.state, consumer.stream.store
     scope = scope_of(consumer, purged)
@@ -34,21 +35,21 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> None:
         floor_cseq, floor_sseq = floor
         if floor_sseq < scope.first_seq:
             floor_sseq = scope.first_seq - 1
-            for seq, (cseq, _) in state.pending.items():
-                if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
-                    gone.add(seq)
-                    floor_cseq = max(floor_cseq, cseq)
-        left = [cseq for seq, (cseq, _) in state.pending.items() if seq not in gone]
+            for piece in pieces([*state.pending.items()]):
+                for seq, (cseq, _) in piece:
+                    if seq <= floor_sseq or (scope.wider and store.next_seq(ALL, seq) != seq):
+                        gone.add(seq)
+                        floor_cseq = max(floor_cseq, cseq)
+                yield len(piece)
+        left = next((cseq for seq, (cseq, _) in state.pending.items() if seq not in gone), 0)
         position = max(consumer.undelivered.position, scope.first_seq - 1)
         if left:
-            floor_cseq = min(floor_cseq, left[0] - 1)
+            floor_cseq = min(floor_cseq, left - 1)
         else:
             gone.update(state.redelivered)
             floor_cseq, floor_sseq = state.delivered_cseq, position
     counts_as_ack = any(seq in state.pending for seq in gone)
-    for seq in gone:
-        state.forget(seq)
-        consumer.redelivery.forget(seq)
+    yield from consumer.forgetting([*gone])
     if gone:
         consumer.log.forgotten(sorted(gone))
     if counts_as_ack:

@@ -12,7 +12,17 @@ from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
+    from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
+
+
+def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
+    """Get ready, in steps, to find where a consumer begins and to count what waits for it."""
+    subjects = filters_of(config)
+    yield from store.preparing(Filters([subject.encode() for subject in subjects]))
+    if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(subjects) > 1:
+        for subject in subjects:
+            yield from store.preparing(Filters((subject.encode(),)))
 
 
 def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:

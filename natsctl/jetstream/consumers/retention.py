@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.stream import RetentionPolicy
 from natsctl.jetstream.consumers.interest import Interest, Takers
 from natsctl.store.filters import ALL
+from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
@@ -88,21 +89,25 @@ class Retention:
         """Take note that a consumer wants messages again."""
         self._asked.clear()
 
-    def became(self) -> None:
+    def becoming(self) -> Steps[None]:
         """Let go what is acknowledged already, at once where that is not too much: the policy was changed.
 
         What no consumer takes stays, as with the reference, unless there are no consumers at all.
         """
         store = self._stream.store
+        if self.by_interest and not len(self.interest) and store.messages:
+            yield from self._stream.purging()
         if not self.by_interest or not len(self.interest) or store.last_seq - store.first_seq > AT_ONCE:
             self._reconsider(1)
             return
-        seq = store.next_seq(ALL, 1)
+        seq, looked = store.next_seq(ALL, 1), 0
         while seq:
             takers = self.interest.takers(store.subject_of(seq) or b"")
             if takers and not self._is_wanted(seq, takers):
                 self._remove(seq)
-            seq = store.next_seq(ALL, seq + 1)
+            seq, looked = store.next_seq(ALL, seq + 1), looked + 1
+            if not looked % SWEEP_BATCH:
+                yield STEP
 
     def _reconsider(self, from_seq: int) -> None:
         """Let go what nobody wants any more from `from_seq` on; what is before that had not been waited for."""
@@ -112,7 +117,7 @@ class Retention:
         if len(self.interest):
             self._start_sweep(from_seq)
         elif self._stream.store.messages:
-            self._stream.purge()
+            self._stream.work.begin(self._stream.purging())
 
     # Interest
 
@@ -175,6 +180,8 @@ class Retention:
 
     def run(self, budget: int) -> int:
         """Look at the next messages of a sweep and remove those that nobody waits for."""
+        if self._stream.work.puts_off(self):
+            return 0
         store = self._stream.store
         if not self._sweep_seq or not self.removes or not store.healthy:
             self._sweep_seq = 0

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.flow import headers_only
 from natsctl.jetstream.consumers.redelivery import Redelivery
+from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.store.message import StoredMessage
 
+GONE_STEP: Final = 32
+"""Messages that are gone of which one step takes note: each is told of."""
 GONE: Final = "Unacknowledged message was deleted"
 
 Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
@@ -163,6 +166,13 @@ class Retry:
                 consumer.counts_as_ack()
                 consumer.state.settle()
             consumer.schedule()
+
+    def messages_gone(self, sseqs: Sequence[int], reason: str) -> Steps[None]:
+        """Drop the entries of messages that left the stream, in steps."""
+        for piece in pieces(sseqs, GONE_STEP):
+            for sseq in piece:
+                self.message_gone(sseq, reason)
+            yield STEP
 
     def _redeliveries(self, sseq: int) -> int:
         """Return what the reference calls deliveries of a message that is gone: how often again, at least 1."""

@@ -14,6 +14,7 @@ from natsctl.api import headers
 from natsctl.jetstream.endpoints import message_search as search
 from natsctl.jetstream.endpoints.direct_message import NOT_FOUND, end_of_batch, with_place
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.api.requests import DirectGetRequest
@@ -45,6 +46,8 @@ class _Batch:
 
     def run(self, budget: int) -> int:
         """Send up to `budget` messages and return how many went."""
+        if self._stream.work.puts_off(self):
+            return 0
         before = self._sent
         try:
             done = self._send_some(budget)
@@ -126,8 +129,9 @@ class LastOfSubjects(_Batch):
         self._seqs: list[int] = []
         self._up_to = search.ceiling_of(stream.store, request)
 
-    def begin(self) -> None:
+    def beginning(self) -> Steps[None]:
         """Find the sequences and send. Raises StoreError."""
+        yield from self._stream.store.preparing(search.patterns(*self._request.multi_last))
         found = search.last_of_subjects(self._stream.store, self._request, self._up_to)
         if len(found) > MAX_SUBJECTS:
             self._stream.account.publish(self._reply, b"", TOO_MANY, b"")

@@ -17,6 +17,7 @@ from natsctl.jetstream.endpoints import message_search as search
 from natsctl.jetstream.endpoints.direct_batch import LastOfSubjects, Run
 from natsctl.jetstream.endpoints.direct_message import NOT_FOUND, with_origin
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,13 +146,35 @@ class DirectGet:
             store.on_durable(lambda fault: act())
 
     def _answer(self, reply: bytes, request: DirectGetRequest) -> None:
+        work = self._stream.work
+        if work.closed:
+            work.hold(self._answer, reply, request)
+        elif request.multi_last or request.batch or search.patterns_of(request):
+            work.begin(self._answering(reply, request))
+        else:
+            self._answer_at_once(reply, request)
+
+    def _answering(self, reply: bytes, request: DirectGetRequest) -> Steps[None]:
+        """Answer what may concern many subjects."""
+        store = self._stream.store
         try:
             if request.multi_last:
-                LastOfSubjects(self._stream, reply, request).begin()
-            elif request.batch:
+                yield from LastOfSubjects(self._stream, reply, request).beginning()
+                return
+            yield from store.preparing(search.filters_of(request))
+            if request.batch:
                 Run(self._stream, reply, request).begin()
-            else:
-                self._answer_one(reply, request)
+                return
+            if patterns := search.patterns_of(request):
+                yield from store.preparing(patterns)
+        except StoreError:
+            self._send(reply, NOT_FOUND)
+            return
+        self._answer_at_once(reply, request)
+
+    def _answer_at_once(self, reply: bytes, request: DirectGetRequest) -> None:
+        try:
+            self._answer_one(reply, request)
         except StoreError:
             self._send(reply, NOT_FOUND)
 

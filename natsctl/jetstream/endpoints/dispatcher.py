@@ -9,6 +9,8 @@ audit. Verbs with long answers wait in a queue and are served one a turn.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import endpoints
@@ -33,10 +35,17 @@ from natsctl.jetstream.endpoints.requests import (
     storage_error,
 )
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.stream import Stream
+
+READS: Final = frozenset(
+    {"STREAM.INFO", "STREAM.MSG.GET", "STREAM.SNAPSHOT", "CONSUMER.INFO", "CONSUMER.NAMES", "CONSUMER.LIST"}
+)
+"""Verbs about one stream that change nothing."""
 
 LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 """The 2020 spelling of `$JS.API.STREAM.INFO`."""
@@ -91,6 +100,19 @@ class Dispatcher:
         return True
 
     def _serve(self, request: ApiRequest) -> None:
+        """Serve a request now, or after the long work of the stream that it names."""
+        stream = self._stream_of(request)
+        if stream is not None and stream.work.busy:
+            stream.work.hold_request(partial(self._serve_now, request), request.endpoint.name in READS)
+        else:
+            self._serve_now(request)
+
+    def _stream_of(self, request: ApiRequest) -> Stream | None:
+        """Return the stream that a request names, None where it names none that is there."""
+        named = request.tokens and request.endpoint.name.startswith(("STREAM.", "CONSUMER."))
+        return self._js.streams.get(request.tokens[0]) if named else None
+
+    def _serve_now(self, request: ApiRequest) -> None:
         function = handlers.HANDLERS.get(request.endpoint.name)
         try:
             refused = _check(request)
@@ -100,11 +122,30 @@ class Dispatcher:
                 outcome = refused or error(10010)
         except StoreError as fault:
             outcome = storage_error(fault)
-        if not isinstance(outcome, Pending):
-            self.complete(request, outcome)
+        self.complete(request, outcome)
 
-    def complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
-        """Send an answer, count it, and tell whoever audits."""
+    def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
+        """Have a request served in steps."""
+
+        def guarded() -> Steps[Outcome]:
+            try:
+                return (yield from steps)
+            except StoreError as fault:
+                return storage_error(fault)
+
+        stream = self._stream_of(request)
+        if stream is None:
+            self.complete(request, finish(guarded()))
+        else:
+            stream.work.begin(guarded(), partial(self.complete, request))
+
+    def complete(self, request: ApiRequest, outcome: Outcome) -> None:
+        """Send an answer, count it, and tell whoever audits; nothing yet where it is still to come."""
+        if isinstance(outcome, Generator):
+            self._work(request, outcome)
+            return
+        if isinstance(outcome, Pending):
+            return
         endpoint = request.endpoint
         refusal = outcome.error if isinstance(outcome, Uncounted) else outcome
         if isinstance(refusal, ApiError):

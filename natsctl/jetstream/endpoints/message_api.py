@@ -14,6 +14,7 @@ from natsctl.jetstream.endpoints import message_search as search
 from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, Uncounted
 from natsctl.jetstream.endpoints.stream_api import find_stream
 from natsctl.store.filters import Filters
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -35,6 +36,16 @@ def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _get(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
+    patterns = search.patterns_of(wish)
+    return _getting(stream, request, wish, patterns) if patterns else _got(stream, request, wish)
+
+
+def _getting(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest, patterns: Filters) -> Steps[Outcome]:
+    yield from stream.store.preparing(patterns)
+    return _got(stream, request, wish)
+
+
+def _got(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
     message = search.find(stream.store, wish)
     if message is None and search.is_on_its_way(stream.store, wish):
         return request.when_durable(stream.store, lambda: _get(stream, request, wish))
@@ -87,7 +98,11 @@ def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream.config.deny_purge:
         return error(10110, err="stream purge not permitted")
     filters = Filters((wish.filter.encode(),)) if wish.filter else None
-    count = stream.purge(filters, wish.seq, wish.keep)
+    return _purging(stream, request, filters, wish)
+
+
+def _purging(stream: Stream, request: ApiRequest, filters: Filters | None, wish: StreamPurgeRequest) -> Steps[Outcome]:
+    count = yield from stream.purging(filters, wish.seq, wish.keep)
     return request.answer_when_durable(stream.store, StreamPurgeAnswer(success=True, purged=count))
 
 

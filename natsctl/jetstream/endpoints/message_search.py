@@ -100,9 +100,15 @@ def is_on_its_way(store: StreamStore, request: StreamMsgGetRequest) -> bool:
     return newest > store.durable_seq
 
 
+def patterns_of(request: StreamMsgGetRequest) -> Filters | None:
+    """Return the pattern that a get asks for, which the store has to prepare for; None where it names one subject."""
+    key = (request.next_by_subj or request.last_by_subj).encode("utf-8", "surrogateescape")
+    return Filters((key,)) if key and not is_literal(key) else None
+
+
 def filters_of(request: StreamMsgGetRequest) -> Filters:
     """Return which subjects a search forward takes."""
-    return _filters(request.next_by_subj) if request.next_by_subj else ALL
+    return patterns(request.next_by_subj) if request.next_by_subj else ALL
 
 
 def start_of(store: StreamStore, request: StreamMsgGetRequest) -> int:
@@ -125,8 +131,9 @@ def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int) 
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []
-    return store.last_per_subject(_filters(*request.multi_last), up_to)
+    return store.last_per_subject(patterns(*request.multi_last), up_to)
 
 
-def _filters(*subjects: str) -> Filters:
+def patterns(*subjects: str) -> Filters:
+    """Return the filter that takes some subjects."""
     return Filters([subject.encode("utf-8", "surrogateescape") for subject in subjects])

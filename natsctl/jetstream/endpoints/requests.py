@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from natsctl.broker.exchange.hops import Hop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
 
 T = TypeVar("T", bound=Model)
@@ -43,9 +44,10 @@ class Uncounted:
         self.error = error
 
 
-Outcome: TypeAlias = "Model | ApiError | Uncounted | Pending"
+Outcome: TypeAlias = "Model | ApiError | Uncounted | Pending | Steps[Outcome]"
+"""Steps come from an endpoint whose work may be long (`jetstream.work`)."""
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
-Completion: TypeAlias = "Callable[[ApiRequest, Model | ApiError | Uncounted], None]"
+Completion: TypeAlias = "Callable[[ApiRequest, Outcome], None]"
 
 
 class ApiRequest:
@@ -147,8 +149,7 @@ class ApiRequest:
                 outcome = look()
             except StoreError as damage:
                 outcome = storage_error(damage)
-            if not isinstance(outcome, Pending):
-                self.answer(outcome)
+            self._complete(self, outcome)
 
         store.on_durable(settled)
         return PENDING

@@ -33,9 +33,10 @@ from natsctl.api.requests import (
 )
 from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.jetstream import api_level
-from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome, storage_error
 from natsctl.store.errors import StreamExists
 from natsctl.store.filters import Filters
+from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -140,8 +141,14 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = refusal or js.refuse_update(stream, config)
     if refusal is not None:
         return refusal
+    return _updating(stream, request, config)
+
+
+def _updating(stream: Stream, request: ApiRequest, config: StreamConfig) -> Steps[Outcome]:
     before = stream.config
-    stream.reconfigure(config)
+    fault = yield from stream.reconfiguring(config)
+    if fault is not None:
+        return storage_error(fault)
     answer = recast(_with_levels(stream), StreamUpdateAnswer)
     advise = partial(stream.advise, ActionType.MODIFY)
     return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)
@@ -169,17 +176,31 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if isinstance(stream, ApiError):
         return stream
     wish = request.decoded(StreamInfoRequest)
+    if wish.subjects_filter:
+        return _info_with_subjects(stream, request, wish)
+    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(_info(stream, wish), Paged()))
+
+
+def _info(stream: Stream, wish: StreamInfoRequest) -> StreamInfo:
     found = _with_levels(stream)
-    found.cluster = ClusterInfo(leader=js.engine.broker.server_name)
+    found.cluster = ClusterInfo(leader=stream.engine.broker.server_name)
     if wish.deleted_details and found.state.num_deleted:
         found.state.deleted = stream.store.deleted()
-    page = Paged()
-    if wish.subjects_filter:
-        counts = stream.store.subjects(Filters((wish.subjects_filter.encode(),)))
-        if counts:
-            page = Paged(total=len(counts), offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
-        shown = sorted(counts)[page.offset : page.offset + SUBJECTS_PAGE]
-        found.state.subjects = {subject.decode("utf-8", "replace"): counts[subject] for subject in shown}
+    return found
+
+
+def _info_with_subjects(stream: Stream, request: ApiRequest, wish: StreamInfoRequest) -> Steps[Outcome]:
+    """Return an info of one moment, once its subjects are sorted."""
+    filters = Filters((wish.subjects_filter.encode(),))
+    yield from stream.store.preparing(filters)
+    found, page = _info(stream, wish), Paged()
+    total, counts = yield from stream.store.subjects_page(filters, max(wish.offset, 0), SUBJECTS_PAGE)
+    if total:
+        page = Paged(total=total, offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
+    found.state.subjects = shown = {}
+    for piece in pieces([*counts.items()], NAMES_PAGE):
+        shown.update((subject.decode("utf-8", "replace"), count) for subject, count in piece)
+        yield STEP
     return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))
 
 

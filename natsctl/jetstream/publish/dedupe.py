@@ -14,8 +14,8 @@ have come with a commit that did not get as far as the mark. Source: jetstream_s
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.jetstream.alarm import Alarm
+from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -34,6 +35,8 @@ GONE_IDS: Final = 0x11
 
 ONE_COMMIT: Final = 65_536
 """Messages that can be on the disk without the journal records of their commit; publishers are paused long before."""
+PRUNE_STEP: Final = 1024
+"""Entries that are forgotten, or kept for messages that go, in one step."""
 COMPACT_FROM: Final = 4096
 """Entries too old that are kept before the list is cut."""
 
@@ -41,6 +44,8 @@ MAX_AGE_NS: Final = 1 << 63
 """More than the age of any entry."""
 
 Entry = tuple[int, int, bytes]
+_FORGOTTEN: Final[Entry] = (0, 0, b"")
+"""What stands before the head."""
 _seq_of: Final = itemgetter(0)
 _encode: Final = msgspec.msgpack.encode
 _entries_decoder: Final = msgspec.msgpack.Decoder(list[Entry])
@@ -85,8 +90,14 @@ class Dedupe:
         """Return the sequence under which `msg_id` is remembered, 0 when it is not."""
         if msg_id not in self._seqs:
             return 0
-        self._prune(self._clock.monotonic_ns())
-        return self._seqs.get(msg_id, 0)
+        now_ns = self._clock.monotonic_ns()
+        self._prune(now_ns)
+        seq = self._seqs.get(msg_id, 0)
+        if seq:
+            at = bisect_left(self._entries, seq, self._head, key=_seq_of)
+            if self._entries[at][1] <= now_ns - self._window_ns:
+                return 0  # too old, and not yet forgotten
+        return seq
 
     def stored(self, seq: int, msg_id: bytes) -> None:
         """Remember the id of a message that was stored, if it has one. Raises StoreError."""
@@ -115,15 +126,18 @@ class Dedupe:
             self._stream.store.append_record(IN_USE, b"")
             self._stream.store.request_sync()
 
-    def _prune(self, now_ns: int) -> None:
-        """Forget what is older than the window."""
+    def _prune(self, now_ns: int) -> bool:
+        """Forget what is older than the window, some of it at a time; return whether more may be left."""
         entries, head, oldest_ns = self._entries, self._head, now_ns - self._window_ns
-        while head < len(entries) and entries[head][1] <= oldest_ns:
+        end = min(head + PRUNE_STEP, len(entries))
+        while head < end and entries[head][1] <= oldest_ns:
             seq, _, msg_id = entries[head]
             if self._seqs.get(msg_id) == seq:
                 del self._seqs[msg_id]
             self._journaled.discard(seq)
+            entries[head] = _FORGOTTEN  # many at once would take long to be freed
             head += 1
+        more = head == end < len(entries)
         if head == len(entries):
             entries.clear()
             head = 0
@@ -131,11 +145,18 @@ class Dedupe:
             del entries[:head]
             head = 0
         self._head = head
+        return more
 
     def _look(self) -> None:
-        self._prune(self._clock.monotonic_ns())
-        if self._entries:
+        self._stream.engine.ready(self)
+
+    def run(self, budget: int) -> int:
+        """Forget some of what is too old; ask again where there is more."""
+        if self._prune(self._clock.monotonic_ns()):
+            self._stream.engine.ready(self)
+        elif self._entries and self._window_ns > 0:
             self._alarm.no_later_than(self._clock.monotonic_ns() + self._window_ns)
+        return PRUNE_STEP // 4
 
     # Messages that go
 
@@ -148,13 +169,28 @@ class Dedupe:
         if at < len(entries) and entries[at][0] == seq:
             self._journal([entries[at]])
 
-    def purging(self, below_seq: int) -> None:
-        """Keep the ids of messages below `below_seq` (0: all), some or all of which are about to be purged."""
+    def messages_gone(self, seqs: Sequence[int]) -> None:
+        """Keep the ids of messages, ascending, that are gone."""
         entries = self._entries
-        if entries:
-            self._prune(self._clock.monotonic_ns())
-            end = bisect_left(entries, below_seq, self._head, key=_seq_of) if below_seq else len(entries)
-            self._journal(entries[self._head : end])
+        if entries and len(seqs):
+            at = bisect_left(entries, seqs[0], self._head, key=_seq_of)
+            end = bisect_right(entries, seqs[-1], at, key=_seq_of)
+            gone = frozenset(seqs) if at < end else ()
+            self._journal([entry for entry in entries[at:end] if entry[0] in gone])
+
+    def purging(self, below_seq: int) -> Steps[None]:
+        """Keep the ids of messages below `below_seq` (0: all), some or all of which are about to be purged."""
+        while self._prune(self._clock.monotonic_ns()):
+            yield STEP
+        entries, seq = self._entries, 0
+        while entries:
+            at = bisect_left(entries, seq, self._head, key=_seq_of)
+            piece = entries[at : at + PRUNE_STEP]
+            if not piece or 0 < below_seq <= piece[0][0]:
+                return
+            seq = piece[-1][0] + 1
+            self._journal([entry for entry in piece if not below_seq or entry[0] < below_seq])
+            yield STEP
 
     def _journal(self, entries: list[Entry]) -> None:
         entries = [entry for entry in entries if entry[0] not in self._journaled]
@@ -208,7 +244,8 @@ class Dedupe:
             self._remember((seq, newest_ns, msg_id))
         if last_seq in found:
             self._last = (last_seq, found[last_seq][2])
-        self._prune(now_ns)
+        while self._prune(now_ns):
+            continue
         if self._entries:
             self._alarm.no_later_than(now_ns + self._window_ns)
 

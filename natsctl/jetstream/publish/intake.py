@@ -133,8 +133,10 @@ class Intake:
         """Take messages without headers, in order; the broker's handler for runs. b"": on several subjects."""
         payloads = [message[4] for message in messages]
         if not self._take_together(subject, messages, payloads):
+            work = self._stream.work
             for _, its_subject, reply, header, payload in messages:
-                self.publish(its_subject, reply, header, payload, None)
+                take = work.publish if work.closed else self.publish  # one of them may have begun a long job
+                take(its_subject, reply, header, payload, None)
             return
         if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
             self.fast.take_run(subject, messages)
@@ -350,7 +352,8 @@ class Intake:
         if message.rollup:
             if self._trim and not self._stream.retention.refuses(message.subject):
                 self._limits.trim(message.subject)  # what limits drop is told of one by one, what a purge takes is not
-            self._stream.purge(Filters((message.subject if message.rollup == b"sub" else b">",)), below_seq=seq)
+            filters = Filters((message.subject if message.rollup == b"sub" else b">",))
+            self._stream.work.begin(self._stream.purging(filters, below_seq=seq))
 
     def _tell_stored(self, seq: int, message: Incoming) -> None:
         for listener in self._after_store:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.consumers.retry import GONE
 from natsctl.store.message import file_size, memory_size
+from natsctl.store.steps import STEP, Steps, finish
+from natsctl.store.stream import BULK_PURGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from natsctl.jetstream.stream import Stream
-
-
-MAX_LOOK: Final = 65_536
-"""Subjects, or last messages where there are more subjects, that are looked at after a restart."""
 
 
 class Limits:
@@ -87,45 +85,81 @@ class Limits:
                 self._trim_subject(subject)
         self._trim_stream()
 
-    def _trim_subject(self, subject: bytes) -> None:
+    def _trim_subject(self, subject: bytes, most: int = 0) -> bool:
+        """Drop what is too much of a subject; with `most`, so many at most and return whether more may be left."""
         stream, store = self._stream, self._stream.store
         per_subject = stream.config.max_msgs_per_subject
         if per_subject > 0:
+            dropped = 0
             while store.count_of(subject) > per_subject:
                 gone = store.remove(store.first_seq_of(subject))
                 assert gone is not None
                 stream.removed(gone, GONE)
+                dropped += 1
+                if dropped == most:
+                    return True
+        return False
 
-    def _trim_stream(self) -> None:
-        """Drop the oldest messages that are too many; with discard new those that are there may stay."""
+    def _trim_stream(self, most: int = 0) -> bool:
+        """Drop the oldest messages that are too many; with discard new those that are there may stay.
+
+        With `most`, so many at most and return whether more may be left.
+        """
         stream, store, config = self._stream, self._stream.store, self._stream.config
         if config.discard is DiscardPolicy.NEW:
-            return
+            return False
+        dropped = 0
         max_msgs, max_bytes = config.max_msgs, config.max_bytes
         while (0 < max_msgs < store.messages) or (0 < max_bytes < store.bytes and store.messages):
             stream.removed(store.drop_first(), GONE)
+            dropped += 1
+            if dropped == most:
+                return True
+        return False
 
     def recovered(self) -> None:
-        """Drop what a commit that a crash interrupted left: what it takes out is written after what it brings."""
-        store, per_subject = self._stream.store, self._stream.config.max_msgs_per_subject
-        if not self.any or not store.healthy:
-            return
-        self._trim_stream()
+        """Drop what a crash left: of a commit, which writes what it takes out behind what it brings, or of a job."""
+        if self._stream.store.healthy:
+            finish(self.enforcing())
+
+    def enforcing(self) -> Steps[None]:
+        """Drop everything that limits, perhaps tightened just now, push out: those of the stream first.
+
+        Ends without it where the configuration is replaced meanwhile.
+        """
+        if self.any:
+            self._stream.work.shut()
+            if self._stream.store.messages < BULK_PURGE:
+                yield from self._enforcing_one_by_one()
+            else:
+                yield from self._enforcing_together()
+
+    def _enforcing_one_by_one(self) -> Steps[None]:
+        config, store = self._stream.config, self._stream.store
+        while self._trim_stream(STEP) and config is self._stream.config:
+            yield STEP
+        per_subject = config.max_msgs_per_subject
         if per_subject <= 0 or store.messages < store.num_subjects + per_subject:
             return
-        if store.num_subjects <= MAX_LOOK:  # a new limit may concern any of them
-            subjects = set(store.subjects())
-        else:
-            latest = range(max(store.last_seq - MAX_LOOK, store.first_seq), store.last_seq + 1)
-            subjects = {subject for seq in latest if (subject := store.subject_of(seq)) is not None}
-        for subject in subjects:
-            self._trim_subject(subject)
+        for subject in store.crowded_subjects(per_subject):
+            while self._trim_subject(subject, STEP) and config is self._stream.config:
+                yield STEP
+            yield 1
 
-    def enforce(self) -> None:
-        """Drop everything that limits, perhaps tightened just now, push out: those of the stream first."""
-        if not self.any:
-            return
-        self._trim_stream()
-        if self._stream.config.max_msgs_per_subject > 0:
-            for subject in self._stream.store.subjects():
-                self._trim_subject(subject)
+    def _enforcing_together(self) -> Steps[None]:
+        """Drop by whole columns; consumers are told of those that they wait for, and count the others anew."""
+        stream, config, store = self._stream, self._stream.config, self._stream.store
+        before = store.messages
+        if config.discard is not DiscardPolicy.NEW:
+            while config is stream.config and (gone := store.drop_oldest(config.max_msgs, config.max_bytes)):
+                yield from stream.trimmed(gone)
+                yield STEP
+        per_subject, seq = config.max_msgs_per_subject, store.first_seq
+        if per_subject > 0 and store.messages >= store.num_subjects + per_subject:
+            while seq and config is stream.config:
+                gone, seq = store.thin_out(per_subject, seq)
+                if gone:
+                    yield from stream.trimmed(gone)
+                yield STEP
+        if store.messages < before:
+            yield from stream.recounting()

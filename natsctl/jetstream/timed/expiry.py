@@ -19,6 +19,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.retry import GONE
 from natsctl.jetstream.timed.message_ttl import GRANULARITY_NS
 from natsctl.store.filters import ALL
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.stream import Stream
@@ -99,8 +100,7 @@ class Expiry:
         self._cursor = 0
         first_kept = self._first_kept()
         if self._is_plain(first_kept):
-            self._stream.purge(below_seq=first_kept)
-            self.arm()
+            self._stream.work.begin(self._stream.purging(below_seq=first_kept), lambda count: self.arm())
         else:
             self._look()
 
@@ -122,6 +122,8 @@ class Expiry:
     def run(self, budget: int) -> int:
         """Take out what is due, up to `budget` messages of a walk; ask again where there is more."""
         stream, store = self._stream, self._stream.store
+        if stream.work.puts_off(self):
+            return 0
         if self._max_age_ns <= 0 or not store.messages or not store.healthy or stream.timed.loading:
             return 0
         if held_until_ns := stream.engine.clock_watch.held_until_ns():
@@ -131,8 +133,8 @@ class Expiry:
         if not self._is_plain(first_kept):
             return self._walk(first_kept, min(budget, WALK))
         if first_kept - store.first_seq > ONE_BY_ONE or not stream.consumers:
-            self._tell_pending(first_kept)
-            stream.purge(below_seq=first_kept)
+            stream.work.begin(self._expiring(first_kept), lambda count: self.arm())
+            return 1
         else:
             while store.messages and store.first_seq < first_kept:
                 stream.removed(store.drop_first(), GONE)
@@ -140,12 +142,14 @@ class Expiry:
         self.arm()
         return 1
 
-    def _tell_pending(self, below_seq: int) -> None:
-        """Tell the consumers that wait for acks of messages below `below_seq` that those are gone."""
+    def _expiring(self, below_seq: int) -> Steps[None]:
+        """Take out what is below `below_seq`; consumers that wait for acks of it are told that it is gone."""
+        self._stream.work.shut()
         for consumer in tuple(self._stream.consumers.values()):
             state = consumer.state
-            for seq in sorted(seq for seq in {*state.pending, *state.redelivered} if seq < below_seq):
-                consumer.retry.message_gone(seq, GONE)
+            gone = sorted(seq for seq in {*state.pending, *state.redelivered} if seq < below_seq)
+            yield from consumer.retry.messages_gone(gone, GONE)
+        yield from self._stream.purging(below_seq=below_seq)
 
     def _walk(self, first_kept: int, limit: int) -> int:
         """Take out up to `limit` messages one by one, leaving those that never go."""

@@ -260,7 +260,7 @@ class Schedules:
         if stream.store.count_of(subject) == 1:
             stream.remove(seq)
         else:
-            stream.purge(Filters((subject,)), below_seq=seq + 1)
+            stream.work.begin(stream.purging(Filters((subject,)), below_seq=seq + 1))
 
     # Commits
 

@@ -96,7 +96,7 @@ class TimedMessages:
         """Do what a message asks that ends a schedule."""
         config = self._stream.config
         if subject and config.allow_rollup_hdrs and not config.deny_purge and self._stream.store.count_of(subject):
-            self._stream.purge(Filters((subject,)))
+            self._stream.work.begin(self._stream.purging(Filters((subject,))))
 
     # Loading
 
@@ -114,6 +114,8 @@ class TimedMessages:
 
     def run(self, budget: int) -> int:
         """Read the next flagged messages; ask again where there are more."""
+        if self._stream.work.puts_off(self):
+            return 0
         store, end = self._stream.store, self._place + min(budget, BATCH)
         if not self._loading or not store.healthy:
             return 0

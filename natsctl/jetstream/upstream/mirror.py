@@ -152,7 +152,7 @@ class Mirror:
         if config.allow_rollup_hdrs and not config.deny_purge:
             rollup = headers.get(header, headers.ROLLUP)
             if rollup in (b"sub", b"all"):
-                stream.purge(Filters((subject,)) if rollup == b"sub" else None, below_seq=seq)
+                stream.work.begin(stream.purging(Filters((subject,)) if rollup == b"sub" else None, below_seq=seq))
 
     # An origin that ends too early
 

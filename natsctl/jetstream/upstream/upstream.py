@@ -273,7 +273,9 @@ class Upstream:
             self._watch.no_later_than(self.last_ns + STALLED_NS)
 
     def _on_message(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, from_: object) -> None:
-        if not payload and header.startswith(_CONTROL):
+        if self._stream.work.closed:
+            self._stream.work.hold(self._on_message, subject, reply, header, payload, from_)
+        elif not payload and header.startswith(_CONTROL):
             self._heard()
             self._on_control(reply, header)
         else:
@@ -281,6 +283,9 @@ class Upstream:
 
     def _take(self, deliveries: Sequence[Delivery]) -> None:
         """Take deliveries in order, and connect again where one is missing."""
+        if self._stream.work.closed:
+            self._stream.work.hold(self._take, deliveries)
+            return
         self._heard()
         dseq, sseq, prefix, lost = self.dseq, self.sseq, self._prefix, False
         messages: list[Taken] = []

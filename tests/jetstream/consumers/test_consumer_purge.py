@@ -6,6 +6,7 @@ import pytest
 
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.store.filters import Filters
+from natsctl.store.steps import Steps
 from natsctl.testing.jet import Jet, texts
 
 
@@ -89,13 +90,13 @@ def test_a_rollup_costs_nothing_for_consumers_of_other_subjects(jet: Jet, monkey
     jet.consumer("A", filter_subject="s.a")
     jet.consumer("B", filter_subject="s.b")
     told: list[str] = []
-    original = Consumer.on_purged
+    original = Consumer.purged
 
-    def noting(self: Consumer, purged: Filters | None = None) -> None:
+    def noting(self: Consumer, purged: Filters | None = None) -> Steps[None]:
         told.append(self.name)
-        original(self, purged)
+        return original(self, purged)
 
-    monkeypatch.setattr(Consumer, "on_purged", noting)
+    monkeypatch.setattr(Consumer, "purged", noting)
     jet.wire.publish("s.a", b"5", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
     assert told == ["A"]
     assert jet.counts("A")["pending"] == 1

@@ -1,0 +1,212 @@
+"""The long work of one stream, in slices, and what waits for its end.
+
+Theory of operation. Work that may concern very many messages is a generator (`store.steps`). It begins at once, within
+the call that asks for it, for as much as a short call may cost; most of it ends there. What is left goes on in turns of
+the engine's ready queue, so much in each that the loop is held for some milliseconds, beside the work of other streams
+and the deliveries of consumers. Jobs of one stream go one after another.
+
+What comes for the stream meanwhile waits in the order of its arrival, so that it finds the stream as if the job had
+been done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on publishes,
+acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put off. A
+request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell stops
+reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
+    from natsctl.jetstream.engine import Runnable
+    from natsctl.jetstream.stream import Stream
+    from natsctl.wire.ops import Op
+
+FIRST_SLICE: Final = 256
+"""What a job may do within the call that begins it, as messages that are looked at one by one (`store.steps`)."""
+SLICE: Final = 1024
+"""And what the jobs of one stream do in one turn: about 5 ms."""
+REQUEST_COST: Final = 32
+"""What a request that waited counts for."""
+MOST_WAITING: Final = 10_000
+"""Requests that may wait for one stream; one more is not answered, as by nats-server where its queue is full."""
+
+
+class _Job(NamedTuple):
+    steps: Steps[Any]
+    then: Callable[[Any], object] | None
+
+
+class _Held(NamedTuple):
+    """A call that waits: with what it costs, and whether it only reads."""
+
+    call: Callable[..., object]
+    arguments: tuple[Any, ...]
+    cost: int
+    size: int
+    reads: bool
+
+
+class Work:
+    """The jobs of one stream, and what waits for them."""
+
+    __slots__ = ("_changes", "_engine", "_held", "_jobs", "_put_off", "_requests", "_running", "_shut", "_stream", "closed")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._engine = stream.engine
+        self._jobs: deque[_Job] = deque()
+        self._held: deque[_Held] = deque()
+        self._changes = 0
+        """Calls among those held that may change the stream."""
+        self._requests = 0
+        self._put_off: dict[Runnable, None] = {}
+        self._running = self._shut = False
+        self.closed = False
+        """Whether messages, acks and direct gets have to wait too."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests have to wait."""
+        return bool(self._jobs or self._held)
+
+    # Jobs
+
+    def begin(self, steps: Steps[Any], then: Callable[[Any], object] | None = None) -> None:
+        """Begin a job, or queue it behind those under way; `then` is called with its result.
+
+        A StoreError ends a job without a result: the store has reported it.
+        """
+        self._jobs.append(_Job(steps, then))
+        if len(self._jobs) == 1 and not self._held and not self._running:
+            spent = 0
+            while self._jobs and spent < FIRST_SLICE:
+                spent += self._step()
+            self._go_on()
+
+    def shut(self) -> None:
+        """Keep everything out until the present job has ended; without one there is nothing to wait for."""
+        self._shut = self._running
+
+    def _step(self) -> int:
+        """Take one step of the first job and return its cost."""
+        job = self._jobs[0]
+        self._running = True
+        try:
+            return next(job.steps)
+        except StopIteration as end:
+            self._running = False
+            self._ended(job, end.value)
+        except StoreError:
+            self._running = False
+            self._ended(job._replace(then=None), None)
+        except BaseException:
+            self._jobs.popleft()
+            raise
+        finally:
+            self._running = False
+        return 1
+
+    def _ended(self, job: _Job, result: object) -> None:
+        self._jobs.popleft()
+        self._shut = False
+        if job.then is not None:
+            job.then(result)
+
+    def run(self, budget: int) -> int:
+        """Go on with what is to be done, for a slice."""
+        spent, budget = 0, min(budget, SLICE)
+        while spent < budget and (self._jobs or self._held):
+            spent += self._step() if self._jobs else self._let_in()
+        self._go_on()
+        return spent
+
+    def _go_on(self) -> None:
+        """Open or close the stream as what is left to be done says, and ask for a turn for it."""
+        closed = bool(self._jobs and self._shut) or self._changes > 0
+        if closed is not self.closed:
+            self.closed = closed
+            self._stream.keep_out(closed)
+            if closed:
+                self._engine.closed[self._stream.store] = None
+            else:
+                self._engine.closed.pop(self._stream.store, None)
+                put_off, self._put_off = self._put_off, {}
+                for runnable in put_off:
+                    self._engine.ready(runnable)
+        if self._jobs or self._held:
+            self._engine.ready(self)
+
+    def finish(self) -> None:
+        """Do everything that is left in one go; for a server that stops."""
+        while self._jobs or self._held:
+            if self._jobs:
+                self._step()
+            else:
+                self._let_in()
+        self._go_on()
+
+    def stop(self) -> None:
+        """Drop every job and let in what waits: the stream is gone, as those who asked will find."""
+        jobs, self._jobs = self._jobs, deque()
+        for job in jobs:
+            job.steps.close()
+        self.finish()
+
+    def puts_off(self, runnable: Runnable) -> bool:
+        """Whether something that has a turn must wait; it is made ready again afterwards."""
+        if self.closed:
+            self._put_off[runnable] = None
+        return self.closed
+
+    # What waits
+
+    def hold_request(self, serve: Callable[[], object], reads: bool) -> None:
+        """Serve a request once it is its turn; `reads` says that it changes nothing."""
+        if self._requests < MOST_WAITING:
+            self._requests += 1
+            self._hold(_Held(self._serve, (serve,), REQUEST_COST, 0, reads))
+
+    def _serve(self, serve: Callable[[], object]) -> None:
+        self._requests -= 1
+        serve()
+
+    def hold(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Make a call that stands for one message once it is its turn."""
+        self._hold(_Held(call, arguments, 1, sum(len(a) for a in arguments if isinstance(a, bytes)), False))
+
+    def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
+        """Keep a published message; the broker's handler while the stream is closed."""
+        self.hold(self._stream.intake.publish, subject, reply, header, payload, origin)
+
+    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+        """Keep a run of published messages; the broker's handler for runs while the stream is closed."""
+        for _, its_subject, reply, header, payload in messages:
+            self.publish(its_subject, reply, header, payload, None)
+
+    def _hold(self, held: _Held) -> None:
+        self._held.append(held)
+        if not held.reads:
+            self._changes += 1
+            store = self._stream.store
+            store.held += 1
+            store.held_bytes += held.size
+        if not self._running:
+            self._go_on()
+
+    def _let_in(self) -> int:
+        """Make the call that has waited longest."""
+        held = self._held.popleft()
+        if not held.reads:
+            self._changes -= 1
+            store = self._stream.store
+            store.held -= 1
+            store.held_bytes -= held.size
+        held.call(*held.arguments)
+        return held.cost
+
