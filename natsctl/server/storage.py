@@ -90,7 +90,7 @@ def make_durable_folder(path: Path) -> None:
         path = path.parent
     try:
         for folder in reversed(missing):
-            folder.mkdir(mode=0o750, exist_ok=True)  # another command may be first
+            folder.mkdir(mode=0o700, exist_ok=True)  # another command may be first
             descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)

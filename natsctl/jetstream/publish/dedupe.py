@@ -1,9 +1,10 @@
 """The duplicate window: ids of messages stored lately, so that a publisher may try again.
 
 Theory of operation. `_entries` holds (sequence, time, id) in order of storing, from `_head` on; `_seqs` finds the
-sequence of an id. The time is the monotonic clock's, so that a wall clock that jumps makes no window longer or shorter;
-the journal and the headers have the wall clock's. Entries leave when they are older than the window, looked at whenever an id is stored or asked for,
-and by a timer when nobody publishes any more. Deleting or purging a message does not clear its id.
+sequence of an id. The time is the monotonic clock's, so that a wall clock that jumps makes no window longer or
+shorter; the journal and the headers have the wall clock's. Entries leave when they are older than the window, looked
+at whenever an id is stored or asked for, and by a timer when nobody publishes any more. Deleting or purging a message
+does not clear its id.
 
 Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
 of messages that are gone before they are too old go into the stream's journal at the moment they go; it may not have

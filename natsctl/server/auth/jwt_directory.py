@@ -29,7 +29,7 @@ class JwtDirectory:
     def __init__(self, options: DirectoryOptions) -> None:
         """Open the folder, which is made where it is missing; raises OSError."""
         self._options = options
-        options.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._used: dict[str, float] = dict.fromkeys(self._found(), time.time())
 
     def reload(self) -> None:
@@ -128,7 +128,9 @@ class JwtDirectory:
     def _write(self, path: Path, token: str) -> None:
         beside = path.with_suffix(".tmp")
         try:
-            with beside.open("w", encoding="utf-8") as file:
+            beside.unlink(missing_ok=True)  # or it would keep the mode that somebody else gave it
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(token)
                 file.flush()
                 os.fsync(file.fileno())

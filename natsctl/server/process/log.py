@@ -24,6 +24,10 @@ _UNSAFE: Final = re.compile(
 """Control characters but for tab and newline, what changes the direction of writing, and what has no UTF-8."""
 
 
+FILE_MODE: Final = 0o640
+"""The mode of a new log file, before the umask. Source: nats-server, logger/log.go."""
+
+
 class Log:
     """Writes one line per event to stderr or to a file; lines are flushed at once, so that starters can wait for them.
 
@@ -54,7 +58,7 @@ class Log:
         A file of `size_limit` bytes is put aside; `max_files` are kept, with the one in use. 0: no limit.
         """
         self._path = path
-        self._file: TextIO | None = path.open("a", encoding="utf-8") if path else None
+        self._file: TextIO | None = _opened(path) if path else None
         self._prefix = f"[{os.getpid()}] "
         self._with_time = with_time
         self._utc = utc
@@ -89,7 +93,7 @@ class Log:
         self._with_time, self._utc = options.log_time, options.log_utc
         if options.log_file != self._path:
             try:
-                file = options.log_file.open("a", encoding="utf-8") if options.log_file else None
+                file = _opened(options.log_file) if options.log_file else None
             except OSError as error:
                 self.error(f"error opening log file: {error}")
                 return
@@ -132,7 +136,7 @@ class Log:
     def _open_anew(self, path: Path) -> bool:
         self.close()
         try:
-            self._file = path.open("a", encoding="utf-8")
+            self._file = _opened(path)
         except OSError as error:
             self.error(f"error opening log file: {error}")
         return self._file is not None
@@ -180,6 +184,11 @@ class Log:
         with suppress(OSError):
             return os.fstat(self._file.fileno()).st_size > self._size_limit
         return False
+
+
+def _opened(path: Path) -> TextIO:
+    """Open a log file for appending, as a new file one that others cannot read; raises OSError."""
+    return open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, FILE_MODE))  # noqa: PTH123
 
 
 def safe(text: str) -> str:

@@ -14,16 +14,19 @@ def ports_path(folder: Path, pid: int) -> Path:
 
 
 def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
-    """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError."""
+    """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError.
+
+    Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: nats-server, server.go.
+    """
     path = ports_path(folder, os.getpid())
     content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
-    write_atomically(path, content.encode(), mode=0o644)
+    write_atomically(path, content.encode(), mode=0o666)
     return path
 
 
 def write_pid_file(path: Path) -> None:
     """Write the process id to `path`; raises OSError."""
-    write_atomically(path, str(os.getpid()).encode(), mode=0o644)
+    write_atomically(path, str(os.getpid()).encode(), mode=0o600)
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:

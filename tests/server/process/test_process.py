@@ -1,10 +1,12 @@
 """`natsctl server run` as other programs meet it: lines on stderr, files, signals, exit status."""
 
+import asyncio
 import json
 import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -12,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.rawclient import RawClient
 
 COMMAND = [sys.executable, "-m", "natsctl.server"]
 PATIENCE_S = 60.0
@@ -295,3 +300,39 @@ def test_what_recovery_found_is_said_once(tmp_path: Path, running: list[Running]
     running.append(server)
     server.wait_for("Server is ready")
     assert server.log.count("a creation that never ended was removed") == 1
+
+
+@pytest.mark.reference
+@pytest.mark.own_start
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027, 0o077])
+def test_files_are_made_with_the_modes_of_nats_server(tmp_path: Path, umask: int) -> None:
+    kinds: tuple[Kind, ...] = ("natsctl", "reference")
+    found: dict[str, dict[str, str]] = {}
+    for kind in kinds:
+        folder = tmp_path / kind
+        pid, log = folder / "pid", folder / "log"
+        before = os.umask(umask)
+        try:
+            with ServerProcess(folder, kind, "-P", str(pid), "-l", str(log)) as server:
+                asyncio.run(store_one(server.url))
+                ports = folder / f"nats-server_{server.pid}.ports"
+                store = {mode_of(path) for path in (folder / "jetstream").rglob("*") if path.is_file()}
+                folders = {mode_of(path) for path in (folder / "jetstream").rglob("*") if path.is_dir()}
+                found[kind] = {"pid": mode_of(pid), "log": mode_of(log), "ports": mode_of(ports)}
+                found[kind] |= {"files": " ".join(store), "folders": " ".join(folders)}
+        finally:
+            os.umask(before)
+    assert found["natsctl"] == found["reference"]
+
+
+async def store_one(url: str) -> None:
+    """Have a server write the files of a stream."""
+    client = await RawClient.connect(url)
+    await client.request(b"$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')
+    await client.request(b"s", b"x")
+    await client.close()
+
+
+def mode_of(path: Path) -> str:
+    """Return the permission bits of a file."""
+    return oct(stat.S_IMODE(path.stat().st_mode))
