@@ -273,27 +273,46 @@ class FileCommit(Commit):
             self._disk.fsync_dir(plan.folder)
 
     def _write_journal(self, work: JournalWork) -> None:
+        """Write the journal; where it finds no room, acks and answers that bring no messages may use the reserve."""
         try:
-            if work.replaces or work.create:
-                path = work.path
-                if self.plan.birth:
-                    path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
-                replace_file(self._disk, path, work.data)
-                if work.replaces and work.replaces != work.path:
-                    self._disk.unlink(work.replaces)
-                return
-            if work.file is None:
-                work.file = self._disk.open(work.path)
-            write_all(work.file, work.data, work.offset)
+            self._put_journal(work)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self.journal_full = True
+            if not self._make_room(work):
+                self.journal_full = True
+                return
+        if work.sync and work.file is not None:
+            self._sync(work.file)
+
+    def _make_room(self, work: JournalWork) -> bool:
+        """Try once more in the room that the reserve gives; leave the journal as it was where that fails too."""
+        if work.file is not None:
+            work.file.truncate(work.offset)
+        if self.plan.has_messages or not self._release():
+            return False
+        try:
+            self._put_journal(work)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
             if work.file is not None:
                 work.file.truncate(work.offset)
+            return False
+        return True
+
+    def _put_journal(self, work: JournalWork) -> None:
+        if work.replaces or work.create:
+            path = work.path
+            if self.plan.birth:
+                path = f"{self.plan.birth}/{path.rpartition('/')[2]}"
+            replace_file(self._disk, path, work.data)
+            if work.replaces and work.replaces != work.path:
+                self._disk.unlink(work.replaces)
             return
-        if work.sync:
-            self._sync(work.file)
+        if work.file is None:
+            work.file = self._disk.open(work.path)
+        write_all(work.file, work.data, work.offset)
 
     def _write_meta(self, meta: bytes) -> None:
         try:

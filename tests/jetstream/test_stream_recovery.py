@@ -238,10 +238,36 @@ def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
     disk = jet.machine.disk
     full = Fault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
-    assert publish(jet, "two")["error"]["err_code"] == 10023
+    assert publish(jet, "two")["error"]["err_code"] == 10047
     disk.plan = no_faults
     assert publish(jet, "two") == {"stream": "S", "seq": 2}
     assert publish(jet, "one").get("duplicate")
+
+
+def test_a_message_is_acknowledged_that_is_on_the_disk_while_the_journal_finds_no_room(jet: Jet) -> None:
+    jet.stream()
+    jet.consumer()
+    publish(jet, "one")
+    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk.unlink("RESERVE")
+    disk.plan = lambda call, path: full if call in ("pwrite", "open") and "journal" in path else None
+    jet.ack(jet.pull(b"1")[0])
+    assert publish(jet, "two") == {"stream": "S", "seq": 2}
+    assert jet.api("STREAM.PURGE.S")["error"]["err_code"] == 10047
+    assert publish(jet, "three") == {"stream": "S", "seq": 3}
+    disk.plan = no_faults
+    again = Jet(jet.machine.restarted())
+    assert again.api("STREAM.INFO.S")["state"]["last_seq"] == 3
+
+
+def test_the_journal_may_use_the_reserve_for_answers(jet: Jet) -> None:
+    jet.stream()
+    publish(jet, "one")
+    disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
+    disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
+    jet.consumer()
+    assert not disk.exists("RESERVE")
+    assert jet.api("STREAM.PURGE.S")["purged"] == 1
 
 
 def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> None:
@@ -251,7 +277,7 @@ def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> No
     system.subscribe(b"$JS.EVENT.>", lambda subject, reply, header, payload, origin: heard.append((subject, payload)))
     disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
-    assert publish(jet)["error"]["err_code"] == 10023
+    assert publish(jet)["error"]["err_code"] == 10047
     jet.machine.engine.disk_full.met("S")
     assert [subject for subject, _ in heard] == [b"$JS.EVENT.ADVISORY.SERVER.OUT_OF_STORAGE"]
     event = msgspec.json.decode(heard[0][1])

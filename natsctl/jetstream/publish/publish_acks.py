@@ -100,4 +100,4 @@ class PublishAcks:
 
 def storage_fault(fault: StoreError) -> ApiError:
     """Return what a publisher is told when the store did not take its message."""
-    return error(10023) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
+    return error(10047) if isinstance(fault, StoreFull) else error(10077, err=str(fault))
