@@ -51,7 +51,7 @@ class Session:
         "close_reason", "echo", "headers", "host", "in_bytes", "in_msgs", "kind", "lang", "last_active_ns",
         "last_data_ns", "left_count", "left_subs", "login", "max_payload", "max_pending", "max_subscriptions", "name",
         "no_responders", "out", "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port",
-        "protocol", "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "verbose", "version",
+        "protocol", "put_off", "rtt_ns", "start_ns", "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
@@ -74,6 +74,8 @@ class Session:
         self.max_pending = broker.options.max_pending
         self.in_msgs = self.in_bytes = self.out_msgs = self.out_bytes = 0
         self.close_reason: CloseReason | None = None
+        self.unread = 0
+        """Bytes that had arrived when the session was closed and mean nothing any more."""
         self.start_ns = broker.clock.now_ns()
         self.stop_ns = 0
         self.rtt_ns = 0
@@ -247,6 +249,7 @@ class Session:
             end = 0 if login.authenticated else chunk.find(b"\n") + 1
             line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
             self._carry_out(self._parser.feed(line))
+        self.unread += len(chunk)
 
     def go_on(self, ops: list[Op], chunk: bytes) -> None:
         """Carry out what has arrived while the client's login was worked out, or what was put off."""
@@ -255,6 +258,8 @@ class Session:
             self._carry_out(ops)
         if chunk and self.close_reason is None:
             self.receive(chunk)
+        elif chunk:
+            self.unread += len(chunk)
 
     def _carry_out(self, ops: list[Op]) -> None:
         before = self.in_msgs
@@ -305,6 +310,7 @@ class Session:
             self._fail(parser.fault)
 
     def _fail(self, fault: ProtocolFault) -> None:
+        self.unread += fault.unread
         if fault.kind is FaultKind.UNKNOWN_OPERATION and not self.login.authenticated:
             self.login.refuse(Refusal())
             return

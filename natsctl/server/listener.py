@@ -8,6 +8,8 @@ sync.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from natsctl.broker.notices import log_name
@@ -22,6 +24,10 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 
 MAPPED: Final = "::ffff:"
 """How an IPv4 address begins for a listener of both families."""
+
+MUCH_UNREAD_BYTES: Final = 512
+"""Input left when a connection is closed that makes the close a reset. Source: nats-server reads this much at first, and
+what is still in the socket resets the connection."""
 
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""
@@ -112,6 +118,8 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close after the output that the transport holds has left, or after a bounded wait."""
         self.closing = True
+        if self.session.unread > MUCH_UNREAD_BYTES:
+            reset_at_close(self.transport)
         self.transport.close()
         self._shell.loop.call_later(CLOSE_WAIT_S, self._abort)
 
@@ -130,6 +138,13 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+
+def reset_at_close(transport: asyncio.Transport) -> None:
+    """Have the connection reset after the last output, so that a client that goes on writing finds out at once."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def joined(host: str, port: int) -> str:

@@ -22,6 +22,8 @@ class ProtocolFault(Exception):
         super().__init__(f"{kind.value or 'malformed operation'}: {detail}")
         self.kind = kind
         self.detail = detail
+        self.unread = 0
+        """Bytes that had arrived by then and come after it."""
 
     @property
     def text(self) -> str:

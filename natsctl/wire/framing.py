@@ -139,9 +139,11 @@ class Framing:
             if index == last:
                 self._keep_tail(pieces[last])
         except ProtocolFault as fault:
-            self._fail(fault)
+            self._fail(fault, pieces, index)
 
-    def _fail(self, fault: ProtocolFault) -> None:
+    def _fail(self, fault: ProtocolFault, pieces: list[bytes], index: int) -> None:
+        """Read nothing any more; the fault is in `pieces[index]`."""
+        fault.unread = sum(len(piece) + 1 for piece in pieces[index + 1 :])
         self.fault = fault
         self._tail = b""
         self._body = bytearray()
@@ -200,7 +202,7 @@ class Framing:
         try:
             return self._fill(chunk, ops)
         except ProtocolFault as fault:
-            self._fail(fault)
+            self._fail(fault, [chunk], 0)
             return b""
 
     def _keep_tail(self, tail: bytes) -> None:

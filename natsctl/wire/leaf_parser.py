@@ -41,7 +41,7 @@ class LeafParser(Framing):
                 try:
                     index = self._messages(pieces, ops)
                 except ProtocolFault as fault:
-                    self._fail(fault)
+                    self._fail(fault, pieces, len(pieces))
                 else:
                     self._feed_pieces(pieces, index, ops)
         return ops

@@ -73,7 +73,7 @@ class Parser(Framing):
                     continue
                 index = self._one(pieces, index, ops)
         except ProtocolFault as fault:
-            self._fail(fault)
+            self._fail(fault, pieces, index)
             return ops
         self._feed_pieces(pieces, index, ops)
         return ops

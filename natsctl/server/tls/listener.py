@@ -130,7 +130,7 @@ class TlsConnection(ClientConnection):
         try:
             clear = layer.feed(data)
         except ssl.SSLError as error:
-            self._broken(layer, error)
+            self._broken(layer, error, len(data))
             return
         if answer := layer.take():
             self.raw.write(answer)
@@ -174,9 +174,11 @@ class TlsConnection(ClientConnection):
         self.session.start_timers()
         self.flush()
 
-    def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
-        """End a connection that sent what is no TLS; the alert that says so leaves first."""
+    def _broken(self, layer: TlsLayer, error: ssl.SSLError, size: int) -> None:
+        """End a connection that sent `size` bytes of what is no TLS; the alert that says so leaves first."""
         alert = b"" if is_probe(error) else layer.take()
+        if is_probe(error):
+            self.session.unread = size
         if alert:
             self.raw.write(alert)
         if self._stage is Stage.SHAKING:
