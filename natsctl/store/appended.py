@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from natsctl.store.filters import ALL, Filters
-from natsctl.store.index import StreamIndex
+from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.segment import Segment
 from natsctl.store.steps import STEP, Steps, pieces
 from natsctl.store.view import BULK_MESSAGES
@@ -96,6 +96,19 @@ class AppendedView(ABC):
         """Return the sequences missing between the first and the last, in order."""
         return self._index.deleted()
 
+    def gaps(self) -> Steps[list[int]]:
+        """Return what `deleted` does, in steps."""
+        if self._index.messages < BULK:
+            return self.deleted()
+        from natsctl.store import bulk
+
+        found: list[int] = []
+        for run in bulk.missing(self._index):
+            found += run
+            if len(found) % PAGE_STEP < len(run):
+                yield STEP
+        return found
+
     def timed_seqs(self) -> Iterator[int]:
         """Yield the live messages that were appended as timed, in order (appended view); costs by their number."""
         for segment in self._index.segments:
@@ -147,8 +160,11 @@ class AppendedView(ABC):
         place = self._index.prev_place(filters, self._index.last_seq)
         return place[0].seq_at(place[1]) if place else 0
 
-    def last_per_subject(self, filters: Filters, up_to_seq: int = 0) -> list[int]:
-        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted."""
+    def last_per_subject(self, filters: Filters, up_to_seq: int = 0, most: int = 0) -> list[int]:
+        """Return the newest live sequence of each matching subject at or below `up_to_seq` (0: durable_seq), sorted.
+
+        With `most`, the first so many.
+        """
         index = self._index
         limit = min(up_to_seq or self.durable_seq, self.durable_seq)
         count = index.table.count
@@ -157,9 +173,9 @@ class AppendedView(ABC):
         if index.messages >= BULK_MESSAGES and len(sids) >= (BULK_SUBJECTS if limit >= index.last_seq else 256):
             from natsctl.store import bulk
 
-            return bulk.newest_up_to(index, view, limit)
+            return bulk.newest_up_to(index, view, limit, most or len(sids))
         found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
-        return sorted(seq for seq in found if seq)
+        return sorted(seq for seq in found if seq)[: most or None]
 
     def count(self, filters: Filters, from_seq: int = 0, to_seq: int | None = None) -> int:
         """Return how many live messages match in [from_seq, to_seq], both included (appended view)."""

@@ -249,21 +249,21 @@ def _count_out(
     table.stale.update(uncovered.tolist())
 
 
-def newest_up_to(index: StreamIndex, view: View | None, to_seq: int) -> list[int]:
-    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending."""
+def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) -> list[int]:
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, the first `most`."""
     mask, table = mask_of(view, index), index.table
     if to_seq >= index.last_seq:
         for sid in list(table.stale):
             index.last_of(sid)
         wanted = _u64(table.count) > 0 if mask is None else mask & (_u64(table.count) > 0)
-        return sorted_seqs(_u64(table.last)[wanted])
+        return sorted_seqs(_u64(table.last)[wanted], most)
     newest = np.zeros(len(table.names), dtype=np.uint64)
     for segment in index.segments:
         if segment.base > to_seq:
             break
         positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
         newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
-    return sorted_seqs(newest[newest > 0])
+    return sorted_seqs(newest[newest > 0], most)
 
 
 def present(index: StreamIndex, seqs: Sequence[int], to_seq: int) -> list[int]:
@@ -279,16 +279,16 @@ def present(index: StreamIndex, seqs: Sequence[int], to_seq: int) -> list[int]:
     return kept
 
 
-def sorted_seqs(seqs: NDArray[np.uint64]) -> list[int]:
-    """Return sequences in order, as plain numbers."""
-    found: list[int] = np.sort(seqs).tolist()
+def sorted_seqs(seqs: NDArray[np.uint64], most: int) -> list[int]:
+    """Return the first `most` of some sequences in order, as plain numbers."""
+    found: list[int] = np.sort(seqs)[:most].tolist()
     return found
 
 
 def missing(index: StreamIndex) -> Iterator[range]:
     """Yield the runs of sequences between the first and the last that no live message has, in order."""
     expected = index.first_seq
-    for segment in index.segments if index.messages else ():
+    for segment in tuple(index.segments) if index.messages else ():
         seqs = sequences(segment, live_positions(segment, None, 0, len(segment.sids))).astype(np.int64)
         if len(seqs):
             before = np.concatenate((np.array([expected - 1], dtype=np.int64), seqs[:-1]))

@@ -21,8 +21,10 @@ from natsctl.store.view import BULK_MESSAGES, View
 
 VIEWS = 8192
 """Filters remembered per stream; the oldest goes first."""
+BULK = 50_000
+"""Messages, or subjects, of a stream from which on many are worked on by whole columns (see bulk.py)."""
 BULK_DROP = 4096
-"""Messages or subjects in a row from which on they are counted by whole columns."""
+"""Messages in a row that are many."""
 FEW = 16
 """Subjects of a filter whose messages are rather counted subject by subject."""
 LOOK_STEP = 1024
@@ -255,7 +257,7 @@ class StreamIndex(SegmentList):
         view = self.view(filters)
         if view.all:
             return self.messages
-        if len(view.sids) >= BULK_DROP:
+        if len(view.sids) >= BULK:
             from natsctl.store import bulk
 
             return bulk.sum_of(self, view)
@@ -266,7 +268,7 @@ class StreamIndex(SegmentList):
         """Return the numbers of the matching subjects that have messages."""
         count, view = self.table.count, None if filters.everything else self.view(filters)
         sids = range(len(count)) if view is None else view.sids
-        if len(sids) >= BULK_DROP:
+        if len(sids) >= BULK:
             from natsctl.store import bulk
 
             return bulk.live_subjects(self, view)
@@ -315,7 +317,7 @@ class StreamIndex(SegmentList):
             if segment.base >= seq:
                 break
             position = segment.position_from(seq)
-            if segment.live and position - segment.head >= BULK_DROP:
+            if segment.live and position - segment.head >= BULK_DROP and self.messages >= BULK:
                 from natsctl.store import bulk
 
                 bulk.drop_front(self, segment, position)
@@ -334,7 +336,7 @@ class StreamIndex(SegmentList):
 
     def oldest(self, many: int, heavy: int, most: int) -> array[int]:
         """Return the oldest live sequences: `many`, and more until they are of `heavy` bytes, but `most` at most."""
-        if most >= BULK_DROP:
+        if self.messages >= BULK:
             from natsctl.store import bulk
 
             return bulk.oldest(self, many, heavy, most)
@@ -366,7 +368,7 @@ class StreamIndex(SegmentList):
             if segment.live < keep:
                 keep -= segment.live
                 continue
-            if keep >= BULK_DROP:
+            if keep >= BULK_DROP and self.messages >= BULK:
                 from natsctl.store import bulk
 
                 return segment.seq_at(int(bulk.live_positions(segment, None, 0, len(segment.sids))[-keep]))

@@ -32,7 +32,7 @@ FEW_POSITIONS = 64
 """Messages that are rather looked at one by one."""
 
 
-BULK_SORT = 16_384
+BULK_SORT = 50_000
 """Messages of a segment from which on they are sorted by whole columns."""
 POST_STEP = 4096
 """Messages of an open segment that one question lists by subject; those behind are searched."""

@@ -31,7 +31,8 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-def pieces(items: Sequence[T], size: int = STEP) -> Iterator[Sequence[T]]:
-    """Yield a sequence in pieces of a step's size."""
+def pieces(items: Sequence[T], size: int = 0) -> Iterator[Sequence[T]]:
+    """Yield a sequence in pieces, of a step's size unless another is given."""
+    size = size or STEP
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -16,7 +16,7 @@ from natsctl.store.appended import AppendedView, Blob
 from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.errors import StoreError, StorePoisoned
 from natsctl.store.filters import ALL, Filters
-from natsctl.store.index import StreamIndex
+from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.steps import BULK_STEP, STEP, Steps, finish
@@ -25,8 +25,6 @@ from natsctl.store.view import fitting, live_run
 if TYPE_CHECKING:
     from natsctl.store.bulk import Positions
 
-BULK_PURGE = 50_000
-"""Messages of a stream from which on removals of many work on whole columns (see bulk.py)."""
 BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
 BatchMessage = tuple[bytes, bytes, bytes, bool]
@@ -261,7 +259,7 @@ class StreamStore(AppendedView):
 
     def _purging_matches(self, filters: Filters, below: int, spare: int) -> Steps[None]:
         """Take up to `spare` matches below a sequence out."""
-        if self._index.messages >= BULK_PURGE and min(self._index.count_all(filters), spare) > STEP:
+        if self._index.messages >= BULK and min(self._index.count_all(filters), spare) > STEP:
             yield from self._purging_bulk(filters, below, spare)
             return
         done = 0
@@ -316,7 +314,7 @@ class StreamStore(AppendedView):
         heavy = index.bytes - max_bytes if max_bytes > 0 else 0
         if not index.messages or (many <= 0 and heavy <= 0):
             return array("Q")
-        gone = index.oldest(many, heavy, STEP if index.messages < BULK_PURGE else BULK_STEP)
+        gone = index.oldest(many, heavy, STEP if index.messages < BULK else BULK_STEP)
         self._drop_below(gone[-1] + 1)
         return gone
 
@@ -342,7 +340,7 @@ class StreamStore(AppendedView):
     def crowded_subjects(self, per_subject: int) -> list[Blob]:
         """Return the subjects that have more messages than that (appended view)."""
         table = self._index.table
-        if len(table.names) >= BULK_PURGE:
+        if len(table.names) >= BULK:
             from natsctl.store import bulk
 
             return [table.names[sid] for sid in bulk.above(table.count, per_subject)]

@@ -128,14 +128,29 @@ def _age_counted_in_other_units() -> Patch:
 def _one_message_too_many_dropped() -> Patch:
     trim = Limits._trim_subject
 
-    def eager(self: Limits, subject: bytes, most: int = 0) -> bool:
-        more = trim(self, subject, most)
+    def eager(self: Limits, subject: bytes, most: int = 0) -> int:
+        dropped = trim(self, subject, most)
         store, limit = self._stream.store, self._stream.config.max_msgs_per_subject
         if 1 < limit == store.count_of(subject):
             self._stream.remove(store.first_seq_of(subject))
-        return more
+        return dropped
 
     return mock.patch.object(Limits, "_trim_subject", eager)
+
+
+def _rest_of_a_job_forgotten_at_the_start() -> Patch:
+    return mock.patch.object(Limits, "recovered", do_nothing)
+
+
+def _job_ends_after_a_slice() -> Patch:
+    enforcing = Limits.enforcing
+
+    def first_slice(self: Limits) -> Steps[None]:
+        for cost in enforcing(self):
+            yield cost
+            return
+
+    return mock.patch.object(Limits, "enforcing", first_slice)
 
 
 def _source_positions_forgotten() -> Patch:
@@ -176,6 +191,8 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _ttl_forgotten_at_start,
         _age_counted_in_other_units,
         _one_message_too_many_dropped,
+        _rest_of_a_job_forgotten_at_the_start,
+        _job_ends_after_a_slice,
         _source_positions_forgotten,
         _mirror_counts_for_itself,
         _pending_not_counted_again_after_a_purge,
@@ -187,6 +204,7 @@ _SEEDS: Final = {
     "age_counted_in_other_units": 4,
     "mirror_counts_for_itself": 5,
     "no_delete_markers": 8,
+    "rest_of_a_job_forgotten_at_the_start": 50,
     "schedule_ends_before_its_message_is_durable": 4,
     "schedule_fires_again_after_a_crash": 4,
     "source_positions_forgotten": 27,

@@ -154,7 +154,16 @@ class Program:
     def _update(self, client: Client, book: Book) -> None:
         if book.mirrors:
             return
-        change = self._rng.choice(({"max_msgs": 12}, {"max_msgs": -1}, {"max_msgs_per_subject": 2}, {"max_age": 0}))
+        change = self._rng.choice(
+            (
+                {"max_msgs": 12},
+                {"max_msgs": 4},
+                {"max_msgs": -1},
+                {"max_msgs_per_subject": 2},
+                {"max_msgs_per_subject": 1},
+                {"max_age": 0},
+            )
+        )
         client.update(book, {**book.config, **change})
 
     # Consuming

@@ -11,6 +11,7 @@ early. A last life without crashes must bring everything to its end.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,7 @@ from natsctl.testing.engine_consumers import ConsumerBook, retention_of
 from natsctl.testing.engine_ledger import Book
 from natsctl.testing.engine_program import SECOND, Program
 from natsctl.testing.engine_reasons import size_of
+from natsctl.testing.engine_slices import small_steps
 from natsctl.testing.engine_steps import snapshot_of
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.ledger import Violation
@@ -34,6 +36,8 @@ PLATTER_SHARE: Final = 0.06
 """How often a server is started on what is durable at a rest."""
 INFO_SHARE: Final = 0.3
 """How often a stream is asked what it says of itself; after a crash always."""
+SLICED_SHARE: Final = 0.5
+"""How many sessions do every long job in slices of a message or two, so that crashes come between them."""
 PATIENCE: Final = 12
 """Looks at the end of a session by which everything must have come to its end."""
 
@@ -56,6 +60,7 @@ class EngineReport:
     deliveries: int = 0
     restores: int = 0
     platter_checks: int = 0
+    sliced: bool = False
 
 
 class EngineSession:
@@ -65,6 +70,7 @@ class EngineSession:
         self.report = EngineReport(seed)
         self._work = random.Random(f"{seed}/engine")
         self._faults = random.Random(f"{seed}/engine faults")
+        self._slices = random.Random(f"{seed}/engine slices")
         self._clock = VirtualClock()
         self._disk = SimDisk(random.Random(f"{seed}/engine disk"), self._faults.choice(list(Personality)))
         sizes = (1024, 4096, 16384, 1 << 20)
@@ -84,13 +90,16 @@ class EngineSession:
 
     def run(self) -> EngineReport:
         """Live several times and come to an end; raises Violation."""
-        self._start()
-        self._make_cast()
-        for _ in range(self._work.randint(2, 5)):
-            self._live()
-            self._end_life()
-            self._start_again()
-        self._finish()
+        sliced = self._slices.random() < SLICED_SHARE
+        with small_steps() if sliced else contextlib.nullcontext():
+            self._start()
+            self._make_cast()
+            for _ in range(self._work.randint(2, 5)):
+                self._live()
+                self._end_life()
+                self._start_again()
+            self._finish()
+        self.report.sliced = sliced
         return self.report
 
     def _start(self) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.config.consumer_config import (
@@ -150,14 +150,36 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: Consume
     filters = filters_of(config)
     if not all(filters):
         return error(10139)
-    patterns = [subject for subject in filters if "*" in subject or ">" in subject]
+    patterns = _tree_of([subject for subject in filters if "*" in subject or ">" in subject])
     twice = {subject for subject, times in Counter(filters).items() if times > 1}
     for subject in filters:
         if not is_valid_subject(subject):
             return error(10052, err="invalid subject")
-        if subject in twice or any(is_subset(subject, other) for other in patterns if other != subject):
+        if subject in twice or _is_covered(subject, patterns):
             return error(10138)
     return None
+
+
+def _tree_of(patterns: Iterable[str]) -> dict[str, Any]:
+    """Return patterns as a tree of their tokens; what ends at a node stands there under ""."""
+    root: dict[str, Any] = {}
+    for pattern in patterns:
+        node = root
+        for token in pattern.split("."):
+            node = node.setdefault(token, {})
+        node[""] = pattern
+    return root
+
+
+def _is_covered(subject: str, patterns: dict[str, Any]) -> bool:
+    """Tell whether another pattern of a tree takes all that `subject` takes (`is_subset`, for hundreds of filters)."""
+    level = [patterns]
+    for token in subject.split("."):
+        if any(node[">"].get("", subject) != subject for node in level if ">" in node):
+            return True
+        steps = {token, "*"} - {">"} if token != ">" else set()
+        level = [node[step] for node in level for step in steps if step in node]
+    return any(node.get("", subject) != subject for node in level)
 
 
 _POLICY_TEXT: Final = {

@@ -132,7 +132,7 @@ class LastOfSubjects(_Batch):
     def beginning(self) -> Steps[None]:
         """Find the sequences and send. Raises StoreError."""
         yield from self._stream.store.preparing(search.patterns(*self._request.multi_last))
-        found = search.last_of_subjects(self._stream.store, self._request, self._up_to)
+        found = search.last_of_subjects(self._stream.store, self._request, self._up_to, MAX_SUBJECTS + 1)
         if len(found) > MAX_SUBJECTS:
             self._stream.account.publish(self._reply, b"", TOO_MANY, b"")
         elif not found:

@@ -124,14 +124,14 @@ def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
     return 0 if seq <= store.first_seq else min(seq - 1, store.durable_seq)
 
 
-def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int) -> list[int]:
-    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, sorted.
+def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int, most: int) -> list[int]:
+    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, the first `most` of them.
 
     On disk nothing is found above the last sequence, in memory everything is: so it is at the reference.
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []
-    return store.last_per_subject(patterns(*request.multi_last), up_to)
+    return store.last_per_subject(patterns(*request.multi_last), up_to, most)
 
 
 def patterns(*subjects: str) -> Filters:

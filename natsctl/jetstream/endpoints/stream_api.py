@@ -178,22 +178,32 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wish = request.decoded(StreamInfoRequest)
     if wish.subjects_filter:
         return _info_with_subjects(stream, request, wish)
-    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(_info(stream, wish), Paged()))
+    if wish.deleted_details:
+        return _info_with_deleted(stream, request)
+    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(_info(stream), Paged()))
 
 
-def _info(stream: Stream, wish: StreamInfoRequest) -> StreamInfo:
+def _info(stream: Stream) -> StreamInfo:
     found = _with_levels(stream)
     found.cluster = ClusterInfo(leader=stream.engine.broker.server_name)
-    if wish.deleted_details and found.state.num_deleted:
-        found.state.deleted = stream.store.deleted()
     return found
+
+
+def _info_with_deleted(stream: Stream, request: ApiRequest) -> Steps[Outcome]:
+    stream.work.shut()
+    found = _info(stream)
+    if found.state.num_deleted:
+        found.state.deleted = yield from stream.store.gaps()
+    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, Paged()))
 
 
 def _info_with_subjects(stream: Stream, request: ApiRequest, wish: StreamInfoRequest) -> Steps[Outcome]:
     """Return an info of one moment, once its subjects are sorted."""
     filters = Filters((wish.subjects_filter.encode(),))
     yield from stream.store.preparing(filters)
-    found, page = _info(stream, wish), Paged()
+    found, page = _info(stream), Paged()
+    if wish.deleted_details and found.state.num_deleted:
+        found.state.deleted = stream.store.deleted()
     total, counts = yield from stream.store.subjects_page(filters, max(wish.offset, 0), SUBJECTS_PAGE)
     if total:
         page = Paged(total=total, offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)

@@ -8,9 +8,9 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.stream import DiscardPolicy
 from natsctl.jetstream.consumers.retry import GONE
+from natsctl.store.index import BULK
 from natsctl.store.message import file_size, memory_size
 from natsctl.store.steps import STEP, Steps, finish
-from natsctl.store.stream import BULK_PURGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,37 +85,36 @@ class Limits:
                 self._trim_subject(subject)
         self._trim_stream()
 
-    def _trim_subject(self, subject: bytes, most: int = 0) -> bool:
-        """Drop what is too much of a subject; with `most`, so many at most and return whether more may be left."""
+    def _trim_subject(self, subject: bytes, most: int = 0) -> int:
+        """Drop what is too much of a subject, with `most` so many at most, and return how many went."""
         stream, store = self._stream, self._stream.store
-        per_subject = stream.config.max_msgs_per_subject
+        per_subject, dropped = stream.config.max_msgs_per_subject, 0
         if per_subject > 0:
-            dropped = 0
             while store.count_of(subject) > per_subject:
                 gone = store.remove(store.first_seq_of(subject))
                 assert gone is not None
                 stream.removed(gone, GONE)
                 dropped += 1
                 if dropped == most:
-                    return True
-        return False
+                    break
+        return dropped
 
-    def _trim_stream(self, most: int = 0) -> bool:
+    def _trim_stream(self, most: int = 0) -> int:
         """Drop the oldest messages that are too many; with discard new those that are there may stay.
 
-        With `most`, so many at most and return whether more may be left.
+        With `most`, so many at most. Returns how many went.
         """
         stream, store, config = self._stream, self._stream.store, self._stream.config
-        if config.discard is DiscardPolicy.NEW:
-            return False
         dropped = 0
+        if config.discard is DiscardPolicy.NEW:
+            return dropped
         max_msgs, max_bytes = config.max_msgs, config.max_bytes
         while (0 < max_msgs < store.messages) or (0 < max_bytes < store.bytes and store.messages):
             stream.removed(store.drop_first(), GONE)
             dropped += 1
             if dropped == most:
-                return True
-        return False
+                break
+        return dropped
 
     def recovered(self) -> None:
         """Drop what a crash left: of a commit, which writes what it takes out behind what it brings, or of a job."""
@@ -129,22 +128,21 @@ class Limits:
         """
         if self.any:
             self._stream.work.shut()
-            if self._stream.store.messages < BULK_PURGE:
+            if self._stream.store.messages < BULK:
                 yield from self._enforcing_one_by_one()
             else:
                 yield from self._enforcing_together()
 
     def _enforcing_one_by_one(self) -> Steps[None]:
         config, store = self._stream.config, self._stream.store
-        while self._trim_stream(STEP) and config is self._stream.config:
-            yield STEP
+        while config is self._stream.config and (dropped := self._trim_stream(STEP)):
+            yield dropped
         per_subject = config.max_msgs_per_subject
         if per_subject <= 0 or store.messages < store.num_subjects + per_subject:
             return
         for subject in store.crowded_subjects(per_subject):
-            while self._trim_subject(subject, STEP) and config is self._stream.config:
-                yield STEP
-            yield 1
+            while config is self._stream.config and (dropped := self._trim_subject(subject, STEP)):
+                yield dropped
 
     def _enforcing_together(self) -> Steps[None]:
         """Drop by whole columns; consumers are told of those that they wait for, and count the others anew."""

@@ -1,0 +1,392 @@
+"""No request and no event holds the loop: long work goes in slices, which nobody can tell from work done at once."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+
+from natsctl.jetstream import work
+from natsctl.jetstream.stream import Stream
+from natsctl.store import steps
+from natsctl.store.filters import Filters
+from natsctl.store.index import StreamIndex
+from natsctl.store.subject_table import SubjectTable
+from natsctl.testing.engine_slices import small_steps
+from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.machine import Machine, Wire
+from natsctl.wire.encode import encode_pub
+
+MANY: Final = 12_000
+"""Messages that are worked on one by one,"""
+VERY_MANY: Final = 60_000
+"""and those that are worked on by whole columns."""
+SUBJECTS: Final = 3000
+MOST_ONE_BY_ONE: Final = 2 * work.SLICE + work.FIRST_SLICE
+"""Messages, or subjects times four, that one turn may look at."""
+MOST_TOGETHER: Final = MOST_ONE_BY_ONE // steps.STEP * steps.BULK_STEP
+
+
+READS: Final = ("stream_info_response", "stream_msg_get_response")
+
+
+class Meter:
+    """Counts what is looked at between two moments at which the loop would do something else."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.removed = 0
+        self.most_looks = 0
+        self.most_removed = 0
+
+    def lap(self) -> None:
+        """End a turn, or a call."""
+        self.most_looks, self.most_removed = max(self.most_looks, self.looks), max(self.most_removed, self.removed)
+        self.looks = self.removed = 0
+
+
+class Metered(Machine):
+    """A machine whose turns are counted one by one."""
+
+    meter: Meter | None = None
+
+    def turn(self) -> bool:
+        if self.meter is not None:
+            self.meter.lap()
+        more = self.engine.run_ready(2048)
+        if self.meter is not None:
+            self.meter.lap()
+        return self.commit() or self._drained() or more
+
+    def _drained(self) -> bool:
+        self._drain()
+        return False
+
+
+@contextmanager
+def metered(machine: Metered) -> Iterator[Meter]:
+    """Count the messages that go, and those and the subjects that are looked at, in each turn."""
+    meter = Meter()
+    removed, matches = SubjectTable.removed, Filters.matches_wildcard
+    look = StreamIndex.next_place
+
+    def counting_removed(self: SubjectTable, sid: int, seq: int) -> None:
+        meter.removed += 1
+        removed(self, sid, seq)
+
+    def counting_matches(self: Filters, subject: bytes) -> bool:
+        meter.looks += 1
+        return matches(self, subject)
+
+    def counting_looks(self: StreamIndex, filters: Filters, from_seq: int) -> Any:
+        meter.looks += 4
+        return look(self, filters, from_seq)
+
+    before = {stream: stream.store.messages for stream in machine.engine.accounts["$G"].streams.values()}
+
+    def lap() -> None:
+        for stream, messages in before.items():
+            meter.removed = max(meter.removed, messages - stream.store.messages)
+            before[stream] = stream.store.messages
+        Meter.lap(meter)
+
+    with (
+        mock.patch.object(SubjectTable, "removed", counting_removed),
+        mock.patch.object(Filters, "matches_wildcard", counting_matches),
+        mock.patch.object(StreamIndex, "next_place", counting_looks),
+    ):
+        meter.lap = lap  # type: ignore[method-assign]
+        machine.meter = meter
+        yield meter
+        machine.meter = None
+
+
+def filled(count: int, **config: Any) -> Jet:
+    """Return a stream of `count` messages on `SUBJECTS` subjects."""
+    jet = Jet(Metered())
+    jet.stream("S", "s.>", allow_direct=True, allow_rollup_hdrs=True, **config)
+    store, now_ns = stream_of(jet).store, jet.machine.clock.now_ns()
+    store.append_copies([(seq, now_ns, b"s.%d.x" % (seq * 7 % SUBJECTS), b"", b"%d" % seq) for seq in range(1, count + 1)])
+    jet.machine.settle()
+    return jet
+
+
+def stream_of(jet: Jet, name: str = "S") -> Stream:
+    return jet.machine.engine.accounts["$G"].streams[name]
+
+
+def update(jet: Jet, **change: Any) -> Any:
+    config = ok(jet.api("STREAM.INFO.S"))["config"]
+    return ok(jet.api("STREAM.UPDATE.S", {**config, **change}))
+
+
+def last_interest_goes(jet: Jet) -> None:
+    ok(jet.api("CONSUMER.DELETE.S.C"))
+
+
+def everything_expires(jet: Jet) -> None:
+    jet.advance(3601)
+
+
+def roll_up(jet: Jet) -> None:
+    jet.wire.publish("s.1.x", b"r", header=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+
+
+ACTS: Final[dict[str, Callable[[Jet], object]]] = {
+    "max_msgs": lambda jet: update(jet, max_msgs=10),
+    "max_bytes": lambda jet: update(jet, max_bytes=1000),
+    "max_msgs_per_subject": lambda jet: update(jet, max_msgs_per_subject=1),
+    "both_limits": lambda jet: update(jet, max_msgs=5000, max_msgs_per_subject=1),
+    "retention": lambda jet: update(jet, retention="interest"),
+    "purge": lambda jet: ok(jet.api("STREAM.PURGE.S")),
+    "purge_of_a_filter": lambda jet: ok(jet.api("STREAM.PURGE.S", {"filter": "s.*.x"})),
+    "purge_below": lambda jet: ok(jet.api("STREAM.PURGE.S", {"seq": MANY - 5})),
+    "purge_keep": lambda jet: ok(jet.api("STREAM.PURGE.S", {"keep": 3})),
+    "rollup": roll_up,
+    "expiry": everything_expires,
+    "info": lambda jet: ok(jet.api("STREAM.INFO.S", {"subjects_filter": "s.*.x"})),
+    "get": lambda jet: jet.api("STREAM.MSG.GET.S", {"next_by_subj": "*.*.y", "seq": 1}),
+    "consumer": lambda jet: jet.consumer("W", filter_subjects=[f"s.{n}.*" for n in range(300)]),
+    "direct_get": lambda jet: jet.wire.publish("$JS.API.DIRECT.GET.S", b'{"multi_last":["s.*.*"]}', "r"),
+}
+
+
+@pytest.mark.parametrize("count", [MANY, VERY_MANY])
+@pytest.mark.parametrize("act", sorted(ACTS))
+def test_no_turn_is_long(act: str, count: int) -> None:
+    jet = filled(count)
+    if act == "expiry":
+        update(jet, max_age=3600 * SECOND)
+    machine = jet.machine
+    assert isinstance(machine, Metered)
+    with metered(machine) as meter:
+        ACTS[act](jet)
+    most = MOST_TOGETHER if count == VERY_MANY else MOST_ONE_BY_ONE + steps.BULK_STEP
+    assert meter.most_removed <= most
+    assert meter.most_looks <= 4 * MOST_ONE_BY_ONE
+
+
+def test_the_interest_of_the_last_consumer_goes_in_slices() -> None:
+    jet = filled(MANY)
+    jet.consumer("C")
+    update(jet, retention="interest")
+    machine = jet.machine
+    assert isinstance(machine, Metered)
+    with metered(machine) as meter:
+        last_interest_goes(jet)
+    assert stream_of(jet).store.messages == 0
+    assert meter.most_removed <= MOST_ONE_BY_ONE + steps.BULK_STEP
+
+
+def test_what_waits_for_acks_is_dropped_in_slices() -> None:
+    jet = filled(MANY)
+    jet.consumer("C", max_ack_pending=-1)
+    jet.pull({"batch": MANY, "no_wait": True})
+    machine = jet.machine
+    assert isinstance(machine, Metered)
+    with metered(machine) as meter:
+        ok(jet.api("STREAM.PURGE.S", {"filter": "s.7.x"}))
+    assert jet.counts()["ack_pending"] == MANY - MANY // SUBJECTS
+    assert meter.most_looks <= 4 * (MOST_ONE_BY_ONE + steps.STEP)
+
+
+# Nobody can tell
+
+
+class Pair:
+    """The same stream twice: once with the smallest slices, once done at once."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.jets = [Jet(Machine(seed=1)), Jet(Machine(seed=1))]
+        self.sids: list[bytes] = []
+        self.asked = 0
+
+    def both(self, act: Callable[[Jet], object]) -> None:
+        """Do something on both at rest, and compare what it gives."""
+        for jet in self.jets:
+            jet.machine.settle()
+        with small_steps():
+            sliced = act(self.jets[0])
+        assert sliced == act(self.jets[1])
+
+    def send(self, chunk: bytes) -> None:
+        """Send the same bytes to both; the sliced one then has a few turns, the other one rests."""
+        with small_steps():
+            self.jets[0].wire.session.receive(chunk)
+            for _ in range(self.rng.choice((0, 0, 1, 3, 20))):
+                self.jets[0].machine.turn()
+        self.jets[1].wire.send(chunk)
+
+    def ask(self, subject: str, payload: bytes, header: bytes = b"") -> bytes:
+        self.asked += 1
+        return encode_pub(subject.encode(), b"_INBOX.%d" % self.asked, header, payload)
+
+
+def command(pair: Pair) -> bytes:
+    """Return something that a client may send."""
+    rng, ask = pair.rng, pair.ask
+    subject = f"s.{rng.randint(1, 9)}"
+    kind = rng.choice(("pub",) * 10 + ("id", "expect", "rollup", "update", "update", "update", "purge", "delete", "get", "info"))
+    if kind == "pub":
+        return ask(subject, b"x" * rng.choice((1, 40)))
+    if kind == "id":
+        return ask(subject, b"i", b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % rng.randint(1, 20))
+    if kind == "expect":
+        return ask(subject, b"e", b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % rng.randint(60, 130))
+    if kind == "rollup":
+        return ask(subject, b"r", b"NATS/1.0\r\nNats-Rollup: %b\r\n\r\n" % rng.choice((b"sub", b"sub", b"all")))
+    if kind == "update":
+        limits = rng.choice(
+            (
+                '"max_msgs":%d' % rng.randint(1, 80),
+                '"max_msgs_per_subject":%d' % rng.randint(1, 6),
+                '"max_bytes":%d' % rng.randint(200, 4000),
+                '"max_msgs":60,"max_msgs_per_subject":3',
+                '"max_msgs":40,"discard":"new"',
+            )
+        )
+        return ask("$JS.API.STREAM.UPDATE.S", b'{"name":"S","subjects":["s.>"],"allow_rollup_hdrs":true,%b}' % limits.encode())
+    if kind == "purge":
+        body = rng.choice((b'{"filter":"%b"}' % subject.encode(), b'{"filter":"s.*","keep":30}', b'{"keep":20}', b'{"seq":70}', b""))
+        return ask("$JS.API.STREAM.PURGE.S", body)
+    if kind == "delete":
+        return ask("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":%d}' % rng.randint(1, 130))
+    if kind == "get":
+        return ask("$JS.API.STREAM.MSG.GET.S", b'{"last_by_subj":"s.*"}')
+    return ask("$JS.API.STREAM.INFO.S", b'{"subjects_filter":"s.*"}')
+
+
+def heard(wire: Wire) -> dict[bytes, Any]:
+    """Return the answers by the request."""
+    answers: dict[bytes, Any] = {}
+    for message in wire.take():
+        if message.subject.startswith(b"_INBOX."):
+            body = message.json()
+            if body.get("type", "").endswith(READS):  # newer is as good: neither waits for what is behind it
+                body = body["type"]
+            assert message.subject not in answers
+            answers[message.subject] = body
+    return answers
+
+
+def contents(jet: Jet) -> list[Any]:
+    stream = stream_of(jet)
+    infos = [jet.counts(name) for name in sorted(stream.consumers)]
+    return [stream.store.read_from(1, max_msgs=10_000), stream.state(), infos]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_slices_can_not_be_told_from_work_done_at_once(seed: int, bulk: bool) -> None:
+    pair = Pair(seed)
+    with many_are(20 if bulk else 50_000):
+        for jet in pair.jets:
+            jet.stream("S", "s.>", allow_rollup_hdrs=True)
+            for number in range(1, 101):
+                jet.publish(str(number), subject=f"s.{number % 9 + 1}")
+            jet.consumer("A")
+            jet.consumer("B", filter_subjects=["s.1", "s.2"])
+            jet.pull({"batch": 30, "no_wait": True}, "A")
+            jet.pull({"batch": 5, "no_wait": True}, "B")
+            jet.listen("_INBOX.>")
+        for _ in range(12):
+            pair.send(b"".join(command(pair) for _ in range(pair.rng.randint(1, 6))))
+        with small_steps():
+            pair.jets[0].machine.settle()
+        sliced, whole = (heard(jet.wire) for jet in pair.jets)
+        assert sliced == whole and len(sliced) == pair.asked
+        assert contents(pair.jets[0]) == contents(pair.jets[1])
+
+
+@contextmanager
+def many_are(count: int) -> Iterator[None]:
+    """Work by whole columns from `count` messages on."""
+    names = [name for name, module in sys.modules.items() if name.startswith("natsctl.") and hasattr(module, "BULK")]
+    patches = [mock.patch(f"{name}.BULK", count) for name in names]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def test_messages_wait_for_an_update_in_their_order() -> None:
+    jet = filled(MANY)
+    wire, machine = jet.wire, jet.machine
+    config = ok(jet.api("STREAM.INFO.S"))["config"] | {"max_msgs": 10}
+    sid = jet.listen("_INBOX.>")
+
+    chunk = encode_pub(b"$JS.API.STREAM.UPDATE.S", b"_INBOX.1", b"", json.dumps(config).encode())
+    chunk += b"".join(encode_pub(b"s.1.x", b"_INBOX.%d" % n, b"", b"new") for n in range(2, 20))
+    chunk += encode_pub(b"$JS.API.STREAM.INFO.S", b"_INBOX.20", b"", b"")
+    wire.session.receive(chunk)
+    stream = stream_of(jet)
+    assert stream.work.closed and stream.store.last_seq == MANY and stream.store.held == 18
+    machine.settle()
+    answers = heard_in_order(wire, sid)
+    assert [name for name, _ in answers][0] == b"_INBOX.1"
+    assert answers[0][1]["state"]["messages"] == 10
+    assert [body["seq"] for name, body in answers if "seq" in body] == list(range(MANY + 1, MANY + 19))
+    assert stream.store.held == 0 and not stream.work.closed
+
+
+def heard_in_order(wire: Wire, sid: bytes) -> list[tuple[bytes, Any]]:
+    return [(message.subject, message.json()) for message in wire.take(sid)]
+
+
+def test_another_stream_and_a_ping_are_served_meanwhile() -> None:
+    jet = filled(MANY)
+    jet.stream("T", "t.>")
+    jet.wire.session.receive(encode_pub(b"$JS.API.STREAM.PURGE.S", b"r", b"", b'{"filter":"s.*.x"}'))
+    assert stream_of(jet).store.messages > MANY // 2
+    jet.wire.session.receive(encode_pub(b"t.x", b"", b"", b"1") + b"PING\r\n")
+    assert stream_of(jet, "T").store.messages == 1
+    assert b"PONG\r\n" in b"".join(jet.wire.session.take_output())
+    assert stream_of(jet).store.messages > MANY // 2
+
+
+def test_a_stream_goes_while_something_waits_for_its_job() -> None:
+    jet = filled(MANY)
+    jet.wire.session.receive(
+        encode_pub(b"$JS.API.STREAM.PURGE.S", b"", b"", b'{"filter":"s.*.x"}') + encode_pub(b"s.1.x", b"", b"", b"1")
+    )
+    stream = stream_of(jet)
+    assert stream.store.held == 1
+    jet.machine.engine.remove_streams("$G")
+    jet.machine.settle()
+    assert stream.store.held == 0 and not jet.machine.engine.closed
+    assert jet.api("STREAM.INFO.S")["error"]["err_code"] == 10059
+
+
+def test_a_server_that_stops_ends_what_is_under_way() -> None:
+    jet = filled(MANY)
+    machine = jet.machine
+    machine.hold_commits = True
+    config = ok(jet.api("STREAM.INFO.S"))["config"] | {"max_msgs_per_subject": 1}
+    jet.wire.session.receive(encode_pub(b"$JS.API.STREAM.UPDATE.S", b"", b"", json.dumps(config).encode()))
+    assert stream_of(jet).store.messages > SUBJECTS
+    machine.engine.shut_down()
+    assert stream_of(jet).store.messages == SUBJECTS
+
+
+@pytest.mark.parametrize("turns", [1, 2, 5])
+def test_a_crash_between_slices_leaves_the_limits_enforced(turns: int) -> None:
+    jet = filled(MANY)
+    config = ok(jet.api("STREAM.INFO.S"))["config"] | {"max_msgs_per_subject": 1}
+    jet.wire.session.receive(encode_pub(b"$JS.API.STREAM.UPDATE.S", b"", b"", json.dumps(config).encode()))
+    for _ in range(turns):
+        Machine.turn(jet.machine)
+    assert stream_of(jet).work.busy
+    again = jet.machine.restarted()
+    stream = again.engine.accounts["$G"].streams["S"]
+    assert stream.config.max_msgs_per_subject == 1
+    assert stream.store.messages == stream.store.num_subjects == SUBJECTS
