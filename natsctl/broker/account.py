@@ -122,7 +122,7 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            if self._watches:
+            if self._watches.by_subject:
                 self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
@@ -138,7 +138,7 @@ class Account:
     def place(self, sub: Subscription) -> None:
         """Add a subscription that takes nothing of what the account imports."""
         self.routes.insert(sub.guard or sub)
-        if self._watches:
+        if self._watches.by_subject:
             self._watches.changed(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)
@@ -328,8 +328,11 @@ class Account:
         clients, queues, handlers = route
         takers = 0
         if queues:
-            chosen, takers = self._choose(queues, subject, reply, header, payload, origin)
-            clients = clients + chosen
+            if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
+                clients = clients + queues[0]  # nobody to choose from
+            else:
+                chosen, takers = self._choose(queues, subject, reply, header, payload, origin)
+                clients = clients + chosen
         if clients:
             size = len(payload)
             with_header = header_tail(reply, header, payload) if header else b""

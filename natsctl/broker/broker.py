@@ -23,6 +23,8 @@ from natsctl.broker.leaf.peer import LeafPeer
 from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
+from natsctl.broker.slices import SLICE_NS, end_left
+from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import NEVER_NS
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
@@ -60,6 +62,7 @@ class Broker:
         "import_problems",
         "inform",
         "leafs",
+        "left",
         "notice",
         "on_tick",
         "onlooker",
@@ -110,6 +113,8 @@ class Broker:
         """
         self.unfinished: deque[Session] = deque()
         """Sessions that have put off a part of what they were sent (slices.py), in the order of their turns."""
+        self.left: deque[tuple[Account, dict[bytes, Subscription]]] = deque()
+        """What sessions that have closed had subscribed to, and is yet to be removed (slices.py)."""
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -273,6 +278,8 @@ class Broker:
             session.tick()
             if session.timers.alarm_ns < alarm_ns:
                 alarm_ns = session.timers.alarm_ns
+        if self.left:
+            end_left(self, self.clock.monotonic_ns() + SLICE_NS)
         for look in self.on_tick:
             look()
         return min([alarm_ns, *(due_ns() for due_ns in self.alarms)])

@@ -29,26 +29,24 @@ class Watch:
 class Watches:
     """The questions about one account."""
 
-    __slots__ = ("_by_subject",)
+    __slots__ = ("by_subject",)
 
     def __init__(self) -> None:
-        self._by_subject: dict[bytes, list[Watch]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_subject)
+        self.by_subject: dict[bytes, list[Watch]] = {}
+        """Each subject with the questions about it; empty: `changed` has nobody to call."""
 
     def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went."""
-        watch = Watch(self._by_subject, subject, callback)
-        self._by_subject.setdefault(subject, []).append(watch)
+        watch = Watch(self.by_subject, subject, callback)
+        self.by_subject.setdefault(subject, []).append(watch)
         return watch
 
     def changed(self, pattern: bytes) -> None:
         """Call everybody whose subject a subscription to `pattern` takes: it came, or it has ended."""
-        if pattern in self._by_subject:
+        if pattern in self.by_subject:
             touched = [pattern]
         else:
-            touched = [subject for subject in self._by_subject if matches(pattern, subject)]
+            touched = [subject for subject in self.by_subject if matches(pattern, subject)]
         for subject in touched:
-            for watch in tuple(self._by_subject.get(subject, ())):
+            for watch in tuple(self.by_subject.get(subject, ())):
                 watch.callback()

@@ -8,7 +8,8 @@ longer subject is kept under the stem (`orders.`). A subject that no beginning t
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
-bounded by the number of takers kept.
+bounded by the number of takers kept. While the subscriptions of a connection that has ended are removed slice by slice
+(slices.py), no route is made of those that are still there.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ Route: TypeAlias = "tuple[tuple[Taker, ...], tuple[tuple[Taker, ...], ...], tupl
 NO_ROUTE: Final[Route] = ((), (), ())
 MAX_CACHED_TAKERS: Final = 65536
 """Takers, plus one per route, in all cached routes of one account (about 150 bytes each)."""
+MAX_ROUTE_COST: Final = MAX_CACHED_TAKERS // 2
+"""What one route counts at most: a longer one stays until that much else is cached, else each message would make it."""
 MAX_CACHED_HEADS: Final = 8
 """Clients of one route up to which their message heads are kept ready."""
 ACK_TAIL: Final = 5
@@ -42,7 +45,7 @@ DOT: Final = 46
 class Routes:
     """The routing table of one account."""
 
-    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "exact", "subs", "walks")
+    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "exact", "subs", "walks")
 
     def __init__(self) -> None:
         self.subs = SubList()
@@ -52,6 +55,7 @@ class Routes:
         self._by_stem: dict[bytes, Route] = {}
         self._by_nodes: dict[tuple[Node, ...], Route] = {}
         self._cost = 0
+        self._leaving = 0
         self.walks = 0
         """Subjects whose route no cache told."""
 
@@ -73,15 +77,28 @@ class Routes:
         self._forget(sub.subject)
         return True
 
+    def begin_leaving(self) -> None:
+        """Route nothing to the subscriptions of a session that has closed, which are removed later."""
+        self._leaving += 1
+        self._forget(b">")
+
+    def end_leaving(self) -> None:
+        """Take note that all subscriptions of such a session were removed."""
+        self._leaving -= 1
+
     def _forget(self, pattern: bytes) -> None:
-        self._by_nodes.clear()
-        if is_literal(pattern):
+        if self._by_nodes:
+            self._by_nodes.clear()
+        if (b"*" not in pattern and b">" not in pattern) or is_literal(pattern):
             if self._by_stem:
                 for stem in _stems(pattern):
                     self._by_stem.pop(stem, None)
-            self.exact.pop(pattern, None)
-            self._by_prefix.pop(pattern.rpartition(b".")[0], None)
-            self._by_ack_prefix.pop(pattern.rsplit(b".", ACK_TAIL)[0], None)
+            if self.exact:
+                self.exact.pop(pattern, None)
+            if self._by_prefix:
+                self._by_prefix.pop(pattern.rpartition(b".")[0], None)
+            if self._by_ack_prefix:
+                self._by_ack_prefix.pop(pattern.rsplit(b".", ACK_TAIL)[0], None)
         else:
             self.exact.clear()
             self._by_prefix.clear()
@@ -136,6 +153,15 @@ class Routes:
             return NO_ROUTE
         self.walks += 1
         nodes, decided, stem = self.subs.match(tokens)
+        if decided == len(tokens) and len(nodes) == 1:
+            subs = nodes[0].subs
+            if len(subs) == 1 and not self._leaving:
+                (sub,) = subs
+                if sub.subject == subject:  # nothing else comes this way: no other entry would be of use
+                    route = _route_to(sub, subject)
+                    self._pay(2)
+                    self.exact[subject] = route
+                    return route
         reached = tuple(nodes)
         shared = route = self._by_nodes.get(reached)
         if shared is None or route is None:
@@ -156,14 +182,17 @@ class Routes:
 
     def _make(self, nodes: tuple[Node, ...], subject: bytes) -> tuple[Route, Route]:
         """Return the route of one subject to what is at `nodes`, and the one of every subject that reaches them."""
-        plain = [sub for node in nodes for sub in node.plain]
-        clients = [sub for sub in plain if sub.session is not None]
+        subs = [sub for node in nodes for sub in node.subs]
+        if self._leaving:
+            subs = [sub for sub in subs if not sub.has_left()]
+        clients = [sub for sub in subs if not sub.queue and sub.session is not None]
+        handlers = tuple([sub for sub in subs if not sub.queue and sub.session is None])
         queues: dict[bytes, list[Subscription]] = {}
-        for node in nodes:
-            for name, members in node.queues.items():
-                queues.setdefault(name, []).extend(members)
-        handlers = tuple(sub for sub in plain if sub.session is None)
-        cost = 1 + len(plain) + sum(len(members) for members in queues.values())
+        if len(clients) + len(handlers) < len(subs):
+            for sub in subs:
+                if sub.queue:
+                    queues.setdefault(sub.queue, []).append(sub)
+        cost = 1 + len(subs)
         heads = cost <= MAX_CACHED_HEADS
         route = _route(clients, queues, handlers, subject if heads else b"")
         self._pay(4 * cost)
@@ -171,6 +200,7 @@ class Routes:
 
     def _pay(self, cost: int) -> None:
         """Count what is about to be cached, after forgetting all where that would be too much."""
+        cost = min(cost, MAX_ROUTE_COST)
         if self._cost + cost > MAX_CACHED_TAKERS:
             self._forget(b">")
         self._cost += cost
@@ -190,12 +220,19 @@ def _route(
     handlers: tuple[Subscription, ...],
     subject: bytes,
 ) -> Route:
-    return (
-        tuple(_taker(sub, subject) for sub in clients),
-        tuple(tuple(_taker(sub, subject) for sub in members) for members in queues.values()),
-        handlers,
-    )
+    if not subject:  # there may be a million of them
+        groups = tuple([tuple([(sub.session, sub, b"") for sub in members]) for members in queues.values()])
+        return tuple([(sub.session, sub, b"") for sub in clients]), groups, handlers
+    groups = tuple([tuple([_taker(sub, subject) for sub in members]) for members in queues.values()])
+    return tuple([_taker(sub, subject) for sub in clients]), groups, handlers
+
+
+def _route_to(sub: Subscription, subject: bytes) -> Route:
+    """Return the route of a subject that one subscription takes."""
+    if sub.queue:
+        return (), ((_taker(sub, subject),),), ()
+    return ((_taker(sub, subject),), (), ()) if sub.session is not None else ((), (), (sub,))
 
 
 def _taker(sub: Subscription, subject: bytes) -> Taker:
-    return sub.session, sub, b"MSG " + subject + sub.sid_field if subject else b""
+    return sub.session, sub, b"MSG " + subject + sub.sid_field

@@ -18,7 +18,7 @@ from natsctl.broker.message_trace import TRACE_DEST, publish_traced
 from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import FAULT_NOTICES, FAULT_REASONS, CloseReason
-from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, MANY_TAKERS, PutOff, keep, put_off, slice_end_ns
+from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, MANY_TAKERS, PutOff, keep, leave, put_off, slice_end_ns
 from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
@@ -191,8 +191,7 @@ class Session:
         if self.close_reason is not None and subs:
             self.left_subs, self.left_count = tuple(islice(subs.values(), MAX_LEFT_SUBS)), len(subs)
         self.subs = {}
-        for sub in subs.values():
-            self.account.unsubscribe(sub)
+        leave(self.account, subs, self.close_reason is not None)
         self.account.sessions.discard(self)
 
     def drop_subscriptions(self) -> None:
@@ -266,13 +265,20 @@ class Session:
         parser = self._parser
         publish = self.account.publish_from
         careful = self.pedantic or not self.headers or self.permit is not None
-        msgs = size = 0
+        msgs = size = subscribed = 0
         if len(ops) >= RUN_MIN and not (careful or self.verbose):
             ops = publish_runs(self, ops)
         clock, until = self.broker.clock, slice_end_ns(self)
         rest = iter(ops)
         for op in rest:
             if op[0] != PUB:
+                if op[0] == SUB and self.login.authenticated:
+                    subscribe(self, op[1], op[2], op[3])
+                    subscribed += 1
+                    look = not subscribed & LOOK_MASK or len(op[1]) > LONG_SUBJECT_BYTES
+                    if self.close_reason is not None or (look and clock.monotonic_ns() > until and put_off(self, rest)):
+                        break
+                    continue
                 self._operate(op)
                 if self.close_reason is not None:
                     break
@@ -323,8 +329,6 @@ class Session:
             self.login.connect(op[1])
         elif not self.login.authenticated:
             self.login.refuse(Refusal())
-        elif kind == SUB:
-            subscribe(self, op[1], op[2], op[3])
         elif kind == UNSUB:
             unsubscribe(self, op[1], op[2])
         elif kind == PING:

@@ -6,6 +6,9 @@ out a chunk; after `SLICE_NS` it puts the rest off, here, and is in `broker.unfi
 and calls `go_on` in later turns, one session after another, for as long as a turn may take; what arrives meanwhile all
 the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
 memory is worth more than time.
+
+What a connection has subscribed to is removed in slices, too, where that is much: it receives nothing from the moment
+of its end (`Routes.begin_leaving`), and `end_left` takes its subscriptions away in later turns.
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
 
 SLICE_NS: Final = 10_000_000
 """How long a session carries out what has arrived before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
 """The same while others have put something off."""
 LOOK_MASK: Final = 7
-"""The clock is looked at after every eighth message."""
+"""The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
 """And after each with a longer subject, which may take long to match,"""
 MANY_TAKERS: Final = 64
@@ -33,6 +39,12 @@ MAX_PUT_OFF_BYTES: Final = 8 << 20
 """What may arrive after something was put off: one read of the shell may be unpacked to much more."""
 MAX_FORCED: Final = 50
 """Slices that are carried out at once where more arrives."""
+
+
+MANY_LEFT: Final = 1000
+"""Subscriptions of a connection that are removed at once when it ends."""
+LEFT_STEP: Final = 64
+"""Subscriptions that are removed between two looks at the clock."""
 
 
 class PutOff:
@@ -90,3 +102,27 @@ def go_on(session: Session) -> None:
         again.chunks, again.size = later.chunks, later.size
     elif later.chunks:
         session.receive(b"".join(later.chunks))
+
+
+def leave(account: Account, subs: dict[bytes, Subscription], closed: bool) -> None:
+    """End the subscriptions of a session: at once, or in later turns where it has closed and they are many."""
+    if closed and len(subs) > MANY_LEFT:
+        account.routes.begin_leaving()
+        account.broker.left.append((account, subs))
+        return
+    for sub in subs.values():
+        account.unsubscribe(sub)
+
+
+def end_left(broker: Broker, until_ns: int) -> None:
+    """Remove subscriptions of sessions that have closed, until the monotonic clock says `until_ns`."""
+    left = broker.left
+    while left:
+        account, subs = left[0]
+        for _ in range(min(LEFT_STEP, len(subs))):
+            account.unsubscribe(subs.popitem()[1])
+        if not subs:
+            account.routes.end_leaving()
+            left.popleft()
+        if broker.clock.monotonic_ns() >= until_ns:
+            return

@@ -10,7 +10,7 @@ routes.py caches by that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
@@ -19,15 +19,43 @@ ANY = b"*"
 REST = b">"
 
 
-class Node:
-    """The subscriptions whose pattern ends here, and the tokens that lead on."""
+FEW: Final = 4
+"""Subscriptions at a node that are kept in a tuple: most have one, and a dict for it takes four times the memory."""
 
-    __slots__ = ("children", "plain", "queues")
+Subscriptions: TypeAlias = "tuple[Subscription, ...] | dict[Subscription, None]"
+"""In the order in which they came."""
+
+
+class Node:
+    """The subscriptions whose pattern ends here, queue groups' members among them, and the tokens that lead on."""
+
+    __slots__ = ("children", "subs")
 
     def __init__(self) -> None:
-        self.children: dict[bytes, Node] = {}
-        self.plain: dict[Subscription, None] = {}
-        self.queues: dict[bytes, dict[Subscription, None]] = {}
+        self.children: dict[bytes, Node] = _CHILDLESS
+        self.subs: Subscriptions = ()
+
+    def add(self, sub: Subscription) -> None:
+        """Add a subscription that is not here yet."""
+        subs = self.subs
+        if isinstance(subs, dict):
+            subs[sub] = None
+        elif len(subs) < FEW:
+            self.subs = (*subs, sub)
+        else:
+            self.subs = dict.fromkeys((*subs, sub))
+
+    def discard(self, sub: Subscription) -> None:
+        """Take a subscription out that is here."""
+        subs = self.subs
+        if isinstance(subs, dict):
+            del subs[sub]
+        else:
+            self.subs = tuple([one for one in subs if one is not sub])
+
+
+_CHILDLESS: Final[dict[bytes, Node]] = {}
+"""The children of every node that has none: it is never written to."""
 
 
 class SubList:
@@ -45,14 +73,17 @@ class SubList:
         """Add a subscription; its subject is a valid pattern."""
         node = self._root
         for token in sub.subject.split(b"."):
-            child = node.children.get(token)
+            children = node.children
+            child = children.get(token)
             if child is None:
-                child = node.children[token] = Node()
+                if children is _CHILDLESS:
+                    children = node.children = {}
+                child = children[token] = Node()
             node = child
-        if sub.queue:
-            node.queues.setdefault(sub.queue, {})[sub] = None
+        if node.subs:
+            node.add(sub)
         else:
-            node.plain[sub] = None
+            node.subs = (sub,)
         self.count += 1
         self.inserted += 1
 
@@ -66,14 +97,11 @@ class SubList:
             if child is None:
                 return False
             node = child
-        members = node.queues.get(sub.queue, {}) if sub.queue else node.plain
-        if sub not in members:
+        if sub not in node.subs:
             return False
-        del members[sub]
-        if sub.queue and not members:
-            del node.queues[sub.queue]
+        node.discard(sub)
         for parent, token in reversed(path):
-            if node.children or node.plain or node.queues:
+            if node.children or node.subs:
                 break
             del parent.children[token]
             node = parent
@@ -117,11 +145,9 @@ class SubList:
         while waiting:
             node = waiting.pop()
             waiting += node.children.values()
-            yield from tuple(node.plain)
-            for members in tuple(node.queues.values()):
-                yield from tuple(members)
+            yield from tuple(node.subs)
 
     def taking(self, subject: bytes) -> list[Subscription]:
         """Return the subscriptions that a message on a literal subject reaches."""
         nodes, _, _ = self.match(subject.split(b"."))
-        return [sub for node in nodes for members in (node.plain, *node.queues.values()) for sub in members]
+        return [sub for node in nodes for sub in node.subs]

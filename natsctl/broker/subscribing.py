@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.subjects import has_valid_tokens
 from natsctl.broker.auth.guard import guard_of
 from natsctl.broker.notices import refuse_depth, refuse_subscription, withdraw_subscription
+from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import Subscription
 from natsctl.wire.encode import OK_LINE
 
@@ -28,14 +29,18 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
     elif 0 <= session.max_subscriptions <= len(session.subs):
         session.broker.notice(session, "maximum subscriptions exceeded")
         session.err("maximum subscriptions exceeded")
-    elif not has_valid_tokens(subject):
+    elif (b">" in subject or b".." in subject or subject[0] == DOT or subject[-1] == DOT) and not has_valid_tokens(
+        subject
+    ):
         session.err("Invalid Subject")
     else:
         if sid not in session.subs:
             sub = Subscription(session.account, subject, queue, session=session, sid=sid)
             session.subs[sid] = sub
             session.last_data_ns = session.last_active_ns
-            place(session, sub, session.account)
+            if permit is not None:
+                sub.guard = guard_of(sub, permit)
+            session.account.insert(sub)
         if session.verbose:
             session.write(OK_LINE)
 

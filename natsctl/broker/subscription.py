@@ -113,6 +113,11 @@ class Subscription:
         self.stand_ins: tuple[Subscription, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
+    def has_left(self) -> bool:
+        """Return whether it is of a session that has closed, and only waits for its removal."""
+        session = self.behind().session
+        return session is not None and session.close_reason is not None
+
     def behind(self) -> Subscription:
         """Return the subscription that messages end up at: the one that this one stands for, or itself."""
         return self.client or self

@@ -10,11 +10,12 @@ what one stream does around its commit is told and holds up no other stream.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.store.errors import StoreError
+from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.store.commit import Commit, Committable
@@ -78,6 +79,11 @@ class Committer:
     def idle(self) -> bool:
         """Whether everything appended so far is durable (or refused)."""
         return not self.in_flight and not self._store.dirty
+
+    @property
+    def streams(self) -> Iterable[StreamStore]:
+        """The streams of which a commit is under way."""
+        return (one for one in self.in_flight if isinstance(one, StreamStore))
 
     def kick(self) -> bool:
         """Begin a commit for everything that has something to write and none in flight.

@@ -18,19 +18,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
-from natsctl.broker.slices import go_on
+from natsctl.broker.slices import SLICE_NS, end_left, go_on
 from natsctl.server.auth.logins import Logins
-from natsctl.server.committer import Committer
 from natsctl.server.notices import Notices
 from natsctl.server.process.log import Log
-from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
+    from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
     from natsctl.store.store import Store
+    from natsctl.store.stream import StreamStore
 
 READY_BUDGET: Final = 2048
 """Messages that consumers may deliver in one turn."""
@@ -81,7 +81,7 @@ class Shell:
         self.broker = broker
         self.engine = engine
         self.store = store
-        self.committer = Committer(store, loop.call_soon_threadsafe, self._committed, self._fault) if store else None
+        self.committer = self._new_committer(store) if store else None
         self.connections: dict[Session, ClientConnection] = {}
         self.logins = Logins(loop, self._decided)
         broker.inform = log.info
@@ -98,6 +98,11 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._ticker: asyncio.TimerHandle | None = None
+
+    def _new_committer(self, store: Store) -> Committer:
+        from natsctl.server.committer import Committer
+
+        return Committer(store, self.loop.call_soon_threadsafe, self._committed, self._fault)
 
     def start(self) -> None:
         """Start the worker threads and the timers."""
@@ -172,6 +177,10 @@ class Shell:
             self._work_out_logins()
         if self.broker.unfinished:
             self._go_on()
+        if self.broker.left:
+            end_left(self.broker, self.broker.clock.monotonic_ns() + SLICE_NS)
+            if self.broker.left:
+                self.wake()
         if committer is not None and engine is not None:
             committer.kick()
             more = engine.run_ready(READY_BUDGET)
@@ -247,8 +256,8 @@ class Shell:
                     connection.resume()
 
     def _watch_load(self, committer: Committer, engine: Engine) -> None:
-        for stream in committer.in_flight:
-            if isinstance(stream, StreamStore) and stream not in self._overloaded and overloaded(stream):
+        for stream in committer.streams:
+            if stream not in self._overloaded and overloaded(stream):
                 self._overloaded[stream] = []
         for stream in engine.closed:  # their messages wait for a job, and no commit may end when that does
             if stream not in self._overloaded and overloaded(stream):

@@ -67,6 +67,15 @@ class Parser(Framing):
                     if after:
                         index = after
                         continue
+                elif 3 <= count <= 4 and line[:4] == b"SUB ":
+                    if len(line) <= most_line:
+                        append((SUB, fields[1], fields[2] if count == 4 else b"", fields[-1]))
+                        index += 1
+                        continue
+                elif count == 2 and line[:6] == b"UNSUB " and len(line) <= most_line:
+                    append((UNSUB, fields[1], 0))
+                    index += 1
+                    continue
                 elif line == b"PING\r":
                     append(PING_OP)
                     index += 1
