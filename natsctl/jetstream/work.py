@@ -55,7 +55,18 @@ class _Held(NamedTuple):
 class Work:
     """The jobs of one stream, and what waits for them."""
 
-    __slots__ = ("_changes", "_engine", "_held", "_jobs", "_put_off", "_requests", "_running", "_shut", "_stream", "closed")
+    __slots__ = (
+        "_changes",
+        "_engine",
+        "_held",
+        "_jobs",
+        "_put_off",
+        "_requests",
+        "_running",
+        "_shut",
+        "_stream",
+        "closed",
+    )
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -209,4 +220,3 @@ class Work:
             store.held_bytes -= held.size
         held.call(*held.arguments)
         return held.cost
-

@@ -130,6 +130,11 @@ class StreamStore(AppendedView):
 
     # -- reading, never above durable_seq
 
+    @property
+    def unsettled(self) -> bool:
+        """Return whether messages were received that can not be read yet; a stream that failed settles nothing more."""
+        return self.durable_seq < self._index.last_seq and self.fault is None
+
     def get(self, seq: int) -> StoredMessage | None:
         """Return message `seq`; None when it is gone or not durable. Raises StoreDamaged."""
         place = self._index.locate(seq) if seq <= self.durable_seq else None
@@ -383,6 +388,11 @@ class StreamStore(AppendedView):
         """Call `callback(None)` once everything buffered now is durable, or with the error that prevents it."""
         self._callbacks.append(callback)
         self.request_sync()
+
+    def on_settled(self, callback: Settled) -> None:
+        """Call back once the messages buffered now can be read, or with an error; no sync is added to the policy's."""
+        self._callbacks.append(callback)
+        self._mark()
 
     def begin_commit(self) -> Commit | None:
         """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""

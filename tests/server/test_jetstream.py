@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from nats.js.api import DeliverPolicy
 
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
@@ -120,6 +122,34 @@ async def test_what_was_acked_is_there_after_a_restart(tmp_path: Path) -> None:
         client = await RawClient.connect(server.url)
         state = (await api(client, "STREAM.INFO.S"))["state"]
         assert (state["messages"], state["first_seq"], state["last_seq"]) == (3000, 1, 3000)
+        await client.close()
+
+
+async def test_what_a_flush_has_answered_is_seen_by_another_client(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        publisher, client = await nats.connect(server.url), await nats.connect(server.url)
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s"], allow_direct=True)
+        await js.add_consumer("S", durable_name="W")
+
+        async def publish(payload: bytes) -> None:
+            await publisher.publish("s", payload)
+            await publisher.flush()
+
+        for number in range(1, 31):
+            await publish(b"a")
+            assert (await js.consumer_info("S", "W")).num_pending == number * 4 - 3
+            await publish(b"b")
+            fresh = await js.add_consumer("S", name=f"F{number}", deliver_policy=DeliverPolicy.NEW)
+            await publish(b"c")
+            assert (await client.request("$JS.API.DIRECT.GET.S.s", timeout=PATIENCE_S)).data == b"c"
+            await publish(b"d")
+            assert (await js.stream_info("S")).state.messages == number * 4
+            assert (fresh.num_pending, (await js.consumer_info("S", f"F{number}")).num_pending) == (0, 2)
+        pull = await js.pull_subscribe_bind("W", "S")
+        await publish(b"e")
+        assert len(await pull.fetch(200, timeout=0.5)) == 121
+        await publisher.close()
         await client.close()
 
 

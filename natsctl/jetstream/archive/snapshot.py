@@ -66,7 +66,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return wish
     if not is_valid_subject(wish.deliver_subject) or not is_literal(wish.deliver_subject):
         return error(10015)
-    return request.when_durable(stream.store, lambda: _begin(stream, request, wish))
+    return request.when_settled([stream.store], lambda kept: _begin(stream, request, wish))
 
 
 def _begin(stream: Stream, request: ApiRequest, wish: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:

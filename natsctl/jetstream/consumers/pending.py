@@ -90,6 +90,14 @@ class Undelivered:
                 waiting += store.count(self._filters, after, self.seen_seq)
         self.count = waiting
 
+    @property
+    def pending(self) -> int:
+        """Return num_pending as deliveries show it: with the messages received that can not be read yet."""
+        store = self._store
+        if not store.unsettled:
+            return max(self.count, 0)
+        return max(self.count, 0) + store.count(self._filters, max(self.next_seq, store.durable_seq + 1))
+
     def take(self, limit: int) -> Sequence[StoredMessage]:
         """Return up to `limit` messages to deliver next, without moving on."""
         if limit <= 0:

@@ -137,7 +137,8 @@ class PullDelivery:
             if not wish.idle_heartbeat:
                 self._status(reply, requests.MAX_WAITING)
             return
-        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns(), formal)
+        store = consumer.stream.store
+        request = OpenRequest(reply, wish, consumer.engine.clock.monotonic_ns(), formal, store.last_seq)
         self.idle_since_ns = request.last_ns
         if wish.expires < 0:
             self._status(reply, request.ended(b"408 Request Timeout"))
@@ -150,6 +151,8 @@ class PullDelivery:
         event = request.next_event_ns()
         if event:
             self._alarm.no_later_than(event)
+        if request.no_wait and store.unsettled:
+            store.on_settled(lambda fault: consumer.schedule())
         if consumer.undelivered.count > 0 or consumer.redelivery.queued or request.no_wait:
             consumer.schedule()
         else:
@@ -168,6 +171,8 @@ class PullDelivery:
     def _refuse_waiting(self, wish: PullRequest) -> bytes:
         """Return the status for a no_wait request that can not be served now, b"" when it is to be opened."""
         consumer = self._consumer
+        if consumer.stream.store.unsettled:
+            return b""
         available = max(consumer.undelivered.count, 0) + len(consumer.redelivery.queued)
         refusal = b""
         if not available and not wish.expires:
@@ -207,8 +212,13 @@ class PullDelivery:
             consumer.supply.pacing() or (not consumer.redelivery.queued and not consumer.supply.room())
         )
         if not held_up:
-            for request in [r for r in self.waiting if r.ends_without_messages()]:
+            for request in [r for r in self.waiting if self._ends_without_messages(r)]:
                 self._end(request, requests.NO_MESSAGES)
+
+    def _ends_without_messages(self, request: OpenRequest) -> bool:
+        """Whether there being nothing to deliver ends a request: what came before it is no longer on its way."""
+        store = self._consumer.stream.store
+        return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
     def _find_taker(self) -> bool:
         """Bring a request to the head whose client keeps up with reading; False when there is none."""
@@ -349,7 +359,7 @@ class PullDelivery:
         for request in tuple(self.waiting):
             if request.expires_ns and request.expires_ns <= now_ns:
                 self._end(request, request.ended(b"408 Request Timeout"))
-            elif request.ends_without_messages() and not consumer.scheduled:
+            elif self._ends_without_messages(request) and not consumer.scheduled:
                 self._end(request, requests.NO_MESSAGES)
             elif request.heartbeat_ns and request.last_ns + request.heartbeat_ns <= now_ns:
                 request.last_ns = now_ns

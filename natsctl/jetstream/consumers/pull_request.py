@@ -66,11 +66,16 @@ class OpenRequest:
         "pin_id",
         "priority",
         "reply",
+        "seen_seq",
     )
 
-    def __init__(self, reply: bytes, wish: PullRequest, now_ns: int, formal: bool) -> None:
-        """`formal` says that the request came as JSON, which alone can name a group, a pin or a priority."""
+    def __init__(self, reply: bytes, wish: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
+        """`formal` says that the request came as JSON, which alone can name a group, a pin or a priority.
+
+        `seen_seq` is the stream's last sequence on arrival: before it can be read, nothing ends for want of messages.
+        """
         self.reply = reply
+        self.seen_seq = seen_seq
         self.left = max(wish.batch, 1)
         self.debt = min(wish.batch - 1, 0)
         self.bytes_left = wish.max_bytes

@@ -91,7 +91,7 @@ class Retry:
             sseq,
             state.delivered_cseq + 1,
             message.ts_ns,
-            max(consumer.undelivered.count, 0),
+            consumer.undelivered.pending,
         )
         return message, consumer.ack_form % numbers
 

@@ -72,7 +72,7 @@ class Supply:
     def deliveries(self, messages: Sequence[StoredMessage]) -> list[Delivery]:
         """Return first deliveries of `messages`, whose ack subjects count on from here."""
         consumer = self._consumer
-        form, cseq, left = consumer.ack_form, consumer.state.delivered_cseq, consumer.undelivered.count
+        form, cseq, left = consumer.ack_form, consumer.state.delivered_cseq, consumer.undelivered.pending
         if consumer.config.headers_only:
             return [
                 (subject, form % (1, seq, cseq + i, ts_ns, left - i), *headers_only(header, payload))

@@ -23,7 +23,7 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_create import create, durable_create
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
-from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, storage_error
+from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled, storage_error
 from natsctl.jetstream.upstream.origin import identity
 from natsctl.store.errors import StoreError
 
@@ -173,14 +173,14 @@ def _refuse_reset(consumer: Consumer, seq: int) -> str:
 
 
 HANDLERS: Final[dict[str, EndpointFunction]] = {
-    "CONSUMER.CREATE": create,
-    "CONSUMER.DURABLE.CREATE": durable_create,
+    "CONSUMER.CREATE": settled(create),
+    "CONSUMER.DURABLE.CREATE": settled(durable_create),
     "CONSUMER.NAMES": names,
-    "CONSUMER.LIST": listing,
-    "CONSUMER.INFO": info,
+    "CONSUMER.LIST": settled(listing),
+    "CONSUMER.INFO": settled(info),
     "CONSUMER.DELETE": delete,
     "CONSUMER.PAUSE": pause,
     "CONSUMER.UNPIN": unpin,
-    "CONSUMER.RESET": reset,
+    "CONSUMER.RESET": settled(reset),
 }
 """What the engine's dispatcher calls, by verb."""

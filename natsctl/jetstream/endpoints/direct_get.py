@@ -20,8 +20,6 @@ from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler, Subscription
     from natsctl.jetstream.stream import Stream
@@ -116,8 +114,7 @@ class DirectGet:
             self._send(reply, BAD_REQUEST)
         else:
             request.last_by_subj = subject.split(b".", 5)[5].decode("utf-8", "surrogateescape")
-            wish = request
-            self._when_durable(lambda: self._answer(reply, wish))
+            self._serve(reply, request)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Serve `DIRECT.GET.<stream>`, whose body says what is wanted."""
@@ -134,55 +131,51 @@ class DirectGet:
         elif search.contradicts(request) or search.contradicts_in_batch(request):
             self._send(reply, BAD_REQUEST)
         else:
-            wish = request
-            self._when_durable(lambda: self._answer(reply, wish))
+            self._serve(reply, request)
 
-    def _when_durable(self, act: Callable[[], None]) -> None:
-        """Act once what was published before can be seen."""
-        store = self._stream.store
-        if store.durable_seq >= store.last_seq or not store.healthy:
-            act()
+    def _serve(self, reply: bytes, request: DirectGetRequest) -> None:
+        """Answer once every message received before can be read."""
+        stream, patterns = self._stream, search.patterns_of(request)
+        if stream.work.closed:
+            stream.work.hold(self._serve, reply, request)
+        elif patterns and not (request.multi_last or request.batch):
+            stream.work.begin(stream.store.preparing(patterns), lambda done: self._answer_when_settled(reply, request))
         else:
-            store.on_durable(lambda fault: act())
+            self._answer_when_settled(reply, request)
 
-    def _answer(self, reply: bytes, request: DirectGetRequest) -> None:
+    def _answer_when_settled(self, reply: bytes, request: DirectGetRequest) -> None:
+        store = self._stream.store
+        newest = search.newest(store, request) if request.last_by_subj else 0
+        if store.unsettled:
+            store.on_settled(lambda fault: self._answer(reply, request, newest))
+        else:
+            self._answer(reply, request, newest)
+
+    def _answer(self, reply: bytes, request: DirectGetRequest, newest: int) -> None:
         work = self._stream.work
         if work.closed:
-            work.hold(self._answer, reply, request)
-        elif request.multi_last or request.batch or search.patterns_of(request):
+            work.hold(self._answer, reply, request, newest)
+        elif request.multi_last or request.batch:
             work.begin(self._answering(reply, request))
         else:
-            self._answer_at_once(reply, request)
+            self._answer_one(reply, request, newest)
 
     def _answering(self, reply: bytes, request: DirectGetRequest) -> Steps[None]:
         """Answer what may concern many subjects."""
-        store = self._stream.store
         try:
             if request.multi_last:
                 yield from LastOfSubjects(self._stream, reply, request).beginning()
-                return
-            yield from store.preparing(search.filters_of(request))
-            if request.batch:
+            else:
+                yield from self._stream.store.preparing(search.filters_of(request))
                 Run(self._stream, reply, request).begin()
-                return
-            if patterns := search.patterns_of(request):
-                yield from store.preparing(patterns)
         except StoreError:
             self._send(reply, NOT_FOUND)
-            return
-        self._answer_at_once(reply, request)
 
-    def _answer_at_once(self, reply: bytes, request: DirectGetRequest) -> None:
+    def _answer_one(self, reply: bytes, request: DirectGetRequest, newest: int) -> None:
         try:
-            self._answer_one(reply, request)
+            message = search.find(self._stream.store, request, newest)
         except StoreError:
-            self._send(reply, NOT_FOUND)
-
-    def _answer_one(self, reply: bytes, request: DirectGetRequest) -> None:
-        message = search.find(self._stream.store, request)
-        if message is None and search.is_on_its_way(self._stream.store, request):
-            self._when_durable(lambda: self._answer(reply, request))
-            return
+            message = None
         if message is None:
             self._send(reply, NOT_FOUND)
             return

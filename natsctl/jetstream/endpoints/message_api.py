@@ -32,23 +32,22 @@ def get(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return PENDING if request.tokens[0] in js.offline.reasons() else error(10059)
-    return request.when_durable(stream.store, lambda: _get(stream, request, wish))
-
-
-def _get(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
     patterns = search.patterns_of(wish)
-    return _getting(stream, request, wish, patterns) if patterns else _got(stream, request, wish)
+    return _getting(stream, request, wish, patterns) if patterns else _get_when_settled(stream, request, wish)
 
 
 def _getting(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest, patterns: Filters) -> Steps[Outcome]:
     yield from stream.store.preparing(patterns)
-    return _got(stream, request, wish)
+    return _get_when_settled(stream, request, wish)
 
 
-def _got(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
-    message = search.find(stream.store, wish)
-    if message is None and search.is_on_its_way(stream.store, wish):
-        return request.when_durable(stream.store, lambda: _get(stream, request, wish))
+def _get_when_settled(stream: Stream, request: ApiRequest, wish: StreamMsgGetRequest) -> Outcome:
+    newest = search.newest(stream.store, wish) if wish.last_by_subj else 0
+    return request.when_settled([stream.store], lambda kept: _get(stream, wish, newest))
+
+
+def _get(stream: Stream, wish: StreamMsgGetRequest, newest: int) -> Outcome:
+    message = search.find(stream.store, wish, newest)
     if message is None:
         return error(10037)
     shown = StoredMsg(

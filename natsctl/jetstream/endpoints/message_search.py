@@ -68,36 +68,41 @@ def says_more_than_headers(request: DirectGetRequest) -> bool:
 # Finding
 
 
-def find(store: StreamStore, request: StreamMsgGetRequest) -> StoredMessage | None:
-    """Return the message that a single get asks for. Raises StoreError."""
+def find(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> StoredMessage | None:
+    """Return the message that a single get asks for. Raises StoreError.
+
+    `newest_seq` is the answer of `newest` when the request arrived.
+    """
     seq = start_of(store, request)
     if request.next_by_subj:
         return store.next_match(filters_of(request), seq)
     if seq:
         return store.get(seq)
-    return _last(store, request.last_by_subj)
+    return _last(store, request, newest_seq)
 
 
-def _last(store: StreamStore, subject: str) -> StoredMessage | None:
-    """Return the newest durable message on a subject, or on those of a pattern; "": of all."""
-    key = subject.encode("utf-8", "surrogateescape")
-    literal = bool(key) and is_literal(key)
-    seq = store.last_seq_of(key) if literal else store.last_match(Filters((key,)) if key else ALL)
-    if seq > store.durable_seq:
-        seq = max(store.last_per_subject(Filters((key,)) if key else ALL), default=0)
-    return store.get(seq) if seq else None
-
-
-def is_on_its_way(store: StreamStore, request: StreamMsgGetRequest) -> bool:
-    """Return whether the last message of a subject was taken out for one that is not durable yet.
-
-    Whoever finds nothing then asks again after the next commit: a subject that is written all the time is never empty.
-    """
-    if not request.last_by_subj or not store.healthy:
-        return False
+def newest(store: StreamStore, request: StreamMsgGetRequest) -> int:
+    """Return the newest sequence on the subject of a get, or on those of its pattern, durable or not; "": of all."""
     key = request.last_by_subj.encode("utf-8", "surrogateescape")
-    newest = store.last_seq_of(key) if is_literal(key) else store.last_match(Filters((key,)))
-    return newest > store.durable_seq
+    if key and is_literal(key):
+        return store.last_seq_of(key)
+    return store.last_match(Filters((key,)) if key else ALL)
+
+
+def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> StoredMessage | None:
+    """Return the newest durable message of what `newest` looks at.
+
+    On a subject that is written all the time limits have taken it out by then, for one that is not durable yet: the
+    one that was the newest when the request arrived is read all the same.
+    """
+    seq = newest(store, request)
+    if seq <= store.durable_seq:
+        return store.get(seq) if seq else None
+    key = request.last_by_subj.encode("utf-8", "surrogateescape")
+    seq = max(store.last_per_subject(Filters((key,)) if key else ALL), default=0)
+    if not seq < newest_seq <= store.durable_seq:
+        return store.get(seq) if seq else None
+    return next((message for message in store.remnants(newest_seq) if message.seq == newest_seq), None)
 
 
 def patterns_of(request: StreamMsgGetRequest) -> Filters | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from natsctl.api.catalogue import ApiError, error
@@ -135,24 +135,50 @@ class ApiRequest:
         settling[0].on_durable(settled)
         return PENDING
 
-    def when_durable(self, store: StreamStore, look: Callable[[], Outcome]) -> Outcome:
-        """Return what `look` finds, or find and send it once the messages buffered now are durable.
+    def when_settled(self, stores: Iterable[StreamStore], look: Callable[[bool], Outcome]) -> Outcome:
+        """Return what `look` finds, or find and send it once every message received before can be read.
 
         So a client that published without waiting for the ack reads what it wrote, and nobody reads what may be lost.
-        A stream that failed has nothing to wait for.
+        `look` is given whether the stores have kept those messages. It is called once, however much arrives meanwhile.
         """
-        if store.durable_seq >= store.last_seq or not store.healthy:
-            return look()
+        waiting = [store for store in stores if store.unsettled]
+        if not waiting:
+            return look(True)
+        left, kept = len(waiting), True
 
         def settled(fault: StoreError | None) -> None:
+            nonlocal left, kept
+            left -= 1
+            kept = kept and fault is None
+            if left:
+                return
             try:
-                outcome = look()
+                outcome = look(kept)
             except StoreError as damage:
                 outcome = storage_error(damage)
             self._complete(self, outcome)
 
-        store.on_durable(settled)
+        for store in waiting:
+            store.on_settled(settled)
         return PENDING
+
+
+def settled(function: EndpointFunction) -> EndpointFunction:
+    """Return an endpoint that looks at a stream once every message received before the request can be read."""
+
+    def when_settled(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+        stream = js.streams.get(request.tokens[0])
+        if stream is None or not stream.store.unsettled:
+            return function(js, request)
+        return request.when_settled([stream.store], lambda kept: _in_turn(function, js, request))
+
+    return when_settled
+
+
+def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
+    """Serve a request behind the long work that its stream has begun meanwhile."""
+    yield 0
+    return function(js, request)
 
 
 def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiError:

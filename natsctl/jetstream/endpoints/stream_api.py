@@ -24,7 +24,6 @@ from natsctl.api.config import stream_config as rules
 from natsctl.api.config.source_config import check_filters
 from natsctl.api.config.stream_draft import invalid
 from natsctl.api.config.stream_update import check_update, seal
-from natsctl.api.model import Model
 from natsctl.api.requests import (
     StreamCreateRequest,
     StreamInfoRequest,
@@ -41,7 +40,6 @@ from natsctl.store.steps import STEP, Steps, pieces
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.stream import Stream
-    from natsctl.store.stream import StreamStore
 
 
 def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
@@ -51,7 +49,7 @@ def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
 
 def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve INFO."""
-    return js.info()
+    return request.when_settled([stream.store for stream in js.streams.values()], lambda kept: js.info())
 
 
 def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -177,10 +175,10 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return stream
     wish = request.decoded(StreamInfoRequest)
     if wish.subjects_filter:
-        return _info_with_subjects(stream, request, wish)
+        return _info_with_subjects(js, stream, request, wish)
     if wish.deleted_details:
-        return _info_with_deleted(stream, request)
-    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(_info(stream), Paged()))
+        return _info_with_deleted(js, stream, request)
+    return _shown(js, stream, request, _info(stream), Paged())
 
 
 def _info(stream: Stream) -> StreamInfo:
@@ -189,15 +187,23 @@ def _info(stream: Stream) -> StreamInfo:
     return found
 
 
-def _info_with_deleted(stream: Stream, request: ApiRequest) -> Steps[Outcome]:
+def _shown(js: JetStreamAccount, stream: Stream, request: ApiRequest, found: StreamInfo, page: Paged) -> Outcome:
+    """Answer an info once everything that it counts can be read."""
+    answer = answers.stream_info_answer(found, page)
+    return request.when_settled([stream.store], lambda kept: answer if kept else info(js, request))
+
+
+def _info_with_deleted(js: JetStreamAccount, stream: Stream, request: ApiRequest) -> Steps[Outcome]:
     stream.work.shut()
     found = _info(stream)
     if found.state.num_deleted:
         found.state.deleted = yield from stream.store.gaps()
-    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, Paged()))
+    return _shown(js, stream, request, found, Paged())
 
 
-def _info_with_subjects(stream: Stream, request: ApiRequest, wish: StreamInfoRequest) -> Steps[Outcome]:
+def _info_with_subjects(
+    js: JetStreamAccount, stream: Stream, request: ApiRequest, wish: StreamInfoRequest
+) -> Steps[Outcome]:
     """Return an info of one moment, once its subjects are sorted."""
     filters = Filters((wish.subjects_filter.encode(),))
     yield from stream.store.preparing(filters)
@@ -211,7 +217,7 @@ def _info_with_subjects(stream: Stream, request: ApiRequest, wish: StreamInfoReq
     for piece in pieces([*counts.items()], NAMES_PAGE):
         shown.update((subject.decode("utf-8", "replace"), count) for subject, count in piece)
         yield STEP
-    return _shown_when_durable(request, [stream.store], answers.stream_info_answer(found, page))
+    return _shown(js, stream, request, found, page)
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -242,20 +248,13 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     answer = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
     answer.streams = [stream.info() for stream in page]
     answer.offline = {name: offline[name] for name in missing}
-    return _shown_when_durable(request, [stream.store for stream in page], answer)
+    stores = [stream.store for stream in page]
+    return request.when_settled(stores, lambda kept: answer if kept else list_streams(js, request))
 
 
 def _offline(js: JetStreamAccount, wish: StreamsRequest) -> dict[str, str]:
     """Return the streams that are not served, with the reasons; what they capture is not known."""
     return {} if wish.subject else js.offline.reasons()
-
-
-def _shown_when_durable(request: ApiRequest, stores: list[StreamStore], answer: Model) -> Outcome:
-    """Return an answer with counts of the appended view, or send it once all that it counts is durable."""
-    store = next((store for store in stores if store.durable_seq < store.last_seq and store.healthy), None)
-    if store is None:
-        return answer
-    return request.when_durable(store, lambda: _shown_when_durable(request, stores, answer))
 
 
 def _clamped(offset: int, total: int) -> int:

@@ -330,10 +330,37 @@ def test_only_durable_messages_are_delivered(jet: Jet) -> None:
     jet.consumer()
     jet.machine.hold_commits = True
     jet.publish("a")
-    assert jet.pull(b'{"no_wait":true}')[0].status == b"404 No Messages"
+    assert jet.pull() == []
     jet.machine.hold_commits = False
     jet.machine.settle()
-    assert texts(jet.pull()) == ["a"]
+    assert jet.counts()["delivered"] == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("filter_subject", "found"), [("s.a", ["1", "2", "<404 No Messages>"]), ("s.b", ["<404 No Messages>"])]
+)
+def test_a_request_that_does_not_wait_sees_what_was_received_before(
+    jet: Jet, filter_subject: str, found: list[str]
+) -> None:
+    jet.consumer(filter_subject=filter_subject)
+    sid = jet.listen("in")
+    jet.machine.hold_commits = True
+    jet.publish("1", "2")
+    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"no_wait":true,"batch":9}', "in")
+    assert jet.heard(sid) == []
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    assert texts(jet.heard(sid)) == found
+    assert texts(jet.pull(b'{"no_wait":true}')) == ["<404 No Messages>"]
+
+
+def test_a_delivery_counts_what_was_received_and_is_not_durable_yet(jet: Jet) -> None:
+    jet.consumer(filter_subject="s.a")
+    jet.publish("1", "2")
+    jet.machine.hold_commits = True
+    jet.publish("3", "4")
+    jet.publish("x", subject="s.b")
+    assert [numbers(message)[3] for message in jet.pull(b"2")] == [3, 2]
 
 
 def test_replay_original_keeps_the_rhythm(jet: Jet) -> None:

@@ -54,7 +54,7 @@ def test_a_body_that_can_not_be_read_is_refused(body: bytes, reason: bytes) -> N
 
 @pytest.mark.parametrize(("batch", "left"), [(3, 3), (1, 1), (0, 0), (-2, -2)])
 def test_an_end_tells_what_was_asked_for_and_not_served(batch: int, left: int) -> None:
-    request = OpenRequest(b"in", PullRequest(batch=batch, max_bytes=7), 0, True)
+    request = OpenRequest(b"in", PullRequest(batch=batch, max_bytes=7), 0, True, 0)
     assert request.left >= 1
     expected = b"NATS/1.0 408 X\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: 7\r\n\r\n" % left
     assert request.ended(b"408 X") == expected

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 from typing import Any
 
+import msgspec
 import pytest
 
 from natsctl.testing.jet import Jet, ok
+from natsctl.testing.simdisk import Fault
 
 
 def fill(jet: Jet, **config: Any) -> None:
@@ -75,6 +78,97 @@ def test_a_get_waits_for_what_was_published_before_it(jet: Jet) -> None:
     jet.machine.settle()
     get, direct, info = jet.wire.take(sid)
     assert (got(get.json()), direct.payload, info.json()["state"]["messages"]) == (1, b"x", 1)
+
+
+def asked(jet: Jet, *requests: tuple[str, object]) -> list[bytes]:
+    """Send requests and return the subscriptions that their answers arrive on."""
+    sids = []
+    for number, (verb, body) in enumerate(requests):
+        sids.append(jet.listen(f"answer.{number}"))
+        jet.wire.publish(
+            f"$JS.API.{verb}", body if isinstance(body, bytes) else msgspec.json.encode(body), f"answer.{number}"
+        )
+    return sids
+
+
+def test_one_moment_makes_a_message_visible_everywhere(jet: Jet) -> None:
+    jet.stream(allow_direct=True)
+    jet.consumer()
+    jet.machine.hold_commits = True
+    jet.publish("x")
+    last_of_each = {"name": "X", "deliver_policy": "last_per_subject", "filter_subject": "s.a"}
+    sids = asked(
+        jet,
+        ("STREAM.INFO.S", {"subjects_filter": ">"}),
+        ("STREAM.LIST", b""),
+        ("CONSUMER.INFO.S.C", b""),
+        ("CONSUMER.LIST.S", b""),
+        ("CONSUMER.CREATE.S.X", {"stream_name": "S", "config": last_of_each}),
+        ("CONSUMER.CREATE.S", {"stream_name": "S", "config": {"deliver_policy": "new"}}),
+        ("INFO", b""),
+        ("STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+        ("DIRECT.GET.S.s.a", b""),
+        ("CONSUMER.MSG.NEXT.S.C", {"no_wait": True}),
+    )
+    assert [jet.heard(sid) for sid in sids] == [[]] * len(sids)
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    stream, streams, consumer, consumers, last, new, account, get, direct, pulled = (jet.heard(sid)[0] for sid in sids)
+    assert stream.json()["state"]["subjects"] == {"s.a": 1}
+    assert streams.json()["streams"][0]["state"]["messages"] == 1
+    assert consumer.json()["num_pending"] == consumers.json()["consumers"][0]["num_pending"] == 1
+    assert (last.json()["num_pending"], new.json()["num_pending"]) == (1, 0)
+    assert account.json()["storage"] > 0
+    assert (got(get.json()), direct.payload, pulled.payload) == (1, b"x", b"x")
+
+
+def test_what_the_disk_could_not_take_is_counted_nowhere(jet: Jet) -> None:
+    jet.stream()
+    jet.consumer()
+    jet.machine.hold_commits = True
+    jet.publish("x")
+    sids = asked(jet, ("STREAM.INFO.S", b""), ("CONSUMER.INFO.S.C", b""), ("CONSUMER.MSG.NEXT.S.C", {"no_wait": True}))
+    full = Fault(error=errno.ENOSPC)
+    disk = jet.machine.disk
+    disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    stream, consumer, pulled = (jet.heard(sid)[0] for sid in sids)
+    assert (stream.json()["state"]["messages"], consumer.json()["num_pending"], pulled.status) == (
+        0,
+        0,
+        b"404 No Messages",
+    )
+
+
+def test_an_answer_waits_for_no_message_that_comes_after_the_request(jet: Jet) -> None:
+    """Somebody publishes while every commit is in flight, so that there is always one more to come."""
+    jet.stream(max_msgs_per_subject=1, allow_direct=True)
+    jet.publish("0")
+    store = jet.machine.engine.accounts["$G"].streams["S"].store
+    jet.machine.hold_commits = True
+
+    def commit_while_publishing(payload: str) -> None:
+        commit = store.begin_commit()
+        assert commit is not None
+        jet.publish(payload)
+        commit.run()
+        store.finish_commit(commit)
+        jet.machine.settle()
+
+    jet.publish("1")
+    sids = asked(
+        jet,
+        ("STREAM.INFO.S", b""),
+        ("STREAM.LIST", b""),
+        ("STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+        ("STREAM.MSG.GET.S", {"last_by_subj": "s.*"}),
+        ("DIRECT.GET.S.s.a", b""),
+    )
+    commit_while_publishing("2")
+    stream, streams, get, by_pattern, direct = (jet.heard(sid)[0] for sid in sids)
+    assert (stream.json()["state"]["last_seq"], streams.json()["streams"][0]["state"]["last_seq"]) == (2, 2)
+    assert (got(get.json()), got(by_pattern.json()), direct.payload) == (2, 2, b"1")
 
 
 def test_deleting_leaves_a_gap(jet: Jet) -> None:
