@@ -34,6 +34,10 @@ def _keep_to_itself(text: str) -> None:
     """Leave a piece of information untold."""
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _say_nothing(session: Session, text: str) -> None:
     """Leave a notice unread."""
 
@@ -59,10 +63,12 @@ class Broker:
         "gone_out_bytes",
         "gone_out_msgs",
         "hops",
+        "hurry",
         "import_problems",
         "inform",
         "leafs",
         "left",
+        "look_ns",
         "notice",
         "on_tick",
         "onlooker",
@@ -131,6 +137,10 @@ class Broker:
         """What else looks at the clock each time that the sessions do."""
         self.alarms: list[Callable[[], int]] = []
         """Return when something else is due that should be in time."""
+        self.look_ns = NEVER_NS
+        """When the shell will call `tick`, monotonic clock."""
+        self.hurry: Callable[[], None] = _do_nothing
+        """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(self.options.system_account)
 
@@ -273,6 +283,7 @@ class Broker:
 
     def tick(self) -> int:
         """Run every session's timers; return when the next thing is due that should be in time, monotonic clock."""
+        self.look_ns = 0  # what is set meanwhile is in the answer
         alarm_ns = NEVER_NS
         for session in tuple(self.sessions.values()):
             session.tick()
@@ -282,7 +293,14 @@ class Broker:
             end_left(self, self.clock.monotonic_ns() + SLICE_NS)
         for look in self.on_tick:
             look()
-        return min([alarm_ns, *(due_ns() for due_ns in self.alarms)])
+        self.look_ns = min([alarm_ns, *(due_ns() for due_ns in self.alarms)])
+        return self.look_ns
+
+    def look_by(self, at_ns: int) -> None:
+        """See to it that `tick` is called by then."""
+        if at_ns < self.look_ns:
+            self.look_ns = at_ns
+            self.hurry()
 
     @property
     def in_msgs(self) -> int:

@@ -13,21 +13,26 @@ if TYPE_CHECKING:
 NEVER_NS: Final = 1 << 62
 """A time of the monotonic clock that does not come."""
 
+LATE_PARTS: Final = 10
+"""A ping may be late by this part of its interval, so that many of them are sent at one look at the clock."""
+
 
 class Timers:
     """The timers of one session; `tick` is called often and costs a comparison until something is due."""
 
-    __slots__ = ("_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "alarm_ns", "pings_out")
+    __slots__ = (
+        "_answered_ns", "_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "alarm_ns", "pings_out",
+    )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._expires_ns = self._next_ns = NEVER_NS
         self._measured = False
-        self._ping_sent_ns = 0
+        self._ping_sent_ns = self._answered_ns = 0
         self.pings_out = 0
         """Pings since the client was last heard."""
         self.alarm_ns = NEVER_NS
-        """When credentials end or the wait for CONNECT does, which others may watch; pings may be a little late."""
+        """When the broker is to look at the latest; pings may be a little late."""
 
     def hold(self) -> None:
         """Let nothing fall due until `start`."""
@@ -39,8 +44,8 @@ class Timers:
         options = session.broker.options
         first_ping_ns = min(options.first_ping_ns, options.ping_interval_of(session.connection_type))
         first = first_ping_ns if session.login.authenticated else session.login.timeout_ns
-        self._sleep_until(session.broker.clock.monotonic_ns() + first)
-        self.alarm_ns = self._expires_ns if session.login.authenticated else self._next_ns
+        late_ns = self._late_ns if session.login.authenticated else 0
+        self._sleep_until(session.broker.clock.monotonic_ns() + first, late_ns)
 
     def expire_at(self, wall_ns: int) -> None:
         """Close the connection at a time of the wall clock; 0: never."""
@@ -48,16 +53,24 @@ class Timers:
         self._expires_ns = NEVER_NS
         if wall_ns:
             self._expires_ns = clock.monotonic_ns() + max(wall_ns - clock.now_ns(), 0)
-        self._next_ns = min(self._next_ns, self._expires_ns)
-        self.alarm_ns = self._expires_ns
+        self._sleep_until(self._next_ns, self._late_ns)
 
-    def _sleep_until(self, at_ns: int) -> None:
+    @property
+    def _late_ns(self) -> int:
+        """How late a ping may be."""
+        session = self._session
+        return session.broker.options.ping_interval_of(session.connection_type) // LATE_PARTS
+
+    def _sleep_until(self, at_ns: int, late_ns: int) -> None:
         self._next_ns = min(at_ns, self._expires_ns)
+        self.alarm_ns = min(at_ns + late_ns, self._expires_ns)
+        self._session.broker.look_by(self.alarm_ns)
 
     def answered(self) -> None:
         """Take note of a PONG."""
         if self._ping_sent_ns:
             session = self._session
+            self._answered_ns = session.last_active_ns
             session.rtt_ns = max(session.broker.clock.monotonic_ns() - self._ping_sent_ns, 1)
             self._ping_sent_ns = 0
             self._measured = True
@@ -83,8 +96,11 @@ class Timers:
     def _ping(self, session: Session, now: int) -> None:
         options = session.broker.options
         interval = options.ping_interval_of(session.connection_type)
-        if self._measured and session.last_active_ns + interval > now:
-            self._sleep_until(session.last_active_ns + interval)
+        late_ns = interval // LATE_PARTS
+        active_ns = session.last_active_ns
+        # The answer to the last ping, which came a little after it, is no reason to send the next one later.
+        if self._measured and active_ns != self._answered_ns and active_ns + interval > now:
+            self._sleep_until(active_ns + interval, late_ns)
             return
         if self.pings_out >= options.ping_max:
             session.broker.stale_connections += 1
@@ -93,4 +109,5 @@ class Timers:
         self.pings_out += 1
         self._ping_sent_ns = now
         session.write(PING_LINE)
-        self._sleep_until(now + interval)
+        due = self._next_ns + interval  # not from now on: what is late once stays so
+        self._sleep_until(due if due > now else now + interval, late_ns)

@@ -84,6 +84,7 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Note since when the client does not take what it is sent."""
         self.blocked_since = self._shell.loop.time()
+        self._shell.blocked(self)
 
     def resume_writing(self) -> None:
         """Go on with what has gathered in the session."""

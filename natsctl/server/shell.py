@@ -60,7 +60,7 @@ UNFINISHED_S: Final = 0.02
 TICK_S: Final = 0.5
 """How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
 TICK_LEAST_S: Final = 0.02
-"""How soon they do so again where something is due in time (end of credentials, of the wait for CONNECT)."""
+"""How soon they do so again where something is due in time."""
 
 
 class Shell:
@@ -85,6 +85,7 @@ class Shell:
         self.connections: dict[Session, ClientConnection] = {}
         self.logins = Logins(loop, self._decided)
         broker.inform = log.info
+        broker.hurry = self._set_ticker
         broker.notice = Notices(log, broker.clock).tell
         self.on_turn: list[Callable[[], None]] = []
         """What is done once a turn before output is written."""
@@ -108,7 +109,7 @@ class Shell:
         """Start the worker threads and the timers."""
         if self.committer is not None:
             self.committer.start()
-        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        self._set_ticker()
         self.wake()
 
     def wake(self) -> None:
@@ -290,18 +291,32 @@ class Shell:
 
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
-        alarm_ns = self.broker.tick()
-        late = self.loop.time() - self.write_deadline_s
+        self.broker.tick()
         for session, connection in tuple(self.connections.items()):
-            if 0 < connection.blocked_since < late:
+            if connection.blocked_since and self.blocked(connection) <= 0:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
                 session.count_slow_consumer()
                 session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
                 connection.transport.abort()
-        # A millisecond more: the loop may be that much early, and would find nothing due.
-        wait_s = (alarm_ns - self.broker.clock.monotonic_ns()) / 1e9 + 0.001
-        self._ticker = self.loop.call_later(min(max(wait_s, TICK_LEAST_S), TICK_S), self._tick)
+        self._set_ticker()
         self.wake()
+
+    def blocked(self, connection: ClientConnection) -> float:
+        """Look again when a connection will have taken nothing for too long; return in how many seconds that is."""
+        left_s = connection.blocked_since + self.write_deadline_s - self.loop.time()
+        if left_s > 0:
+            self.broker.look_by(self.broker.clock.monotonic_ns() + round(left_s * 1e9))
+        return left_s
+
+    def _set_ticker(self) -> None:
+        """Look at the clocks when the broker wants it, and not later than after `TICK_S`."""
+        now_ns = self.broker.clock.monotonic_ns()
+        # A millisecond more: the loop may be that much early, and would find nothing due.
+        wait_s = min(max((self.broker.look_ns - now_ns) / 1e9 + 0.001, TICK_LEAST_S), TICK_S)
+        self.broker.look_ns = min(self.broker.look_ns, now_ns + round(wait_s * 1e9))
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._ticker = self.loop.call_later(wait_s, self._tick)
 
     # The end
 
@@ -318,6 +333,7 @@ class Shell:
         for timer in (self._timer, self._ticker):
             if timer is not None:
                 timer.cancel()
+        self.broker.look_ns = 0  # nothing is earlier, so that no other is set
         self.logins.stop()
         if self.committer is not None:
             self.committer.stop()

@@ -21,7 +21,7 @@ from natsctl.broker.options import SECOND_NS
 from natsctl.broker.reasons import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.slices import keep, put_off, slice_end_ns
-from natsctl.broker.timers import NEVER_NS
+from natsctl.broker.timers import LATE_PARTS, NEVER_NS
 from natsctl.wire.encode import PING_LINE, PONG_LINE
 from natsctl.wire.faults import ProtocolFault
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, encode_leaf_msg
@@ -171,7 +171,8 @@ class LeafLink(Session):
         """The handshake is done: tell of the account's interest, now and from now on."""
         account = self.account
         self._registered = True
-        self.due_ns = self.broker.clock.monotonic_ns() + min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
+        first_ns = min(FIRST_PING_NS, self.broker.options.ping_interval_ns)
+        self._sleep_until(self.broker.clock.monotonic_ns() + first_ns)
         self.was_registered = True
         beside = [subject for source in account.sources for subject in source.subjects()]
         beside += [*account.mapping_sources(), self._leafs.loop_subject(account)]
@@ -251,7 +252,7 @@ class LeafLink(Session):
             return
         interval = self.broker.options.ping_interval_ns
         if not self.is_spoke and self.rtt_ns and self.last_active_ns + interval > now:
-            self.due_ns = self.last_active_ns + interval
+            self._sleep_until(self.last_active_ns + interval)
             return
         if self._pings_out >= self.broker.options.ping_max:
             self._leafs.stale_connections += 1
@@ -261,16 +262,18 @@ class LeafLink(Session):
         self._pings_out += 1
         self._ping_sent_ns = now
         self.write(PING_LINE)
-        self.due_ns = now + interval
+        due = self.due_ns + interval
+        self._sleep_until(due if due > now else now + interval)
 
     @property
     def alarm_ns(self) -> int:
-        """When something is due that should be in time; pings may be a little late."""
+        """When the broker is to look at the latest; pings may be a little late."""
         if self.close_reason is not None:
             return NEVER_NS
         expires_ns, clock = self.login.grant.expires_ns, self.broker.clock
         ends_ns = clock.monotonic_ns() + expires_ns - clock.now_ns() if expires_ns else NEVER_NS
-        return ends_ns if self._registered else min(ends_ns, self.due_ns)
+        late_ns = self.broker.options.ping_interval_ns // LATE_PARTS if self._registered else 0
+        return min(ends_ns, self.due_ns + late_ns)
 
     def hold_timers(self) -> None:
         """Let nothing fall due until `start_timers`."""
@@ -278,7 +281,11 @@ class LeafLink(Session):
 
     def start_timers(self) -> None:
         """Give the other side the time that it has for the handshake, from now on."""
-        self.due_ns = self.broker.clock.monotonic_ns() + self._patience_ns
+        self._sleep_until(self.broker.clock.monotonic_ns() + self._patience_ns)
+
+    def _sleep_until(self, at_ns: int) -> None:
+        self.due_ns = at_ns
+        self.broker.look_by(self.alarm_ns)
 
     @property
     def _patience_ns(self) -> int:

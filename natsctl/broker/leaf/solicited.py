@@ -137,7 +137,7 @@ class SolicitedLink(LeafLink):
         for key, value in shown.items():
             setattr(body, key, value)
         self.write(b"CONNECT %b\r\n" % msgspec.json.encode(body))
-        self.due_ns = self.broker.clock.monotonic_ns() + ANSWER_NS
+        self._sleep_until(self.broker.clock.monotonic_ns() + ANSWER_NS)
         leafs.log.debug(f"{self.label} - Remote leafnode connect msg sent")
         if not info.info_on_connect:
             self._finish()

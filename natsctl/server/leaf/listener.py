@@ -34,6 +34,7 @@ class LeafDoor:
         self.log: Log = shell.log
         self.wake: Callable[[], None] = shell.wake
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
+        self.blocked: Callable[[ClientConnection], float] = shell.blocked
 
     @property
     def as_shell(self) -> Shell:
