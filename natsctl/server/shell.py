@@ -12,9 +12,12 @@ being read until it has caught up; others are not touched.
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
@@ -41,6 +44,10 @@ TURN_BYTES: Final = 1 << 20
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
 """What may await one stream's sync before its publishers are paused (reliability.md §3)."""
+
+FOR_MANY: Final = "natsctl.store.bulk"
+MANY_MESSAGES: Final = 20_000
+"""Messages of a stream from which on what works on very many is imported, beside the loop."""
 
 SETTLE_S: Final = 10.0
 """How long a stopping server waits for the last commits; the store's own close syncs what is left."""
@@ -109,8 +116,16 @@ class Shell:
         """Start the worker threads and the timers."""
         if self.committer is not None:
             self.committer.start()
+        if self._has_many():
+            import_module(FOR_MANY)  # now rather than later: it takes as long as many a request may not
         self._set_ticker()
         self.wake()
+
+    def _has_many(self) -> bool:
+        """Tell whether work on very many messages at once is near, for which something is still to be imported."""
+        if self.store is None or FOR_MANY in sys.modules:
+            return False
+        return any(stream.messages >= MANY_MESSAGES for stream in self.store.streams.values())
 
     def wake(self) -> None:
         """Ask for a turn after what is being read now."""
@@ -292,6 +307,8 @@ class Shell:
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
         self.broker.tick()
+        if self._has_many():
+            threading.Thread(target=import_module, args=(FOR_MANY,), daemon=True).start()
         for session, connection in tuple(self.connections.items()):
             if connection.blocked_since and self.blocked(connection) <= 0:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")

@@ -107,9 +107,7 @@ def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
     return _u64(segment.seqs)[positions]
 
 
-def places(
-    index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int
-) -> Iterator[tuple[Segment, Positions]]:
+def places(index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int) -> Iterator[tuple[Segment, Positions]]:
     """Yield the live matches in [from_seq, below_seq), segment by segment; what was yielded may be removed meanwhile.
 
     Of segments that go meanwhile nothing is said: the segments are those of the moment of the call.

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from typing import Final
 from unittest import mock
 
-SIZES: Final = {"STEP": 2, "BULK_STEP": 3, "LOOK_STEP": 2, "FIRST_SLICE": 2, "SLICE": 2, "GONE_STEP": 2, "PRUNE_STEP": 2}
+SIZES: Final = {
+    "STEP": 2,
+    "BULK_STEP": 3,
+    "LOOK_STEP": 2,
+    "FIRST_SLICE": 2,
+    "SLICE": 2,
+    "GONE_STEP": 2,
+    "PRUNE_STEP": 2,
+}
 """What `store.steps`, `jetstream.work` and those that work in steps call their sizes."""
 
 

@@ -112,7 +112,9 @@ def filled(count: int, **config: Any) -> Jet:
     jet = Jet(Metered())
     jet.stream("S", "s.>", allow_direct=True, allow_rollup_hdrs=True, **config)
     store, now_ns = stream_of(jet).store, jet.machine.clock.now_ns()
-    store.append_copies([(seq, now_ns, b"s.%d.x" % (seq * 7 % SUBJECTS), b"", b"%d" % seq) for seq in range(1, count + 1)])
+    store.append_copies(
+        [(seq, now_ns, b"s.%d.x" % (seq * 7 % SUBJECTS), b"", b"%d" % seq) for seq in range(1, count + 1)]
+    )
     jet.machine.settle()
     return jet
 
@@ -233,7 +235,9 @@ def command(pair: Pair) -> bytes:
     """Return something that a client may send."""
     rng, ask = pair.rng, pair.ask
     subject = f"s.{rng.randint(1, 9)}"
-    kind = rng.choice(("pub",) * 10 + ("id", "expect", "rollup", "update", "update", "update", "purge", "delete", "get", "info"))
+    kind = rng.choice(
+        ("pub",) * 10 + ("id", "expect", "rollup", "update", "update", "update", "purge", "delete", "get", "info")
+    )
     if kind == "pub":
         return ask(subject, b"x" * rng.choice((1, 40)))
     if kind == "id":
@@ -252,9 +256,13 @@ def command(pair: Pair) -> bytes:
                 '"max_msgs":40,"discard":"new"',
             )
         )
-        return ask("$JS.API.STREAM.UPDATE.S", b'{"name":"S","subjects":["s.>"],"allow_rollup_hdrs":true,%b}' % limits.encode())
+        return ask(
+            "$JS.API.STREAM.UPDATE.S", b'{"name":"S","subjects":["s.>"],"allow_rollup_hdrs":true,%b}' % limits.encode()
+        )
     if kind == "purge":
-        body = rng.choice((b'{"filter":"%b"}' % subject.encode(), b'{"filter":"s.*","keep":30}', b'{"keep":20}', b'{"seq":70}', b""))
+        body = rng.choice(
+            (b'{"filter":"%b"}' % subject.encode(), b'{"filter":"s.*","keep":30}', b'{"keep":20}', b'{"seq":70}', b"")
+        )
         return ask("$JS.API.STREAM.PURGE.S", body)
     if kind == "delete":
         return ask("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":%d}' % rng.randint(1, 130))

@@ -6,17 +6,17 @@ own; from there an operator removes those of another account (ACCOUNT.PURGE). Ve
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import endpoints
 from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
-from natsctl.api.model import Model
 from natsctl.api.subjects import API_PREFIX
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints.audit import audit
-from natsctl.jetstream.endpoints.requests import ApiRequest, Uncounted, storage_error
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, Pending, Uncounted, storage_error
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class SystemApi:
             return
         request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
 
-    def _complete(self, request: ApiRequest, outcome: Model | ApiError | Uncounted) -> None:
-        assert not isinstance(outcome, Uncounted)
+    def _complete(self, request: ApiRequest, outcome: Outcome) -> None:
+        assert not isinstance(outcome, Uncounted | Pending | Generator)
         if isinstance(outcome, ApiError):
             body = encode(as_error(AccountPurgeAnswer, outcome, _PURGE.error_body))
         else:

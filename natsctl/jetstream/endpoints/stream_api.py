@@ -213,10 +213,11 @@ def _info_with_subjects(
     total, counts = yield from stream.store.subjects_page(filters, max(wish.offset, 0), SUBJECTS_PAGE)
     if total:
         page = Paged(total=total, offset=max(wish.offset, 0), limit=SUBJECTS_PAGE)
-    found.state.subjects = shown = {}
+    shown: dict[str, int] = {}
     for piece in pieces([*counts.items()], NAMES_PAGE):
         shown.update((subject.decode("utf-8", "replace"), count) for subject, count in piece)
         yield STEP
+    found.state.subjects = shown
     return _shown(js, stream, request, found, page)
 
 
