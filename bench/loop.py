@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import os
 import socket
@@ -205,9 +204,12 @@ async def measured(
 def run(kind: Kind, source: str, count: int, subjects: int, names: list[str]) -> dict[str, tuple[float, float]]:
     """Measure on a fresh server."""
     other = {"PYTHONPATH": source, "PYTHONSAFEPATH": "1"} if source else {}
-    with tempfile.TemporaryDirectory(prefix="natsctl-loop-") as folder, mock.patch.dict(os.environ, other):
-        with ServerProcess(Path(folder) / "store", kind) as server:
-            return asyncio.run(measured(server, count, subjects, names))
+    with (
+        tempfile.TemporaryDirectory(prefix="natsctl-loop-") as folder,
+        mock.patch.dict(os.environ, other),
+        ServerProcess(Path(folder) / "store", kind) as server,
+    ):
+        return asyncio.run(measured(server, count, subjects, names))
 
 
 def main() -> None:

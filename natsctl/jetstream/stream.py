@@ -120,9 +120,9 @@ class Stream:
     def reconfiguring(self, config: StreamConfig) -> Steps[StoreError | None]:
         """Take a configuration that was checked, and let go what it no longer allows; a job of `work`.
 
-        Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept where
-        that is known already; then it was taken back. A crash meanwhile leaves the old one or the new one, and what is
-        left to be done then is done at the start (`Limits.recovered`).
+        Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept,
+        where that is known already; then it was taken back. A crash meanwhile leaves the old one or the new one, and
+        what is left to be done then is done at the start (`Limits.recovered`).
         """
         self.work.shut()
         self.store.set_meta(StreamMeta(self.created_ns, config).encode())
@@ -224,7 +224,7 @@ class Stream:
         return count
 
     def trimmed(self, seqs: array[int]) -> Steps[None]:
-        """Tell everyone that messages, ascending, were taken out for a limit; consumers count what is left afterwards."""
+        """Take note that limits took messages out, ascending; consumers count what is left by `recounting`."""
         self.dedupe.messages_gone(seqs)
         gone = frozenset(seqs)
         for consumer in tuple(self.consumers.values()):

@@ -6,10 +6,10 @@ the engine's ready queue, so much in each that the loop is held for some millise
 and the deliveries of consumers. Jobs of one stream go one after another.
 
 What comes for the stream meanwhile waits in the order of its arrival, so that it finds the stream as if the job had
-been done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on publishes,
-acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put off. A
-request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell stops
-reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
+been done in one moment. Requests wait for every job. A job that changes the stream calls `shut`: from then on
+publishes, acks, pull requests and direct gets wait too, consumers deliver nothing, and whatever else has a turn is put
+off. A request that may change the stream shuts it as well while it waits, so that no message overtakes it. The shell
+stops reading from connections that publish into a stream for which much waits. Source: docs/adr/0021.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class StreamStore(AppendedView):
             self._mark()
 
     def preparing(self, filters: Filters) -> Steps[None]:
-        """Get ready, in steps, to answer a question about `filters`: it then costs little however many subjects there are."""
+        """Get ready, in steps, to answer questions about `filters`: they cost little then, however many subjects."""
         return self._index.preparing(filters)
 
     @property
@@ -267,15 +267,13 @@ class StreamStore(AppendedView):
         if self._index.messages >= BULK and min(self._index.count_all(filters), spare) > STEP:
             yield from self._purging_bulk(filters, below, spare)
             return
-        done = 0
-        for segment, position in self._index.places(filters, self._index.first_seq, below):
-            if done == spare:
+        for done, (segment, position) in enumerate(self._index.places(filters, self._index.first_seq, below), 1):
+            if done > spare:
                 break
             self._check_writable()
             self._removing(segment, position, segment.seq_at(position), False)
             self._index.remove(segment, position)
             self._mark()
-            done += 1
             if not done % STEP:
                 yield STEP
 

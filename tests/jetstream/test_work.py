@@ -249,9 +249,9 @@ def command(pair: Pair) -> bytes:
     if kind == "update":
         limits = rng.choice(
             (
-                '"max_msgs":%d' % rng.randint(1, 80),
-                '"max_msgs_per_subject":%d' % rng.randint(1, 6),
-                '"max_bytes":%d' % rng.randint(200, 4000),
+                f'"max_msgs":{rng.randint(1, 80)}',
+                f'"max_msgs_per_subject":{rng.randint(1, 6)}',
+                f'"max_bytes":{rng.randint(200, 4000)}',
                 '"max_msgs":60,"max_msgs_per_subject":3',
                 '"max_msgs":40,"discard":"new"',
             )

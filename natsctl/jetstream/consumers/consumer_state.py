@@ -17,6 +17,7 @@ state of the consumer's creation gives the same state again.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import count, repeat
@@ -191,7 +192,7 @@ class ConsumerState:
 
     def encode(self) -> list[Any]:
         """Return the state as plain values for a journal record."""
-        left = [seq for seq in self.snapshot if seq > self.delivered_sseq]
+        left = list(self.snapshot[bisect_right(self.snapshot, self.delivered_sseq) :])
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
         floor = [self.floor_cseq, self.floor_sseq, self.stuck]

@@ -12,6 +12,7 @@ goes on behind `snapshot_end` as any other consumer.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -52,9 +53,8 @@ class Undelivered:
         self._doubtful_seq = 0
         self._looked_seq = 0
         self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
-        if state.snapshot:
-            self.snapshot = deque(seq for seq in state.snapshot if seq > state.delivered_sseq)
-            self._members = set(self.snapshot)
+        if state.snapshot:  # `recount` finds which of them are there
+            self.snapshot = deque(state.snapshot[bisect_right(state.snapshot, state.delivered_sseq) :])
         self.snapshot_end = state.snapshot_end
         self.next_seq = state.delivered_sseq + 1
         self.seen_seq = 0

@@ -13,13 +13,13 @@ message costs one question per taker, not one per taker and ack.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.stream import RetentionPolicy
 from natsctl.jetstream.consumers.interest import Interest, Takers
 from natsctl.store.filters import ALL
-from natsctl.store.steps import STEP, Steps
+from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
@@ -129,9 +129,22 @@ class Retention:
 
     def acked(self, seqs: Iterable[int]) -> None:
         """Remove acknowledged messages that nobody waits for any more; the acker has forgotten them already."""
-        store = self._stream.store
-        if not store.healthy:
+        if not self._stream.store.healthy:
             return
+        acked = list(seqs)
+        if len(acked) > STEP:
+            self._stream.work.begin(self._removing(acked))
+        else:
+            self._remove_unwanted(acked)
+
+    def _removing(self, acked: Sequence[int]) -> Steps[None]:
+        self._stream.work.shut()
+        for piece in pieces(acked):
+            self._remove_unwanted(piece)
+            yield STEP
+
+    def _remove_unwanted(self, seqs: Iterable[int]) -> None:
+        store = self._stream.store
         for seq in seqs:
             subject = store.subject_of(seq)
             if subject is not None and not self._is_wanted(seq, self.interest.takers(subject)):

@@ -42,9 +42,11 @@ class Retry:
     def configure(self) -> None:
         """Take ack wait and backoff from the configuration and set every deadline anew."""
         config = self._consumer.config
+        waits = config.ack_wait, tuple(config.backoff)
+        same = self.redelivery.due and waits == (self.redelivery.wait_ns, self.redelivery.backoff)
         self._watching = config.ack_wait > 0
-        self.redelivery.wait_ns, self.redelivery.backoff = config.ack_wait, tuple(config.backoff)
-        if self._watching:
+        self.redelivery.wait_ns, self.redelivery.backoff = waits
+        if self._watching and not same:
             self.redelivery.rebuild()
         self._alarm.cancel()
         self._arm()

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MAX_SUBJECTS: Final = 1024
 """Subjects that one multi_last may match. Source: server_api.md part 5."""
 
+RUN_MOST: Final = 256
+"""Messages of a batch that one turn reads: each may lie in another place."""
+
 NO_RESULTS: Final = headers.status_line(404, "No Results")
 TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 
@@ -99,7 +102,7 @@ class Run(_Batch):
         left = self._request.batch - self._sent
         if left <= 0:
             return self._end()
-        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left))
+        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left, RUN_MOST))
         if not messages and not self._sent:
             self._send(NOT_FOUND)
             return True

@@ -18,7 +18,6 @@ from natsctl.api.answers import as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
 from natsctl.api.endpoints import BodyRule, Endpoint, Told
-from natsctl.api.model import Model
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import handlers
 from natsctl.jetstream.endpoints.api_queue import LONG_ANSWERS, ApiQueue

@@ -135,10 +135,9 @@ class Expiry:
         if first_kept - store.first_seq > ONE_BY_ONE or not stream.consumers:
             stream.work.begin(self._expiring(first_kept), lambda count: self.arm())
             return 1
-        else:
-            while store.messages and store.first_seq < first_kept:
-                stream.removed(store.drop_first(), GONE)
-            stream.count_bytes()
+        while store.messages and store.first_seq < first_kept:
+            stream.removed(store.drop_first(), GONE)
+        stream.count_bytes()
         self.arm()
         return 1
 
