@@ -86,7 +86,12 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def act() -> None:
         for name in (
-            "stream.BULK_PURGE",
+            "stream.BULK",
+            "index.BULK",
+            "index.BULK_DROP",
+            "index.FEW",
+            "appended.BULK",
+            "segment.BULK_SORT",
             "stream.BULK_PRESENT",
             "appended.BULK_MESSAGES",
             "appended.BULK_SUBJECTS",
