@@ -50,6 +50,8 @@ class Host(Protocol):
 
     dirty: dict[Committable, None]
     options: StoreOptions
+    identity: bytes
+    """The store's, as in FORMAT."""
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""

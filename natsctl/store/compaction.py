@@ -41,10 +41,11 @@ def _sparse(segment: Segment) -> bool:
 class Compaction:
     """The segments of one stream that wait for it."""
 
-    __slots__ = ("_cache", "_candidates", "_leaving", "_retired", "_small_bytes", "block_bytes")
+    __slots__ = ("_cache", "_candidates", "_identity", "_leaving", "_retired", "_small_bytes", "block_bytes")
 
-    def __init__(self, cache: SegmentCache, segment_bytes: int) -> None:
+    def __init__(self, cache: SegmentCache, segment_bytes: int, identity: bytes) -> None:
         self._cache = cache
+        self._identity = identity
         self._small_bytes = segment_bytes // 2
         self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
@@ -109,7 +110,7 @@ class Compaction:
                 continue
             group = self._group(index, at)
             if len(group) > 1 or _sparse(segment) or self._unpacked(segment):
-                return plan_rewrite(index, group, floor, self.block_bytes)
+                return plan_rewrite(index, group, floor, self._identity, self.block_bytes)
         return None
 
     def _group(self, index: StreamIndex, at: int) -> list[Segment]:

@@ -45,11 +45,15 @@ class FileLog(StreamStore):
         meta: bytes,
         first_seq: int,
         salt: Callable[[], int],
+        identity: bytes,
     ) -> None:
         super().__init__(host, key, meta, first_seq)
         self.stream_id = stream_id
+        self.identity = identity
         self.folder = f"streams/s{stream_id:06d}"
         self.synced_seq = self.durable_seq
+        self.synced_mark = (0, 0, 0)
+        """Base, generation and length of the last segment as it was synced."""
         self._cache = cache
         self._reader = SegmentReader(cache, key, host.report_fault)
         self._new_salt = salt
@@ -62,11 +66,12 @@ class FileLog(StreamStore):
         """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
         self._unerased: list[Erasure] = []
         """Erasures on record that had not begun: the first commit does them."""
-        self._compaction = Compaction(cache, host.options.segment_bytes)
+        self._compaction = Compaction(cache, host.options.segment_bytes, identity)
         self._file = self._start_file(self._index.active, max(first_seq, 1))
 
     def _start_file(self, segment: Segment, base: int) -> SegmentFile:
-        head = frame.FileHead(self._new_salt(), self.stream_id, base, self._index.first_seq, 0)
+        numbers = (self.stream_id, base, self._index.first_seq, 0)
+        head = frame.FileHead(self._new_salt(), *numbers, self.identity, frame.SEGMENT_FILE)
         file = segment.body = SegmentFile(self.folder, head)
         file.size = frame.FILE_HEAD_BYTES
         return file
@@ -279,7 +284,7 @@ class FileLog(StreamStore):
         file.size += sum(map(len, tail))
         plan.data = b"".join(parts + tail)
         if not plan.data:
-            if plan.sync and file.created and self.synced_seq < self.durable_seq:
+            if plan.sync and self._log_unsynced:
                 plan.target, plan.offset = file, self._taken_end
             return
         durable, sealing = self.durable_seq, self._sealing
@@ -294,6 +299,12 @@ class FileLog(StreamStore):
             plan.image = self._image(self._index.segments[-2], sealing.size + len(plan.seal), covers, sealed=True)
             self._sealing = None
         self._taken_end = file.size
+
+    @property
+    def _log_unsynced(self) -> bool:
+        """Return whether the last segment has bytes, removals among them, that were written and not synced."""
+        file = self._file
+        return file.created and self.synced_mark != (file.head.base, file.head.generation, file.settled)
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
         """Return what the index file of `segment` will say once everything taken so far is on disk."""

@@ -6,20 +6,22 @@ mostly dead is rewritten under the next generation, and the old file goes with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from zlib import crc32
 
+from natsctl.store import frame
 from natsctl.store.commit import Commit, Host, Settled
 from natsctl.store.disk import Disk
 from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamaged, StoreError, StoreFull, StorePoisoned
 from natsctl.store.file_commit import NO_SPACE, Erasure, FileCommit, Plan
 from natsctl.store.file_log import FileLog
-from natsctl.store.fsck import StreamCheck, WitnessEntry
+from natsctl.store.fsck import EXACT, SegmentMark, StreamCheck, WitnessEntry
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import write_index
 from natsctl.store.journal import Journal, entry_of
 from natsctl.store.recovery import segment_of
-from natsctl.store.segment_file import SegmentCache
+from natsctl.store.segment_file import SegmentCache, SegmentFile
 
 
 class FileStreamStore(FileLog):
@@ -35,23 +37,29 @@ class FileStreamStore(FileLog):
         meta: bytes,
         first_seq: int,
         salt: Callable[[], int],
+        identity: bytes,
         release_reserve: Callable[[], bool],
     ) -> None:
-        super().__init__(host, cache, stream_id, key, meta, first_seq, salt)
+        super().__init__(host, cache, stream_id, key, meta, first_seq, salt, identity)
         self._disk = disk
         self._release = release_reserve
-        self._journal = Journal(disk, self.folder, stream_id, salt())
+        self._journal = Journal(disk, self.folder, stream_id, salt(), identity)
         self._sync_wanted = False
         self._sync_forced = False
         self._postponed = False
         """Whether erasures wait for a commit that has more to do than take messages."""
         self._names_loose = False
         """Whether a file that was unlinked could still come back."""
-        self.synced_mark = (0, 0, 0)
         self._durable_ts_ns = 0
         self._meta_pending: bytes | None = None
         self._durable_meta = meta
         self._birth: Envelope | None = None
+        self._envelope = Envelope(stream_id, key, meta, identity=identity)
+        """What the meta file says, or would say if the commit in flight had ended."""
+        self._meta_mark = (0, 0)
+        """Version and checksum of the meta file."""
+        self._unwitnessed: list[SegmentMark] = []
+        """Segments that were made durable since the last entry for the witness."""
         self._leaving = ""
         self.born = False
         self.left = False
@@ -60,7 +68,7 @@ class FileStreamStore(FileLog):
 
     def be_born(self, envelope: Envelope) -> None:
         """Have the first commit make the folder, with `envelope` as its meta file."""
-        self._birth = envelope
+        self._birth = self._envelope = envelope
         self._parts.append(self._file.head.encode())
         self._mark()
 
@@ -82,6 +90,7 @@ class FileStreamStore(FileLog):
         self.last_ts_ns = next((segment.last_ts for segment in reversed(index.segments) if segment.last_ts), 0)
         self._durable_ts_ns = self.last_ts_ns
         self.born = True
+        self._adopt_envelope(check)
         if index.active.keys is not None:
             self._file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
             self._parts, self._taken_end = [self._file.head.encode()], 0
@@ -92,6 +101,16 @@ class FileStreamStore(FileLog):
             self._journal.adopt(scan.head, scan.end, [entry_of(record) for record in scan.records])
         if index.segments[0].live == 0 and len(index.segments) > 1:
             self._mark()
+
+    def _adopt_envelope(self, check: StreamCheck) -> None:
+        """Go on from the meta file; where it has no identity, note which files can not have one either."""
+        assert check.envelope is not None
+        self._meta_mark = (check.envelope.version, check.meta_crc)
+        self._envelope = check.envelope._replace(replaces=0)
+        if check.envelope.identity == frame.NO_IDENTITY:
+            bases = [int(found.name[:20]) for found in (*check.segments, *check.fallen)]
+            generation = check.journal.generation if check.journal is not None else -1
+            self._envelope = self._envelope._replace(identity=self.identity, unmarked=(max(bases), generation))
 
     def _adopt_remains(self, check: StreamCheck) -> None:
         """Leave to the first commit what takes bytes away that the owner may want to look at before."""
@@ -108,12 +127,47 @@ class FileStreamStore(FileLog):
         if self._fallen or self._unerased:
             self._mark()
 
-    def witness_entry(self) -> WitnessEntry:
-        """Return what is known to be synced."""
+    def witness_entry(self, whole: bool = False) -> WitnessEntry:
+        """Return what is known to be synced, with every segment or with those that are new since the last time."""
         journal = self._journal
+        marks, self._unwitnessed = self._unwitnessed, []
         return WitnessEntry(
-            self.stream_id, self.synced_seq, *self.synced_mark, journal.head.generation, journal.synced_size
+            self.stream_id,
+            self.synced_seq,
+            *self.synced_mark,
+            journal.head.generation,
+            journal.synced_size,
+            journal.head.salt if journal.synced_size else 0,
+            *self._meta_mark,
+            0,
+            self.identity,
+            self.key,
+            tuple(self._marks() if whole else marks),
         )
+
+    def _marks(self) -> Iterator[SegmentMark]:
+        ends = [base - 1 for base in self._index.bases[1:]] + [0]
+        for segment, covers in zip(self._index.segments, ends, strict=True):
+            if segment.body is not None and segment.body.created:
+                head = segment.body.head
+                yield SegmentMark(head.base, covers, head.generation, head.salt)
+
+    def last_entry(self) -> WitnessEntry:
+        """Return what is known to be synced at a stop: exactly what is there, if nothing failed."""
+        entry = self.witness_entry(whole=True)
+        file = self._last_file()
+        exact = (
+            self.fault is None
+            and self._clean
+            and not self.unsynced
+            and (file is None or self.synced_mark == (file.head.base, file.head.generation, file.settled))
+        )
+        return entry._replace(flags=EXACT) if exact else entry
+
+    def _last_file(self) -> SegmentFile | None:
+        """Return the segment that the next message goes to, if it is there, else the one before."""
+        made = [segment.body for segment in self._index.segments[-2:] if segment.body is not None]
+        return next((file for file in reversed(made) if file.created), None)
 
     # -- metadata and journal
 
@@ -147,7 +201,7 @@ class FileStreamStore(FileLog):
     @property
     def unsynced(self) -> bool:
         """Return whether something written waits for a sync that a policy postponed."""
-        return self.synced_seq < self.durable_seq or self._journal.unsynced
+        return self.synced_seq < self.durable_seq or self._log_unsynced or self._journal.unsynced
 
     def request_sync(self) -> None:
         """Have the next commit sync everything, the journal too."""
@@ -203,7 +257,7 @@ class FileStreamStore(FileLog):
             self._birth = None
             self._meta_pending = None
         elif self._meta_pending is not None:
-            plan.meta, self._meta_pending = self._envelope(self._meta_pending), None
+            plan.meta, self._meta_pending = self._next_envelope(self._meta_pending).encode(), None
         if plan.sealed is None and not plan.birth:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, self.durable_seq + 1))
         takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
@@ -211,8 +265,9 @@ class FileStreamStore(FileLog):
         self._sync_wanted = self._sync_forced = False
         return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
 
-    def _envelope(self, meta: bytes) -> bytes:
-        return Envelope(self.stream_id, self.key, meta).encode()
+    def _next_envelope(self, meta: bytes) -> Envelope:
+        version = self._meta_mark[0] + 1
+        return self._envelope._replace(store=self._host.identity, meta=meta, replaces=0, version=version)
 
     def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
         assert isinstance(commit, FileCommit)
@@ -231,6 +286,8 @@ class FileStreamStore(FileLog):
             kept_seq = self.durable_seq if commit.full else commit.last_seq
             target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
             target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
+            if not target.created:
+                self._unwitnessed.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
             target.created = True
             target.settled = commit.settled_end
             if plan.data:
@@ -239,6 +296,8 @@ class FileStreamStore(FileLog):
         if plan.journal is not None:
             self._journal.settle(plan.journal, commit.journal_full)
         if plan.rewrite is not None and commit.rewritten:
+            new = plan.rewrite.new.head
+            self._unwitnessed.append(SegmentMark(new.base, plan.rewrite.covers_seq, new.generation, new.salt))
             self._compaction.swap(self._index, plan.rewrite)
         self._compaction.settle()
         if plan.erasures:
@@ -251,6 +310,8 @@ class FileStreamStore(FileLog):
             self.synced_mark = (target.head.base, target.head.generation, target.settled)
         if self._compaction.waits(self._index):
             self._clean = False
+        if plan.meta is not None and not commit.meta_full:
+            self._meta_mark = (self._meta_mark[0] + (not plan.birth), crc32(plan.meta))
         if commit.meta_full:
             self.meta = self._durable_meta
         elif plan.meta is not None and self._meta_pending is None:

@@ -21,7 +21,12 @@ from natsctl.store.tally import Tally
 
 MAGIC = 0x9E4C6A5B
 FILE_MAGIC = b"natsctl\x00"
-FORMAT = 1
+UNMARKED, MARKED = 1, 2
+"""Formats of a file's header: without, and with the identity of its stream or store and the file's role."""
+SEGMENT_FILE, JOURNAL_FILE, WITNESS_FILE = 1, 2, 3
+"""Roles: what a file is, so that one is not taken for another that begins with the same numbers."""
+IDENTITY_BYTES = 12
+NO_IDENTITY = bytes(IDENTITY_BYTES)
 MASK = 0xFFFFFFFF
 
 MSG, ERASED, DELETES, FLOOR, ERASE, SEAL, JOURNAL, WITNESS, OPENED, CLEAN, GONE_STREAM = range(1, 12)
@@ -38,8 +43,8 @@ TIMED = 2
 """Flag: the message carries a time of its own (a TTL or a schedule), so that its owner finds it without reading all."""
 MORE = 4
 """Flag: the next message belongs to the same batch; a batch is there whole or not at all."""
-FILE_HEAD = struct.Struct("<8sIIQQQQI12s")
-"""magic, format, salt, stream id, base, floor, generation, crc, spare."""
+FILE_HEAD = struct.Struct("<8sHHIQQQQI12s")
+"""magic, format, role, salt, stream id, base, floor, generation, crc, identity."""
 FLOOR_BODY = struct.Struct("<QQ")
 """Lowest sequence that can be live, highest sequence given out."""
 ERASE_BODY = struct.Struct("<QQQQI")
@@ -56,31 +61,40 @@ _head_at = HEAD.unpack_from
 
 
 class FileHead(NamedTuple):
-    """What a log file says of itself."""
+    """What a log file says of itself; one without an identity was begun by an earlier version (docs/adr/0004)."""
 
     salt: int
     stream_id: int
     base: int
     floor: int
     generation: int
+    identity: bytes = NO_IDENTITY
+    role: int = 0
+
+    @property
+    def is_marked(self) -> bool:
+        """Return whether the file says whose it is beyond its store's own numbers."""
+        return self.identity != NO_IDENTITY
 
     def encode(self) -> bytes:
         """Return the 64 bytes a file begins with."""
-        plain = FILE_HEAD.pack(
-            FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor, self.generation, 0, b""
-        )
-        return FILE_HEAD.pack(
-            FILE_MAGIC, FORMAT, self.salt, self.stream_id, self.base, self.floor, self.generation, crc32(plain), b""
-        )
+        first = (FILE_MAGIC, MARKED if self.is_marked else UNMARKED, self.role, self.salt, self.stream_id, self.base)
+        plain = FILE_HEAD.pack(*first, self.floor, self.generation, 0, self.identity)
+        return FILE_HEAD.pack(*first, self.floor, self.generation, crc32(plain), self.identity)
+
+
+def next_salt(salt: int, generation: int) -> int:
+    """Return the salt of a journal's file of `generation`, which takes the place of one with `salt`."""
+    return crc32(b"%d" % generation, salt) or 1
 
 
 def parse_file_head(data: bytes) -> FileHead | None:
     """Return the file header, None when it is short or damaged."""
     if len(data) < FILE_HEAD_BYTES:
         return None
-    magic, fmt, salt, stream_id, base, floor, generation, crc, _ = FILE_HEAD.unpack_from(data)
-    head = FileHead(salt, stream_id, base, floor, generation)
-    if magic != FILE_MAGIC or fmt != FORMAT or not salt:
+    magic, fmt, role, salt, stream_id, base, floor, generation, crc, identity = FILE_HEAD.unpack_from(data)
+    head = FileHead(salt, stream_id, base, floor, generation, identity, role)
+    if magic != FILE_MAGIC or fmt != (MARKED if head.is_marked else UNMARKED) or not salt:
         return None
     return head if head.encode() == data[:FILE_HEAD_BYTES] and crc else None
 

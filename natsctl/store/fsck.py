@@ -2,6 +2,8 @@
 
 The rules (docs/adr/0003): a tail that was never synced may be torn and will be cut; anything missing or altered below
 the highest sequence that some surviving frame, or the witness, says was synced is damage, and the stream is refused.
+Every file is judged by whose it says it is: one that another stream, another store or an earlier time left here is
+refused as damage is, or, where the stream has no use for it, reported and left alone.
 A frame half overwritten by an erasure is explained by its ERASE record, which lies further on, and is finished.
 """
 
@@ -11,12 +13,13 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk
-from natsctl.store.envelope import Envelope, parse_envelope
+from natsctl.store.envelope import Envelope, inherited_identity, parse_envelope
 from natsctl.store.frame import Scan
-from natsctl.store.index_file import load_index
+from natsctl.store.index_file import is_foreign_index, load_index
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable
@@ -24,18 +27,50 @@ from natsctl.store.subject_table import SubjectTable
 _SEGMENT = re.compile(r"(\d{20})-(\d{1,9})\.seg")
 _INDEX = re.compile(r"(\d{20})-(\d{1,9})\.idx")
 _JOURNAL = re.compile(r"journal-(\d{1,9})\.log")
+_NEVER_IN_SEGMENTS = (frame.JOURNAL, frame.WITNESS)
+
+
+class SegmentMark(NamedTuple):
+    """A segment that was synced; `covers` is the last sequence that belongs to it, 0 for the last segment."""
+
+    base: int
+    covers: int
+    generation: int
+    salt: int
+
+
+EXACT, STRANGER, PARTIAL = 1, 2, 4
+"""Flags of an entry: the folder was exactly so at a clean stop; it has no place in this store; some of its segments may
+not be named."""
 
 
 class WitnessEntry(NamedTuple):
-    """What was known to be synced of one stream."""
+    """What was known to be synced of one stream; without an identity it comes from an earlier version."""
 
     stream_id: int
-    synced_seq: int
-    base: int
-    generation: int
-    end: int
-    journal_generation: int
-    journal_end: int
+    synced_seq: int = 0
+    base: int = 0
+    generation: int = 0
+    end: int = 0
+    journal_generation: int = 0
+    journal_end: int = 0
+    journal_salt: int = 0
+    meta_version: int = 0
+    meta_crc: int = 0
+    flags: int = 0
+    identity: bytes = frame.NO_IDENTITY
+    key: str = ""
+    segments: tuple[SegmentMark, ...] = ()
+
+    @property
+    def is_marked(self) -> bool:
+        """Return whether the entry names the stream's files."""
+        return self.identity != frame.NO_IDENTITY
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether nothing lies behind what the entry says, given that the store was closed."""
+        return bool(self.flags & EXACT)
 
 
 class Found(NamedTuple):
@@ -76,8 +111,20 @@ class StreamCheck:
     rewrite_from: int = 0
     """Offset in the last segment from which nothing is proven to be synced."""
     journal_rewrite_from: int = 0
+    is_stranger: bool = False
+    """Whether the folder is none of a stream of the store."""
+    stopped_cleanly: bool = False
+    """Whether the last run closed this stream and nothing has to be made durable again."""
+    identity: bytes = frame.NO_IDENTITY
+    """What the header of each file must say, where it says anything; none where it is not known."""
+    meta_crc: int = 0
     witnessed: bool = False
     """Whether the witness says that all of the last segment and of the journal was synced."""
+
+    @property
+    def stream_id(self) -> int:
+        """Return the number in the folder's name."""
+        return int(self.folder.rpartition("/s")[2])
 
     @property
     def clean(self) -> bool:
@@ -92,21 +139,18 @@ def check_stream(
     max_frame_bytes: int,
     clean_stop: bool = False,
     indexes: bool = True,
+    store: bytes = frame.NO_IDENTITY,
 ) -> StreamCheck:
-    """Return the state of the stream in `folder`.
+    """Return the state of the stream in `folder` of the store with the identity `store`.
 
     With `indexes` the messages of a sealed segment are not read where its index file can be trusted; after a
     `clean_stop` this holds for the last segment too. Without, every byte is.
     """
     check = StreamCheck(folder)
+    check.stopped_cleanly = clean_stop = clean_stop and witness is not None and witness.is_exact
     names = disk.listdir(folder)
     segments, journals = _sort(names, check)
-    if "meta" not in names:
-        check.damage.append(f"{folder}/meta is missing")
-    else:
-        check.envelope = parse_envelope(_read(disk, f"{folder}/meta"))
-        if check.envelope is None:
-            check.damage.append(f"{folder}/meta is damaged")
+    _judge_meta(disk, check, names, witness, store)
     covered = 0
     for at, (base, generation, name) in enumerate(segments):
         index_path, scan = index_name(base, generation), None
@@ -115,6 +159,8 @@ def check_stream(
             continue
         if indexes and (at < len(segments) - 1 or clean_stop) and index_path in check.indexes:
             scan = load_index(disk, folder, base, generation, check.table)
+            if scan is None:
+                _note_foreign_index(disk, check, name, index_path)
         check.segments.append(Found(name, generation, scan or _scan(disk, check, name, max_frame_bytes)))
         covered = _seal_of(check.segments[-1].scan) or 0
     _scan_where_erased(disk, check, max_frame_bytes)
@@ -130,10 +176,12 @@ def check_stream(
     _judge_last(disk, check, witness)
     _find_floor(check)
     _judge_sealed(check)
+    _judge_marks(check, witness)
     if check.journal is not None:
         _judge_journal(check, check.journal, witness)
     elif witness is not None and witness.journal_end:
         check.damage.append(f"{folder}: the journal is missing")
+    _leave_strangers_alone(disk, check)
     check.witnessed = witness is not None and _tells_all(witness, check)
     return check
 
@@ -154,6 +202,94 @@ def _read(disk: Disk, path: str) -> bytes:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: WitnessEntry | None, store: bytes) -> None:
+    """Read the meta file and find out whose it is, and of when."""
+    path, marked = f"{check.folder}/meta", witness is not None and witness.is_marked
+    if witness is not None and marked:
+        check.identity = witness.identity
+    if "meta" not in names:
+        check.damage.append(f"{path} is missing")
+        return
+    data = _read(disk, path)
+    check.meta_crc, check.envelope = crc32(data), parse_envelope(data)
+    if check.envelope is None:
+        check.damage.append(f"{path} is damaged")
+        return
+    envelope, own = check.envelope, check.envelope.identity
+    if own == frame.NO_IDENTITY and store != frame.NO_IDENTITY:
+        own = inherited_identity(store, check.stream_id)
+    elif own != frame.NO_IDENTITY and store not in (frame.NO_IDENTITY, envelope.store):
+        check.damage.append(f"{path} belongs to another store ({envelope.store.hex()})")
+    if envelope.stream_id != check.stream_id:
+        check.damage.append(f"{path} belongs to stream {envelope.stream_id}")
+    if witness is None or not marked:
+        check.identity = own
+    elif own != witness.identity:
+        check.damage.append(f"{path} belongs to another stream than the one that stood here")
+    elif envelope.version < witness.meta_version:
+        check.damage.append(
+            f"{path} is older than what was synced: version {envelope.version}, not {witness.meta_version}"
+        )
+    elif envelope.version > witness.meta_version and check.stopped_cleanly:
+        check.damage.append(f"{path} is newer than the clean stop of the store")
+    elif envelope.version == witness.meta_version and check.meta_crc != witness.meta_crc:
+        check.damage.append(f"{path} is not the file that was synced")
+
+
+def _stranger(check: StreamCheck, head: frame.FileHead, role: int) -> str:
+    """Return why a file with this header is not one of the stream's, empty where it may be."""
+    kind = "segment" if role == frame.SEGMENT_FILE else "journal"
+    if head.stream_id != check.stream_id:
+        return f"belongs to stream {head.stream_id}"
+    if head.is_marked:
+        if check.identity not in (frame.NO_IDENTITY, head.identity):
+            return "belongs to another stream or another store"
+        return "" if head.role == role else f"is no {kind}"
+    envelope = check.envelope
+    if envelope is None or envelope.identity == frame.NO_IDENTITY:
+        return ""
+    place = head.base if role == frame.SEGMENT_FILE else head.generation
+    if place > envelope.unmarked[role != frame.SEGMENT_FILE]:
+        return f"does not say whose it is, as every {kind} of this stream does that is as new"
+    return ""
+
+
+def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
+    """Keep what is superseded by its name, and not one of the stream's files, from being read or removed."""
+    fallen = {found.name: found.scan.head for found in check.fallen}
+    for name in [*check.leftovers, *fallen]:
+        segment, journal = _SEGMENT.fullmatch(name), _JOURNAL.fullmatch(name)
+        if segment is None and journal is None:
+            continue
+        head = fallen.get(name) or _head_of(disk, f"{check.folder}/{name}")
+        if head is None:
+            continue
+        reason = _stranger(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
+        if not reason and segment is not None and (head.base, head.generation) != (int(segment[1]), int(segment[2])):
+            reason = "is a copy of another segment"
+        if not reason and journal is not None and head.generation != int(journal[1]):
+            reason = "is a copy of another journal"
+        if reason:
+            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
+            check.leftovers = [left for left in check.leftovers if left != name]
+            check.fallen = [found for found in check.fallen if found.name != name]
+
+
+def _head_of(disk: Disk, path: str) -> frame.FileHead | None:
+    file = open_segment(disk, path)
+    try:
+        return frame.parse_file_head(file.pread(frame.FILE_HEAD_BYTES, 0))
+    finally:
+        file.close()
+
+
+def _note_foreign_index(disk: Disk, check: StreamCheck, segment: str, name: str) -> None:
+    """Say of an index file that is whole and not this segment's that it is not used."""
+    head = _head_of(disk, f"{check.folder}/{segment}")
+    if head is not None and is_foreign_index(_read(disk, f"{check.folder}/{name}"), head):
+        check.notes.append(f"{check.folder}/{name} belongs to another segment: it is not used")
 
 
 def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
@@ -282,8 +418,10 @@ def _judge_sealed(check: StreamCheck) -> None:
             check.damage.append(f"{name}: sequences {expected} to {base - 1} are missing with their segment")
         if head is not None and (head.base, head.generation) != (base, found.generation):
             check.damage.append(f"{name}: the header belongs to another segment")
-        if head is not None and check.envelope is not None and head.stream_id != check.envelope.stream_id:
-            check.damage.append(f"{name}: belongs to stream {head.stream_id}")
+        if head is not None and (reason := _stranger(check, head, frame.SEGMENT_FILE)):
+            check.damage.append(f"{name} {reason}")
+        if any(record.kind in _NEVER_IN_SEGMENTS for record in found.scan.records):
+            check.damage.append(f"{name} is no segment")
         if last:
             continue
         covers = _seal_of(found.scan)
@@ -294,6 +432,37 @@ def _judge_sealed(check: StreamCheck) -> None:
         if covers is None:
             check.damage.append(f"{name}: no valid seal")
         expected = covers + 1 if covers is not None else None
+
+
+def _journal_salt(witness: WitnessEntry, generation: int) -> int:
+    """Return the salt of the journal that has come of the one that the witness knows."""
+    salt = witness.journal_salt
+    for later in range(witness.journal_generation + 1, generation + 1):
+        salt = frame.next_salt(salt, later)
+    return salt
+
+
+def _judge_marks(check: StreamCheck, witness: WitnessEntry | None) -> None:
+    """Hold the segments against those that the witness knows: none may be older, or another one."""
+    if witness is None or not witness.is_marked:
+        return
+    known = {mark.base: mark for mark in witness.segments}
+    for found in check.segments:
+        head, name = found.scan.head, f"{check.folder}/{found.name}"
+        if head is None:
+            continue
+        mark = known.get(head.base)
+        if mark is None:
+            if head.base <= witness.base and not witness.flags & PARTIAL:
+                check.damage.append(f"{name} was not among the segments of the stream")
+            elif check.stopped_cleanly:
+                check.damage.append(f"{name} is newer than the clean stop of the store")
+        elif head.generation < mark.generation:
+            check.damage.append(f"{name} is older than what was synced: generation {mark.generation} is missing")
+        elif head.salt != mark.salt:
+            check.damage.append(f"{name} is not the file that was synced")
+        elif head.generation > mark.generation and check.stopped_cleanly:
+            check.damage.append(f"{name} is newer than the clean stop of the store")
 
 
 def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) -> None:
@@ -332,6 +501,14 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
         and scan.end < witness.end
     ):
         check.damage.append(f"{name}: synced bytes {scan.end} to {witness.end} are missing or damaged")
+    elif (
+        witness is not None
+        and witness.is_marked
+        and check.stopped_cleanly
+        and (base, found.generation) == (witness.base, witness.generation)
+        and scan.end > witness.end
+    ):
+        check.damage.append(f"{name}: bytes {witness.end} to {scan.end} are newer than the clean stop of the store")
     elif witness is not None and witness.base > base:
         check.damage.append(f"{check.folder}: the segment that begins with {witness.base} is missing")
     elif before:
@@ -377,6 +554,13 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
     if scan.head is None or scan.head.generation != found.generation:
         check.damage.append(f"{name}: damaged header")
         return
+    if (
+        (reason := _stranger(check, scan.head, frame.JOURNAL_FILE))
+        or (len(scan.seqs) and (reason := "is no journal"))
+        or (any(record.kind != frame.JOURNAL for record in scan.records) and (reason := "is no journal"))
+    ):
+        check.damage.append(f"{name} {reason}")
+        return
     proven = scan.durable_seq
     if scan.gaps:
         gap = scan.gaps[0]
@@ -388,9 +572,24 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
     if len(scan.records) < proven:
         first = len(scan.records) + 1
         check.damage.append(f"{name}: records {first} to {proven} were synced and are missing or damaged")
-    if witness is not None and (
-        witness.journal_generation > found.generation
-        or (witness.journal_generation == found.generation and scan.end < witness.journal_end)
-    ):
-        check.damage.append(f"{name}: synced bytes {scan.end} to {witness.journal_end} are missing or damaged")
+    if witness is not None and (reason := _journal_conflict(check, found, witness)):
+        check.damage.append(f"{name}{reason}")
     check.journal_rewrite_from = scan.records[proven - 1].end if 0 < proven <= len(scan.records) else 0
+
+
+def _journal_conflict(check: StreamCheck, found: Found, witness: WitnessEntry) -> str:
+    """Return what the journal contradicts of the witness, empty where nothing."""
+    scan, known = found.scan, (witness.journal_generation, witness.journal_end)
+    if not witness.journal_end:
+        newer = check.stopped_cleanly and witness.is_marked
+        return " is newer than the clean stop of the store" if newer else ""
+    if found.generation < known[0]:
+        return f" is older than what was synced: generation {known[0]} is missing"
+    same = found.generation == known[0]
+    if scan.head is not None and witness.journal_salt and scan.head.salt != _journal_salt(witness, found.generation):
+        return " is not the file that was synced"
+    if same and scan.end < known[1]:
+        return f": synced bytes {scan.end} to {known[1]} are missing or damaged"
+    if check.stopped_cleanly and witness.is_marked and (not same or scan.end > known[1]):
+        return " is newer than the clean stop of the store"
+    return ""

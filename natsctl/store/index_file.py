@@ -2,8 +2,9 @@
 read the messages.
 
 It stands beside its segment under the same name (`.idx`), is written when the segment is sealed or rewritten, and is
-never synced: a checksum covers all of it, and it names the salt, the generation and the length of the segment that it
-speaks of. A file that is missing, torn, damaged or of another segment is as good as none: the segment is scanned.
+never synced: a checksum covers all of it, and it names the identity of the stream, and salt, generation and length of
+the segment that it speaks of. A file that is missing, torn, damaged or of another segment is as good as none: the
+segment is scanned.
 Removals are in it only once the records that say so are on disk; those that came later are applied on top, and one
 that is in it already is no harm. Subjects of dead messages are left out. Source: docs/adr/0009.
 """
@@ -14,6 +15,7 @@ import struct
 from array import array
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 from natsctl.store import frame
@@ -25,10 +27,13 @@ from natsctl.store.segment_file import index_name, segment_name
 from natsctl.store.subject_table import GONE, SubjectTable
 from natsctl.store.tally import Tally, tally_of
 
-MAGIC = b"natsidx\x01"
-HEAD = struct.Struct("<8sIIQQQQQQQQIIIII")
-"""magic, crc, salt, stream id, base, generation, end, covers, floor, first_ts, last_ts; how many messages, subjects,
-tombs and timed messages; flags."""
+MAGIC = b"natsidx\x02"
+HEAD = struct.Struct("<8sI12sIQQQQQQQQIIIII")
+"""magic, crc, identity of the stream, salt, stream id, base, generation, end, covers, floor, first_ts, last_ts; how
+many messages, subjects, tombs and timed messages; flags."""
+UNMARKED_MAGIC = b"natsidx\x01"
+UNMARKED_HEAD = struct.Struct("<8sIIQQQQQQQQIIIII")
+"""The same without the identity, as beside segments that have none."""
 CRC_FROM = 12
 SPARSE, DEAD, SEALED = 1, 2, 4
 SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size
@@ -72,7 +77,8 @@ class IndexImage:
         flags = (SPARSE if seqs is not None else 0) | (DEAD if self.dead else 0) | (SEALED if self.sealed else 0)
         numbers = (len(sids), len(tally.keys), len(self.tombs), len(self.timed), flags)
         span = (self.end, self.covers, self.floor, self.first_ts, self.last_ts)
-        head = HEAD.pack(MAGIC, 0, self.head.salt, self.head.stream_id, base, self.head.generation, *span, *numbers)
+        whose = (self.head.identity, self.head.salt, self.head.stream_id, base, self.head.generation)
+        head = HEAD.pack(MAGIC, 0, *whose, *span, *numbers)
         parts = [head[CRC_FROM:], self.offsets.tobytes(), self.sizes.tobytes(), sids.tobytes()]
         parts += [tally.keys.tobytes(), tally.counts.tobytes(), tally.lasts.tobytes()]
         parts += [seqs.tobytes() if seqs is not None else b"", self.timed.tobytes(), self.tombs.tobytes(), self.dead]
@@ -126,7 +132,7 @@ def load_index(disk: Disk, folder: str, base: int, generation: int, table: Subje
         return None
     finally:
         index.close()
-    if len(data) < HEAD.size or data[:8] != MAGIC or crc32(memoryview(data)[CRC_FROM:]) != HEAD.unpack_from(data)[1]:
+    if not _is_whole(data):
         return None
     segment = open_segment(disk, f"{folder}/{segment_name(base, generation)}")
     try:
@@ -135,12 +141,35 @@ def load_index(disk: Disk, folder: str, base: int, generation: int, table: Subje
         segment.close()
 
 
+def _is_whole(data: bytes) -> bool:
+    """Return whether an index file is as it was written."""
+    if len(data) < HEAD.size or data[:8] not in (MAGIC, UNMARKED_MAGIC):
+        return False
+    return crc32(memoryview(data)[CRC_FROM:]) == int.from_bytes(data[8:12], "little")
+
+
+def _fields(data: bytes) -> tuple[int, tuple[Any, ...]]:
+    """Return the length of an index file's head, and its fields from the identity on."""
+    if data[:8] == MAGIC:
+        return HEAD.size, HEAD.unpack_from(data)[2:]
+    return UNMARKED_HEAD.size, (frame.NO_IDENTITY, *UNMARKED_HEAD.unpack_from(data)[2:])
+
+
+def _whose(head: FileHead) -> tuple[bytes, int, int, int, int]:
+    return head.identity, head.salt, head.stream_id, head.base, head.generation
+
+
+def is_foreign_index(data: bytes, head: FileHead) -> bool:
+    """Return whether this is an index file as it was written, and of another segment than the one with `head`."""
+    return _is_whole(data) and _fields(data)[1][:5] != _whose(head)
+
+
 def _parse(data: bytes, segment: Readable, base: int, generation: int, table: SubjectTable) -> Scan | None:
     head = frame.parse_file_head(segment.pread(frame.FILE_HEAD_BYTES, 0))
     if head is None or (head.base, head.generation) != (base, generation) or not _speaks_of(segment, head, data):
         return None
-    *_, end, covers, floor, first_ts, last_ts, count, subjects, tombs, timed, flags = HEAD.unpack_from(data)
-    columns = _Columns(data)
+    start, (*_, end, covers, floor, first_ts, last_ts, count, subjects, tombs, timed, flags) = _fields(data)
+    columns = _Columns(data, start)
     scan = Scan(head, end, end, indexed=True, first_ts=first_ts, last_ts=last_ts, durable_seq=covers, last_seq=covers)
     scan.packed = isinstance(segment, PackedFile)
     scan.offsets, scan.sizes, scan.sids = (columns.take("I", count) for _ in range(3))
@@ -163,8 +192,8 @@ def _parse(data: bytes, segment: Readable, base: int, generation: int, table: Su
 
 def _speaks_of(segment: Readable, head: FileHead, data: bytes) -> bool:
     """Return whether an index file is of exactly this segment, and its seal, if it should have one, is valid."""
-    _, _, salt, stream_id, base, generation, end, covers, *_, flags = HEAD.unpack_from(data)
-    if (salt, stream_id, base, generation) != head[:3] + head[4:] or segment.size() != end:
+    _, (*whose, end, covers, _, _, _, _, _, _, _, flags) = _fields(data)
+    if tuple(whose) != _whose(head) or segment.size() != end:
         return False
     if not flags & SEALED:
         return True
@@ -192,9 +221,9 @@ def _renumber(scan: Scan, sids: array[int]) -> None:
 class _Columns:
     """The columns of an index file, taken one after the other."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, start: int) -> None:
         self._data = data
-        self._at = HEAD.size
+        self._at = start
 
     def raw(self, size: int) -> bytearray:
         """Return the next bytes."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk, File
@@ -41,16 +40,18 @@ class Journal:
         "file",
         "folder",
         "head",
+        "identity",
         "size",
         "synced_count",
         "synced_size",
         "written",
     )
 
-    def __init__(self, disk: Disk, folder: str, stream_id: int, salt: int) -> None:
+    def __init__(self, disk: Disk, folder: str, stream_id: int, salt: int, identity: bytes) -> None:
         self._disk = disk
         self.folder = folder
-        self.head = frame.FileHead(salt, stream_id, 1, 0, 0)
+        self.identity = identity
+        self.head = frame.FileHead(salt, stream_id, 1, 0, 0, identity, frame.JOURNAL_FILE)
         self.size = 0
         self.synced_size = 0
         self.written = 0
@@ -97,7 +98,8 @@ class Journal:
         Its salt is another one: old blocks that a crash leaves in the tail of the new file hold none of its records.
         """
         generation = self.head.generation + 1
-        return self.head._replace(generation=generation, salt=crc32(b"%d" % generation, self.head.salt) or 1)
+        salt = frame.next_salt(self.head.salt, generation)
+        return self.head._replace(generation=generation, salt=salt, identity=self.identity, role=frame.JOURNAL_FILE)
 
     def _encode(self, entries: Sequence[Entry], number: int, synced: int, salt: int) -> bytes:
         return b"".join(

@@ -25,7 +25,7 @@ TORN_COPY_BYTES = 1024 * 1024
 """How much of a cut tail is kept aside in a .torn file."""
 
 
-def repair(disk: Disk, check: StreamCheck, salt: int, clean_stop: bool) -> list[str]:
+def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
     """Do what `check` found necessary on disk and return notes; the stream must not be damaged."""
     notes: list[str] = []
     folder = check.folder
@@ -41,7 +41,7 @@ def repair(disk: Disk, check: StreamCheck, salt: int, clean_stop: bool) -> list[
         finally:
             file.close()
         notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
-    if not check.clean or not (clean_stop or check.witnessed):
+    if not check.clean or not (check.stopped_cleanly or check.witnessed):
         last = check.segments[-1]
         _persist_again(disk, f"{folder}/{last.name}", check.rewrite_from)
         if check.journal is not None:
@@ -49,6 +49,8 @@ def repair(disk: Disk, check: StreamCheck, salt: int, clean_stop: bool) -> list[
     for name in check.leftovers:
         if disk.exists(f"{folder}/{name}"):  # a repair that was cut short left a file that this one has just used
             disk.unlink(f"{folder}/{name}")
+            if check.stopped_cleanly and not name.endswith(".tmp"):
+                notes.append(f"{folder}/{name} was superseded and is removed: it was put there after the clean stop")
     if check.leftovers:
         disk.fsync_dir(folder)
     return notes
@@ -78,7 +80,8 @@ def _bear_again(disk: Disk, check: StreamCheck, salt: int) -> None:
     found = check.segments[-1]
     path = f"{check.folder}/{found.name}"
     assert check.envelope is not None
-    head = frame.FileHead(salt, check.envelope.stream_id, check.reborn, check.floor, found.generation)
+    numbers = (check.envelope.stream_id, check.reborn, check.floor, found.generation)
+    head = frame.FileHead(salt, *numbers, check.identity, frame.SEGMENT_FILE)
     _cut(disk, path, 0)
     file = disk.open(path)
     try:

@@ -145,7 +145,9 @@ def _under_another_salt(piece: bytes, old: int, new: int) -> bytes | None:
     return frame.PREFIX.pack(frame.MAGIC, length, crc32(body, (new + length) & frame.MASK)) + body
 
 
-def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int, block_bytes: int = 0) -> Rewrite:
+def plan_rewrite(
+    index: StreamIndex, segments: Sequence[Segment], floor: int, identity: bytes, block_bytes: int = 0
+) -> Rewrite:
     """Return how to rewrite segments in a row: live messages, and the deletes that earlier segments still need."""
     parts, tombs = [], array("Q")
     for segment in segments:
@@ -156,6 +158,7 @@ def plan_rewrite(index: StreamIndex, segments: Sequence[Segment], floor: int, bl
             if place is not None and place[0].base < segments[0].base and not place[0].is_live(place[1]):
                 tombs.append(seq)
     first = parts[0].file
-    head = first.head._replace(generation=first.head.generation + 1, floor=floor)
+    generation = first.head.generation + 1
+    head = first.head._replace(generation=generation, floor=floor, identity=identity, role=frame.SEGMENT_FILE)
     covers = index.bases[index.place_of(segments[-1]) + 1] - 1
     return Rewrite(parts, SegmentFile(first.folder, head), tombs, covers, index.table.names, block_bytes)

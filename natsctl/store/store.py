@@ -9,7 +9,8 @@ A stream's folder is named by a number that is never used twice; names are only 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from itertools import islice, takewhile
 from typing import Literal
 
@@ -21,7 +22,7 @@ from natsctl.store.envelope import Envelope
 from natsctl.store.errors import StoreDamaged, StreamExists
 from natsctl.store.file_commit import NO_SPACE, write_all
 from natsctl.store.file_stream import FileStreamStore
-from natsctl.store.fsck import StreamCheck, WitnessEntry, check_stream
+from natsctl.store.fsck import PARTIAL, STRANGER, StreamCheck, WitnessEntry, check_stream
 from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
@@ -35,6 +36,16 @@ from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
 _FOLDER = re.compile(r"s(\d{6,})")
+
+
+def _has_no_place(check: StreamCheck, testimony: Testimony, entry: WitnessEntry | None) -> bool:
+    """Return whether a folder is none of a stream of the store: a deleted one's, or one from elsewhere."""
+    if entry is not None:
+        return bool(entry.flags & STRANGER)
+    if check.stream_id in testimony.gone:
+        return True
+    created_in = check.envelope.run if check.envelope is not None else testimony.run
+    return testimony.is_complete and (testimony.clean_stop or created_in < testimony.run)
 
 
 class Store:
@@ -65,6 +76,10 @@ class Store:
         self._refused: dict[int, WitnessEntry] = {}
         self._refused_ids: dict[str, list[int]] = {}
         self._leaving: dict[str, int] = {}
+        self._parting: dict[int, FileStreamStore] = {}
+        """Deleted streams whose folders are still there, which the witness must not forget before."""
+        self.identity = frame.NO_IDENTITY
+        self._run = 0
         self._unsynced: dict[FileStreamStore, int] = {}
         """Streams with bytes that a sync was postponed for, and since when: the oldest first."""
         self._patience_ns = options.sync if isinstance(options.sync, int) else options.journal_sync_ns
@@ -81,6 +96,10 @@ class Store:
     def _salt(self) -> int:
         return self._rng_salt() & frame.MASK or 1
 
+    def _draw_identity(self) -> bytes:
+        """Return an identity that nobody has had."""
+        return b"".join(self._salt().to_bytes(4, "little") for _ in range(frame.IDENTITY_BYTES // 4))
+
     # -- opening
 
     def open(self) -> RecoveryReport:
@@ -90,28 +109,31 @@ class Store:
         """
         self._lock = self._disk.lock("LOCK")
         report = RecoveryReport()
-        open_layout(self._disk)
-        testimony = read_witness(self._disk)
+        self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
+        testimony = self._testimony(report)
         witnessed, report.clean_stop = testimony.entries, testimony.clean_stop
-        if testimony.note:
-            report.notes.append(testimony.note)
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
         trashed = {int(m[1]) for name in gone if (m := _FOLDER.match(name))}
-        checks = self._check_all(witnessed, report)
+        checks = self._check_all(testimony, trashed, report)
         self._next_id = 1 + max((testimony.highest_id, *trashed, *checks))
-        for stream_id, entry in witnessed.items():
-            if stream_id not in checks and stream_id not in trashed:
-                self._refuse(f"s{stream_id:06d}", f"streams/s{stream_id:06d} is missing", stream_id, entry, report)
-        if not report.clean_stop:
-            self._sync_names(checks.values())
+        self._sync_names(checks.values())
         replaced = {c.envelope.replaces for c in checks.values() if c.envelope is not None and not c.damage}
         for stream_id, check in checks.items():
             if stream_id in replaced:
                 self._disk.rename(check.folder, f"{check.folder}.gone")
                 gone.append(f"s{stream_id:06d}.gone")
                 report.notes.append(f"{check.folder}: its deletion was finished")
-                continue
-            self._recover(stream_id, check, witnessed.get(stream_id), report)
+            elif not check.damage:
+                self._recover(stream_id, check, report)
+        refused = {
+            stream_id: check for stream_id, check in checks.items() if check.damage and stream_id not in replaced
+        }
+        for stream_id, entry in witnessed.items():
+            if stream_id not in checks and stream_id not in trashed and not entry.flags & STRANGER:
+                check = refused[stream_id] = StreamCheck(f"streams/s{stream_id:06d}")
+                check.damage.append(f"{check.folder} is missing")
+        for stream_id, check in sorted(refused.items(), key=lambda item: item[1].is_stranger):
+            self._refuse(stream_id, check, witnessed.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
         self._witness_start(testimony, report)
@@ -123,6 +145,37 @@ class Store:
         for key, reason in report.damaged.items():
             self.report_fault(refusal(key, reason))
         return report
+
+    def _testimony(self, report: RecoveryReport) -> Testimony:
+        """Return what the witness says, as far as it can be believed, and begin the next run."""
+        found = read_witness(self._disk, self.identity)
+        run = self._run_in_lock()
+        if run > found.run and self._disk.exists("WITNESS"):
+            found = found._replace(clean_stop=False, is_complete=False)
+            found = found._replace(
+                note=f"WITNESS is older than the store's last run ({found.run}, not {run}): it was put back from an "
+                "earlier time, and what it says of each stream counts as the least that must be there"
+            )
+        if found.note:
+            report.notes.append(found.note)
+        self._run = max(run, found.run) + 1
+        self._witness.begin(self.identity, self._run)
+        return found
+
+    def _run_in_lock(self) -> int:
+        """Return the number of the last run that wrote its witness, 0 where LOCK does not say so."""
+        assert self._lock is not None
+        try:
+            store, run = self._lock.pread(64, 0).split()
+            return int(run) if store.decode() == self.identity.hex() else 0
+        except ValueError:
+            return 0
+
+    def _note_run_in_lock(self) -> None:
+        """Leave the number of this run where an older witness is known by it; that is never synced, nor needed."""
+        assert self._lock is not None
+        with suppress(OSError):
+            self._lock.pwrite(b"%s %020d\n" % (self.identity.hex().encode(), self._run), 0)
 
     def _witness_start(self, testimony: Testimony, report: RecoveryReport) -> None:
         """Write the witness of this run; on a full disk into the reserve, or else keep the old one without its end."""
@@ -143,69 +196,81 @@ class Store:
             report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
             return
         self._witness.finish_commit(commit)
+        self._note_run_in_lock()
 
-    def _check_all(self, witnessed: dict[int, WitnessEntry], report: RecoveryReport) -> dict[int, StreamCheck]:
+    def _check_all(
+        self, testimony: Testimony, trashed: Collection[int], report: RecoveryReport
+    ) -> dict[int, StreamCheck]:
         checks: dict[int, StreamCheck] = {}
         for name in self._disk.listdir("streams"):
             found = _FOLDER.fullmatch(name)
-            if name.endswith(".new"):
+            unborn = _FOLDER.fullmatch(name.removesuffix(".new"))
+            if name.endswith(".new") and unborn is not None and int(unborn[1]) in testimony.entries:
+                report.notes.append(f"streams/{name} is not a creation that never ended, and is left alone")
+            elif name.endswith(".new"):
                 remove_tree(self._disk, f"streams/{name}")
                 report.notes.append(f"streams/{name}: a creation that never ended was removed")
             elif found is None and not name.endswith(".gone"):
                 report.notes.append(f"streams/{name} is not ours and is left alone")
             elif found is not None:
-                checks[int(found[1])] = self._check(name, witnessed.get(int(found[1])), report.clean_stop)
+                stream_id = int(found[1])
+                entry = testimony.entries.get(stream_id)
+                check = checks[stream_id] = self._check(name, entry, report.clean_stop)
+                if stream_id in trashed or _has_no_place(check, testimony, entry):
+                    check.is_stranger = True
+                    check.damage.append(f"{check.folder} belongs to no stream of this store: it was put there later")
         return checks
 
     def _sync_names(self, checks: Iterable[StreamCheck]) -> None:
         """Make sure that what was found in the streams' folders is there to stay."""
-        intact = {check.folder: check for check in checks if not check.damage}
-        for folder, error in self._disk.fsync_dirs(list(intact)).items():
-            intact[folder].damage.append(f"{folder} can not be synced: {error}")
+        doubtful = {check.folder: check for check in checks if not (check.damage or check.stopped_cleanly)}
+        for folder, error in self._disk.fsync_dirs(list(doubtful)).items():
+            doubtful[folder].damage.append(f"{folder} can not be synced: {error}")
 
     def _check(self, name: str, entry: WitnessEntry | None, clean_stop: bool) -> StreamCheck:
+        limit = self.options.max_frame_bytes
         try:
-            return check_stream(self._disk, f"streams/{name}", entry, self.options.max_frame_bytes, clean_stop)
+            return check_stream(self._disk, f"streams/{name}", entry, limit, clean_stop, True, self.identity)
         except OSError as error:
             check = StreamCheck(f"streams/{name}")
             check.damage.append(f"streams/{name} can not be read: {error}")
             return check
 
-    def _refuse(
-        self, key: str, reason: str, stream_id: int, entry: WitnessEntry | None, report: RecoveryReport
-    ) -> None:
-        report.damaged[key] = reason
+    def _refuse(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:
+        """Keep the folder as it is and its name taken, by the folder's own where another holds it."""
+        named = entry.key if entry is not None else ""
+        if not named and check.envelope is not None:
+            named = check.envelope.key
+        folder = check.folder.rpartition("/")[2]
+        key = named if named and named not in self.streams and named not in report.damaged else folder
+        report.damaged[key] = "; ".join(check.damage)
         self._refused_ids.setdefault(key, []).append(stream_id)
-        if entry is not None:
-            self._refused[stream_id] = entry
+        kept = entry or WitnessEntry(stream_id)
+        flags = kept.flags & PARTIAL | (STRANGER if check.is_stranger else 0)
+        self._refused[stream_id] = kept._replace(key=named, flags=flags)
 
-    def _recover(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:
+    def _recover(self, stream_id: int, check: StreamCheck, report: RecoveryReport) -> None:
         envelope = check.envelope
-        key = envelope.key if envelope is not None else f"s{stream_id:06d}"
-        if key in self.streams:
-            check.damage.append(f"{check.folder}: another folder holds {key} too")
-        if envelope is not None and envelope.stream_id != stream_id:
-            check.damage.append(f"{check.folder}: its meta file belongs to stream {envelope.stream_id}")
-        if check.damage or envelope is None:
-            self._refuse(key, "; ".join(check.damage), stream_id, entry, report)
+        assert envelope is not None
+        if envelope.key in self.streams:
+            check.damage.append(f"{check.folder}: another folder holds {envelope.key} too")
             return
         try:
-            notes = repair(self._disk, check, self._salt(), report.clean_stop)
+            notes = repair(self._disk, check, self._salt())
         except OSError as error:
-            self._refuse(key, f"{check.folder} can not be repaired: {error}", stream_id, entry, report)
+            check.damage.append(f"{check.folder} can not be repaired: {error}")
             return
-        stream = self._make(stream_id, key, envelope.meta, 1)
+        stream = self._make(stream_id, envelope.key, envelope.meta, 1, check.identity)
         stream.adopt(check, build_index(check))
         stream.write_indexes(tail=False)
-        self.streams[key] = stream
+        self.streams[envelope.key] = stream
         report.streams += 1
         report.messages += stream.messages
         report.notes += check.notes + notes
 
-    def _make(self, stream_id: int, key: str, meta: bytes, first_seq: int) -> FileStreamStore:
-        return FileStreamStore(
-            self, self._disk, self._cache, stream_id, key, meta, first_seq, self._salt, self.release_reserve
-        )
+    def _make(self, stream_id: int, key: str, meta: bytes, first_seq: int, identity: bytes) -> FileStreamStore:
+        name = (stream_id, key, meta, first_seq)
+        return FileStreamStore(self, self._disk, self._cache, *name, self._salt, identity, self.release_reserve)
 
     # -- closing
 
@@ -263,9 +328,10 @@ class Store:
             memory = self.streams[key] = MemoryStreamStore(self, key, meta, first_seq)
             memory.request_sync()
             return memory
-        stream = self._make(self._next_id, key, meta, first_seq)
+        stream = self._make(self._next_id, key, meta, first_seq, self._draw_identity())
         self._next_id += 1
-        stream.be_born(Envelope(stream.stream_id, key, meta, self._leaving.get(key, 0)))
+        replaces = self._leaving.get(key, 0)
+        stream.be_born(Envelope(stream.stream_id, key, meta, replaces, self.identity, stream.identity, self._run))
         self.streams[key] = stream
         return stream
 
@@ -276,6 +342,7 @@ class Store:
             stream.leave(f"{stream.folder}.gone")
             if not stream.left:
                 self._leaving[key] = stream.stream_id
+                self._parting[stream.stream_id] = stream
         else:
             stream.request_sync()
         return stream
@@ -317,6 +384,7 @@ class Store:
     def _forget(self, stream: FileStreamStore) -> None:
         if self._leaving.get(stream.key) == stream.stream_id:
             del self._leaving[stream.key]
+        self._parting.pop(stream.stream_id, None)
         self._unsynced.pop(stream, None)
         self._open.pop(stream, None)
         self._witness.changed.pop(stream.stream_id, None)
@@ -365,11 +433,12 @@ class Store:
             self._witness_due_ns = now + self.options.witness_interval_ns
             self.dirty[self._witness] = None
 
-    def _entries(self) -> Iterable[WitnessEntry]:
+    def _entries(self, last: bool) -> Iterable[WitnessEntry]:
+        """Yield what the witness must know, at the `last` time of a run with whether it is exact."""
         yield from self._refused.values()
-        for stream in self.streams.values():
-            if isinstance(stream, FileStreamStore) and stream.born:
-                yield stream.witness_entry()
+        for stream in (*self._parting.values(), *self.streams.values()):
+            if isinstance(stream, FileStreamStore) and stream.born and not stream.left:
+                yield stream.last_entry() if last else stream.witness_entry(whole=True)
 
     def _witnessed(self, gone: list[int]) -> None:
         if gone:

@@ -1,8 +1,13 @@
 """The witness: a small log beside all streams that says what was synced, so that a log cut short is known as damaged.
 
-It is written only after the syncs it speaks of, at most once a second and at a clean stop; an old witness is harmless,
-a log shorter than its witness is proof of damage. Its own damage means "no witness"; where there is no
-room for it the next attempt writes it anew.
+It is written only after the syncs it speaks of, at most once a second and at a clean stop; a log shorter than its
+witness is proof of damage. Its own damage means "no witness"; where there is no room for it the next attempt writes it
+anew. It also names each stream and its files, so that a stream whose folder or meta file is gone keeps its name, and a
+file that is older than what was synced, or another one, is known.
+
+Its header carries the store's identity and the number of the run, the count of the store's starts. All that it says
+stays true as lower bounds, so an earlier witness that was put back does no harm once its mark of a clean stop, and
+what it does not mention, count for nothing: LOCK has the number of the run too.
 """
 
 from __future__ import annotations
@@ -14,13 +19,18 @@ from typing import NamedTuple
 from natsctl.store import frame
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreError
+from natsctl.store.errors import StoreDamaged, StoreError
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
-from natsctl.store.fsck import WitnessEntry
+from natsctl.store.fsck import EXACT, PARTIAL, SegmentMark, WitnessEntry
 from natsctl.store.subject_table import SubjectTable
 
 PATH = "WITNESS"
-ENTRY = struct.Struct("<QQQQQQQ")
+UNMARKED_ENTRY = struct.Struct("<QQQQQQQ")
+"""An entry of an earlier version."""
+ENTRY = struct.Struct("<QQQQQQQIQIB12sH")
+"""The numbers of a WitnessEntry, the stream's identity, and the length of its key, which follows; its segments then."""
+SEGMENT = struct.Struct("<QQII")
+"""A SegmentMark."""
 COMPACT_BYTES = 1024 * 1024
 """The file is written anew when it has grown this much beyond its last rewrite, and to twice its size at least."""
 
@@ -32,30 +42,95 @@ class Testimony(NamedTuple):
     highest_id: int = 0
     clean_stop: bool = False
     note: str = ""
+    run: int = 0
+    """The run that wrote it, 0 where an earlier version did."""
+    is_complete: bool = False
+    """Whether every stream that was there when that run began is in `entries` or `gone`."""
+    gone: frozenset[int] = frozenset()
+    """Streams that were deleted in that run."""
 
 
-def read_witness(disk: Disk) -> Testimony:
-    """Return what the witness says; nothing when there is none."""
+def read_witness(disk: Disk, store: bytes) -> Testimony:
+    """Return what the witness of `store` says; nothing when there is none. Raises StoreDamaged: it is another one's."""
     if not disk.exists(PATH):
-        return Testimony({})
+        missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
+        return Testimony({}, note=missing if disk.listdir("streams") else "")
     file = disk.open_read(PATH)
     try:
         data = file.pread(file.size(), 0)
     finally:
         file.close()
     scan = frame.scan(data, len(data), SubjectTable())
-    entries: dict[int, WitnessEntry] = {}
-    clean, highest = False, 0
+    head = scan.head
+    if head is not None and head.is_marked and (head.identity, head.role) != (store, frame.WITNESS_FILE):
+        whose = f"store {head.identity.hex()}" if head.role == frame.WITNESS_FILE else f"stream {head.stream_id}"
+        raise StoreDamaged(
+            f"WITNESS belongs to {whose}, and FORMAT says store {store.hex()}: put the right one back, or move it away "
+            "to start without the proof of what was synced"
+        )
+    found = _Reading()
     for record in scan.records:
-        highest = max(highest, record.seq)
-        clean = record.kind == frame.CLEAN
-        if record.kind == frame.WITNESS:
-            entry = WitnessEntry(*ENTRY.unpack(record.payload))
-            entries[entry.stream_id] = entry
+        found.take(record)
+    whole = bool(head is not None and head.is_marked and found.began_at)
+    whole = whole and not (scan.gaps and scan.gaps[0].start < found.began_at)
+    note = "" if head is not None and not scan.gaps else "WITNESS is torn or damaged: its valid part is used"
+    run = head.generation if head is not None and head.is_marked else 0
+    clean = found.clean and not scan.gaps
+    entries = found.whole(torn=bool(scan.gaps))
+    return Testimony(entries, found.highest, clean, note, run, whole, frozenset(found.gone))
+
+
+class _Reading:
+    """The records of the file, taken one after the other."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, WitnessEntry] = {}
+        self.segments: dict[int, dict[int, SegmentMark]] = {}
+        self.gone: set[int] = set()
+        self.clean, self.highest, self.began_at = False, 0, 0
+
+    def take(self, record: frame.Record) -> None:
+        self.highest = max(self.highest, record.seq)
+        self.clean = record.kind == frame.CLEAN
+        if record.kind in (frame.OPENED, frame.CLEAN):
+            self.began_at = self.began_at or record.offset
+        elif record.kind == frame.WITNESS:
+            entry = _entry_of(record.payload)
+            self.entries[entry.stream_id] = entry
+            marks = self.segments.setdefault(entry.stream_id, {})
+            for mark in entry.segments:
+                for base in [base for base in marks if mark.base < base <= mark.covers] if mark.generation else ():
+                    del marks[base]
+                marks[mark.base] = mark
         elif record.kind == frame.GONE_STREAM:
-            entries.pop(record.seq, None)
-    note = "" if scan.head is not None and not scan.gaps else "WITNESS is torn or damaged: its valid part is used"
-    return Testimony(entries, highest, clean and not scan.gaps, note)
+            self.gone.add(record.seq)
+            self.entries.pop(record.seq, None)
+
+    def whole(self, torn: bool) -> dict[int, WitnessEntry]:
+        """Return the entries with all of their segments; of a `torn` file some may be missing."""
+        return {
+            stream_id: entry._replace(
+                segments=tuple(self.segments[stream_id].values()), flags=entry.flags | (PARTIAL if torn else 0)
+            )
+            for stream_id, entry in self.entries.items()
+        }
+
+
+def _entry_of(payload: bytes) -> WitnessEntry:
+    if len(payload) == UNMARKED_ENTRY.size:
+        return WitnessEntry(*UNMARKED_ENTRY.unpack(payload))._replace(flags=EXACT)
+    *fields, key_length = ENTRY.unpack_from(payload)
+    end = ENTRY.size + key_length
+    marks = map(SegmentMark._make, SEGMENT.iter_unpack(payload[end:]))
+    return WitnessEntry._make((*fields, payload[ENTRY.size : end].decode(), tuple(marks)))
+
+
+def _encode(entry: WitnessEntry, salt: int) -> bytes:
+    """Return the frame of an entry."""
+    key = entry.key.encode()
+    numbers = ENTRY.pack(*entry[: WitnessEntry._fields.index("key")], len(key))
+    marks = b"".join(SEGMENT.pack(*mark) for mark in entry.segments)
+    return frame.encode(frame.WITNESS, entry.stream_id, 0, 0, salt, numbers + key + marks)
 
 
 def unmark_clean_stop(disk: Disk) -> None:
@@ -107,7 +182,7 @@ class Witness:
         disk: Disk,
         salt: Callable[[], int],
         log: Callable[[str], None],
-        everything: Callable[[], Iterable[WitnessEntry]],
+        everything: Callable[[bool], Iterable[WitnessEntry]],
         dirty: dict[Committable, None],
         finished: Callable[[list[int]], None],
     ) -> None:
@@ -129,6 +204,10 @@ class Witness:
         self.gone: dict[int, None] = {}
         self._taken_gone: list[int] = []
 
+    def begin(self, store: bytes, run: int) -> None:
+        """Note whose the file is, before anything is written."""
+        self._head = frame.FileHead(self._head.salt, 0, 0, 0, run, store, frame.WITNESS_FILE)
+
     @property
     def pending(self) -> bool:
         """Return whether something waits to be witnessed."""
@@ -148,7 +227,7 @@ class Witness:
         """Return the commit of everything and the mark of a clean stop."""
         self._begin_anew()
         self._highest = highest_id
-        return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""))
+        return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""), exact=True)
 
     def anew(self, highest_id: int) -> WitnessCommit:
         """Return the commit that writes the whole file, at start-up."""
@@ -161,15 +240,15 @@ class Witness:
         self._compact_at = 0
         self._head = self._head._replace(salt=self._salt())
 
-    def _take(self, tail: bytes) -> WitnessCommit:
+    def _take(self, tail: bytes, exact: bool = False) -> WitnessCommit:
         anew = self._size >= self._compact_at
         self._highest = max((self._highest, *self.changed, *self.gone))
         if anew and not tail:
             self._begin_anew()
             tail = frame.encode(frame.OPENED, self._highest, 0, 0, self._head.salt, b"")
         salt = self._head.salt
-        entries = list(self._everything()) if anew else [entry() for entry in self.changed.values()]
-        data = b"".join(frame.encode(frame.WITNESS, e.stream_id, 0, 0, salt, ENTRY.pack(*e)) for e in entries)
+        entries = self._everything(exact) if anew else [entry() for entry in self.changed.values()]
+        data = b"".join(_encode(entry, salt) for entry in entries)
         if not anew:
             data += b"".join(frame.encode(frame.GONE_STREAM, gone, 0, 0, salt, b"") for gone in self.gone)
         self._taken_gone = list(self.gone)

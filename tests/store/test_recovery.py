@@ -101,7 +101,7 @@ def test_truncation_and_lost_segments_are_refused(lab):
     for path in folder:
         del lab.disk.names[path]
     lab.open()
-    assert lab.report.damaged == {"s000001": "streams/s000001 is missing"}
+    assert lab.report.damaged == {"$G/A": "streams/s000001 is missing"}
 
 
 def test_damaged_meta_and_journal_are_refused(lab):
@@ -123,7 +123,7 @@ def test_other_streams_run_when_one_is_damaged(lab):
     lab.fill(store, store.create("$G/B", b"", "file"), 5)
     lab.disk.open("streams/s000001/meta").pwrite(b"x", 3)
     again = lab.open()
-    assert list(again.streams) == ["$G/B"] and list(lab.report.damaged) == ["s000001"]
+    assert list(again.streams) == ["$G/B"] and list(lab.report.damaged) == ["$G/A"]
 
 
 def test_deletion_is_final_and_ids_are_not_used_twice(lab):
@@ -205,9 +205,9 @@ def test_discarding_a_damaged_stream_is_final(lab):
     store.close()
     lab.disk.open("streams/s000001/meta").pwrite(b"x", 3)
     store = lab.open()
-    assert list(store.damaged) == ["s000001"] and not store.healthy
+    assert list(store.damaged) == ["$G/A"] and not store.healthy
     told = []
-    store.discard("s000001").on_durable(told.append)
+    store.discard("$G/A").on_durable(told.append)
     lab.pump(store)
     lab.now += 1
     store.run_timers()
@@ -224,7 +224,7 @@ def test_a_missing_stream_can_be_discarded_and_its_key_used_again(lab):
         del lab.disk.names[path]
     store = lab.open()
     told = []
-    store.discard("s000001").on_durable(told.append)
+    store.discard("$G/A").on_durable(told.append)
     lab.pump(store, only=next(iter(store.dirty)))
     assert told == [None]
     lab.disk.kill()
@@ -236,7 +236,7 @@ def test_store_is_held_by_one_process_and_format_is_respected(lab):
     made(lab)
     with pytest.raises(StoreLocked):
         Store(lab.disk, StoreOptions(), lambda: 1, lambda: 0, print).open()
-    lab.disk.open("FORMAT").pwrite(b'{"format":2', 0)
+    lab.disk.open("FORMAT").pwrite(b'{"format":3', 0)
     with pytest.raises(StoreFormat):
         lab.open()
 

@@ -23,7 +23,8 @@ def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
 
 def test_no_promise_is_broken_where_streams_are_worked_on_by_whole_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
-        "stream.BULK_PURGE",
+        "index.BULK",
+        "index.BULK_DROP",
         "appended.BULK_MESSAGES",
         "appended.BULK_SUBJECTS",
         "index.BULK_MESSAGES",
