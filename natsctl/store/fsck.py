@@ -149,7 +149,7 @@ def check_stream(
     check = StreamCheck(folder)
     check.stopped_cleanly = clean_stop = clean_stop and witness is not None and witness.is_exact
     names = disk.listdir(folder)
-    segments, journals = _sort(names, check)
+    segments, journals = sort_names(names, check)
     _judge_meta(disk, check, names, witness, store)
     covered = 0
     for at, (base, generation, name) in enumerate(segments):
@@ -161,14 +161,14 @@ def check_stream(
             scan = load_index(disk, folder, base, generation, check.table)
             if scan is None:
                 _note_foreign_index(disk, check, name, index_path)
-        check.segments.append(Found(name, generation, scan or _scan(disk, check, name, max_frame_bytes)))
+        check.segments.append(Found(name, generation, scan or scan_file(disk, check, name, max_frame_bytes)))
         covered = _seal_of(check.segments[-1].scan) or 0
     _scan_where_erased(disk, check, max_frame_bytes)
     if indexes:
         check.leftovers += _unbelieved(check)
     if journals:
         generation, name = journals[-1]
-        check.journal = Found(name, generation, _scan(disk, check, name, max_frame_bytes))
+        check.journal = Found(name, generation, scan_file(disk, check, name, max_frame_bytes))
     if not check.segments:
         check.damage.append(f"{folder} holds no segment")
         return check
@@ -238,7 +238,7 @@ def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: Witne
         check.damage.append(f"{path} is not the file that was synced")
 
 
-def _stranger(check: StreamCheck, head: frame.FileHead, role: int) -> str:
+def stranger_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
     """Return why a file with this header is not one of the stream's, empty where it may be."""
     kind = "segment" if role == frame.SEGMENT_FILE else "journal"
     if head.stream_id != check.stream_id:
@@ -266,7 +266,7 @@ def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
         head = fallen.get(name) or _head_of(disk, f"{check.folder}/{name}")
         if head is None:
             continue
-        reason = _stranger(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
+        reason = stranger_reason(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
         if not reason and segment is not None and (head.base, head.generation) != (int(segment[1]), int(segment[2])):
             reason = "is a copy of another segment"
         if not reason and journal is not None and head.generation != int(journal[1]):
@@ -292,7 +292,7 @@ def _note_foreign_index(disk: Disk, check: StreamCheck, segment: str, name: str)
         check.notes.append(f"{check.folder}/{name} belongs to another segment: it is not used")
 
 
-def _scan(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
+def scan_file(disk: Disk, check: StreamCheck, name: str, max_frame_bytes: int) -> Scan:
     file = open_segment(disk, f"{check.folder}/{name}")
     try:
         scan = frame.scan(file.pread(file.size(), 0), max_frame_bytes, check.table)
@@ -323,10 +323,10 @@ def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> 
             (base, generation) == (int(found.name[:20]), found.generation) and scan.is_live(seq)
             for seq, base, generation in doubtful
         ):
-            check.segments[at] = found._replace(scan=_scan(disk, check, found.name, max_frame_bytes))
+            check.segments[at] = found._replace(scan=scan_file(disk, check, found.name, max_frame_bytes))
 
 
-def _sort(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
+def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
     """Return the newest generation of each segment and all journals, in order; note what is left over."""
     segments: dict[int, tuple[int, int, str]] = {}
     journals: list[tuple[int, str]] = []
@@ -418,7 +418,7 @@ def _judge_sealed(check: StreamCheck) -> None:
             check.damage.append(f"{name}: sequences {expected} to {base - 1} are missing with their segment")
         if head is not None and (head.base, head.generation) != (base, found.generation):
             check.damage.append(f"{name}: the header belongs to another segment")
-        if head is not None and (reason := _stranger(check, head, frame.SEGMENT_FILE)):
+        if head is not None and (reason := stranger_reason(check, head, frame.SEGMENT_FILE)):
             check.damage.append(f"{name} {reason}")
         if any(record.kind in _NEVER_IN_SEGMENTS for record in found.scan.records):
             check.damage.append(f"{name} is no segment")
@@ -555,7 +555,7 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
         check.damage.append(f"{name}: damaged header")
         return
     if (
-        (reason := _stranger(check, scan.head, frame.JOURNAL_FILE))
+        (reason := stranger_reason(check, scan.head, frame.JOURNAL_FILE))
         or (len(scan.seqs) and (reason := "is no journal"))
         or (any(record.kind != frame.JOURNAL for record in scan.records) and (reason := "is no journal"))
     ):

@@ -28,6 +28,7 @@ from natsctl.store.memory_stream import MemoryStreamStore
 from natsctl.store.options import StoreOptions
 from natsctl.store.recovery import build_index, repair
 from natsctl.store.report import RecoveryReport, refusal
+from natsctl.store.salvage import REMAINS, Salvage, read_remains
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Trash, remove_tree
@@ -280,18 +281,7 @@ class Store:
             return
         for stream in self.streams.values():
             stream.flush()
-        while self.dirty:
-            task = next(iter(self.dirty))
-            commit = task.begin_commit()
-            if commit is None:
-                self.dirty.pop(task, None)
-                continue
-            error: OSError | None = None
-            try:
-                commit.run()
-            except OSError as caught:
-                error = caught
-            task.finish_commit(commit, error)
+        self._commit_all()
         if self.healthy or self.faults == [refusal(key, reason) for key, reason in self.damaged.items()]:
             for stream in self.streams.values():
                 if isinstance(stream, FileStreamStore):
@@ -304,6 +294,21 @@ class Store:
         self._witness.close()
         self._lock.close()
         self._lock = None
+
+    def _commit_all(self) -> None:
+        """Commit in line until nothing is left to do; no commit may be in flight."""
+        while self.dirty:
+            task = next(iter(self.dirty))
+            commit = task.begin_commit()
+            if commit is None:
+                self.dirty.pop(task, None)
+                continue
+            error: OSError | None = None
+            try:
+                commit.run()
+            except OSError as caught:
+                error = caught
+            task.finish_commit(commit, error)
 
     def _witness_stop(self) -> None:
         commit = self._witness.final(self._next_id - 1)
@@ -351,15 +356,64 @@ class Store:
         """Give up a stream of `damaged`, for good; its on_durable tells when it is gone and the key free again."""
         ids = self._refused_ids[key]
 
-        def gone() -> None:
-            reason = self.damaged.pop(key, "")
-            self.faults[:] = [text for text in self.faults if text != refusal(key, reason)]
-            for stream_id in ids:
-                self._refused.pop(stream_id, None)
-                self._witness.gone[stream_id] = None
-            self._witness_when_due()
+        folders = [f"streams/s{stream_id:06d}" for stream_id in ids]
+        return Discard(self._disk, self.dirty, folders, lambda: self._unrefuse(key, ids))
 
-        return Discard(self._disk, self.dirty, [f"streams/s{stream_id:06d}" for stream_id in ids], gone)
+    def salvage(self, key: str, meta: bytes | None = None) -> Salvage:
+        """Make what can be read of a stream of `damaged` a stream again, durable when this returns; return what it was.
+
+        `meta` stands in for metadata that cannot be read. The old folder is moved aside as it is, below refused/. For
+        a store that nobody serves: commits run in line. Raises StoreDamaged (nothing to go by), OSError.
+        """
+        ids = self._refused_ids[key]
+        folder = f"streams/s{ids[0]:06d}"
+        entry = self._refused[ids[0]]
+        if not self._disk.exists(folder):
+            raise StoreDamaged(f"{folder} is missing: there is nothing to read, {key} can only be put back or removed")
+        if entry.flags & STRANGER or key != entry.key:
+            raise StoreDamaged(f"{folder} is not the folder of a stream of this store: it can only be removed")
+        limit = self.options.max_frame_bytes
+        found = read_remains(self._disk, folder, entry, limit, self.identity)
+        found.meta = meta if found.meta is None else found.meta
+        if found.meta is None:
+            raise StoreDamaged(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
+        stream = self._make(self._next_id, key, found.meta, 1, self._draw_identity())
+        self._next_id += 1
+        stream.be_born(Envelope(stream.stream_id, key, found.meta, 0, self.identity, stream.identity, self._run))
+        self.streams[key] = stream
+        for message, timed in found.messages(self._disk, limit):
+            stream.append_at(message.seq, message.ts_ns, message.subject, message.header, message.payload, timed)
+            if stream.waiting_bytes > self.options.segment_bytes:
+                self._commit_all()
+        stream.skip_to(found.last_seq)
+        stream.rewrite(found.records)
+        stream.flush()
+        self._commit_all()
+        if stream.fault is not None or stream.durable_seq < found.last_seq:
+            raise StoreDamaged(f"{key} could not be written: {stream.fault or 'no space left'}; nothing was removed")
+        self._move_aside(key, ids)
+        return found
+
+    def _move_aside(self, key: str, ids: list[int]) -> None:
+        """Move refused folders out of streams/, so that the next start does not meet them."""
+        if not self._disk.exists(REMAINS):
+            self._disk.mkdir(REMAINS)
+            self._disk.fsync_dir("")
+        for stream_id in ids:
+            self._disk.rename(f"streams/s{stream_id:06d}", f"{REMAINS}/s{stream_id:06d}")
+        self._disk.fsync_dir(REMAINS)
+        self._disk.fsync_dir("streams")
+        self._unrefuse(key, ids)
+
+    def _unrefuse(self, key: str, ids: list[int]) -> None:
+        """Forget refused folders that are not there any more."""
+        reason = self.damaged.pop(key, "")
+        del self._refused_ids[key]
+        self.faults[:] = [text for text in self.faults if text != refusal(key, reason)]
+        for stream_id in ids:
+            self._refused.pop(stream_id, None)
+            self._witness.gone[stream_id] = None
+        self._witness_when_due()
 
     # -- what streams tell
 

@@ -420,3 +420,52 @@ def test_removals_alone_are_synced_by_a_stop_under_a_relaxed_policy():
     store.close()
     lab.disk.power(random.Random(0))
     assert lab.open().streams["$G/A"].first_seq == 2
+
+
+@pytest.mark.parametrize("loss", ["a flipped bit", "a lost segment", "another stream's journal", "an older meta"])
+def test_what_can_be_read_of_a_refused_stream_becomes_a_stream_again(loss):
+    places = Places()
+    lab = places.lab
+    last = path_of(places.now, "last segment")
+    if loss == "a flipped bit":
+        file = lab.disk.open(last)
+        file.pwrite(bytes([file.pread(1, 200)[0] ^ 1]), 200)
+    elif loss == "a lost segment":
+        lab.disk.unlink(last)
+    elif loss == "another stream's journal":
+        put(lab, path_of(places.now, "journal"), places.now[path_of(places.now, "journal", B)])
+    else:
+        put(lab, f"{A}/meta", places.before[f"{A}/meta"])
+    twin = Lab()
+    for name in ("streams", A, B):
+        twin.disk.mkdir(name)
+    for path, data in places.now.items():
+        put(twin, path, data)
+    before = {m.seq: m for m in twin.open().streams["$G/A"].read_from(1, ALL, 1000)}
+    remains = folder(image(lab), A)
+    store = lab.open()
+    assert list(store.damaged) == ["$G/A"]
+    store.salvage("$G/A")
+    store.close()
+    store = lab.open()
+    stream = store.streams["$G/A"]
+    after = {m.seq: m for m in stream.read_from(1, ALL, 1000)}
+    assert not store.damaged and after.items() <= before.items() and len(after) > len(before) / 2
+    assert stream.last_seq == 180 and stream.meta == (b"meta" if loss == "an older meta" else b"changed again")
+    assert stream.records() == ([] if "journal" in loss else [(1, b"a new journal")])
+    if loss in ("another stream's journal", "an older meta"):
+        assert after == before
+    assert {
+        path.replace("refused", "streams"): data for path, data in folder(image(lab), "refused/s000001").items()
+    } == remains
+
+
+def test_a_lost_configuration_has_to_be_given():
+    lab = Places().lab
+    lab.disk.unlink(f"{A}/meta")
+    store = lab.open()
+    with pytest.raises(StoreDamaged, match="configuration"):
+        store.salvage("$G/A")
+    store.salvage("$G/A", b"given")
+    assert store.streams["$G/A"].meta == b"given" and store.streams["$G/A"].records() == [(1, b"a new journal")]
+    assert store.streams["$G/A"].messages > 100
