@@ -205,6 +205,14 @@ class Engine:
         """Return the sum of max_bytes over all accounts."""
         return sum(js.reserved(storage) for js in self.accounts.values())
 
+    @property
+    def offline(self) -> dict[str, str]:
+        """Return why each stream of the store that is not served is not, by key: its account, a slash and its name.
+
+        A stream that lost even its name goes by its folder, without a slash.
+        """
+        return {**self.store.damaged, **self.unreadable}
+
     def forget_unreadable(self, key: str) -> None:
         """No longer count a stream as offline: it is about to be deleted. KeyError where it is none."""
         fault = _unreadable(key, self.unreadable.pop(key))

@@ -1,6 +1,8 @@
-"""Streams of an account that are stored and not served: damaged, or written by a version that knew more.
+"""Streams of an account that are stored and not served: damaged, without some of their files or with files of others,
+or written by a newer version.
 
-They are shown with the reason, refuse everything, and stay untouched until somebody deletes them.
+They are shown with the reason, refuse everything, keep their names, and stay untouched until somebody deletes them
+(STREAM.DELETE), puts back what is missing, or has `natsctl server repair` make a stream of what can be read.
 """
 
 from __future__ import annotations
@@ -27,10 +29,7 @@ class Offline:
 
     def reasons(self) -> dict[str, str]:
         """Return why each is not served, by name."""
-        store, unreadable = self._engine.store, self._engine.unreadable
-        if not (store.damaged or unreadable):
-            return {}
-        found = {**store.damaged, **unreadable}
+        found = self._engine.offline
         return {name: found[key] for name, key in sorted(self._keys(found).items())}
 
     def refusal(self, name: str) -> ApiError:
@@ -41,7 +40,7 @@ class Offline:
     def remove(self, name: str) -> Settling:
         """Give one up for good; what is returned tells by `on_durable` when it is gone. KeyError for other names."""
         engine = self._engine
-        key = self._keys({**engine.store.damaged, **engine.unreadable})[name]
+        key = self._keys(engine.offline)[name]
         if key in engine.store.damaged:
             return engine.store.discard(key)
         engine.forget_unreadable(key)

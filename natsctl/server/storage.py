@@ -76,6 +76,11 @@ def _log_recovery(log: Log, report: RecoveryReport) -> None:
     """Tell what the store has not told by itself: its notes are in the log already."""
     for key, reason in report.damaged.items():
         log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
+    if report.damaged:
+        log.error(
+            "put back what is missing and start again, or `natsctl server repair` makes streams of what can be read; "
+            "`natsctl stream rm` gives one up and frees its name"
+        )
     if report.streams:
         log.info(f"JetStream state recovered: {report.streams} stream{'s' if report.streams > 1 else ''}")
 

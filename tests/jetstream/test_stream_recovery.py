@@ -332,7 +332,7 @@ def test_a_stream_with_an_unknown_journal_is_offline_and_untouched(jet: Jet) -> 
     assert again.api("STREAM.INFO.X")["error"]["err_code"] == 10059
     assert again.wire.request("s.a", b"x").status == b"503"
     answer = again.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
-    assert answer["error"]["err_code"] == 10118
+    assert answer["error"]["err_code"] == 10194
     assert again.machine.store.streams["$G/S"].messages == 1
 
 
@@ -352,15 +352,43 @@ def test_a_stream_that_can_not_be_read_is_deleted_on_request(jet: Jet) -> None:
     assert Jet(again.machine.restarted()).api("STREAM.INFO.S")["state"]["messages"] == 1
 
 
-def test_a_damaged_stream_is_deleted_on_request(jet: Jet) -> None:
-    jet.stream()
-    publish(jet)
+@pytest.mark.parametrize("loss", ["a damaged meta", "no meta", "no folder", "another stream's journal"])
+def test_a_refused_stream_keeps_its_name_until_it_is_deleted(jet: Jet, loss: str) -> None:
+    for name in ("S", "T"):
+        jet.stream(name, f"{name.lower()}.>")
+        jet.consumer(f"C{name}", stream=name)
+        publish(jet, subject=f"{name.lower()}.a")
+    jet.machine.settle()
     jet.machine.store.close()
-    jet.machine.disk.open("streams/s000001/meta").pwrite(b"x", 3)
+    disk, folder = jet.machine.disk, "streams/s000001"
+    if loss == "a damaged meta":
+        disk.open(f"{folder}/meta").pwrite(b"x", 3)
+    elif loss == "no meta":
+        disk.unlink(f"{folder}/meta")
+    elif loss == "no folder":
+        for name in disk.listdir(folder):
+            disk.unlink(f"{folder}/{name}")
+        disk.rmdir(folder)
+    else:
+        foreign = disk.open_read("streams/s000002/journal-0.log")
+        disk.unlink(f"{folder}/journal-0.log")
+        disk.open(f"{folder}/journal-0.log", create=True).pwrite(foreign.pread(foreign.size(), 0), 0)
     again = Jet(jet.machine.restarted())
-    assert not again.machine.store.healthy
-    assert again.api("STREAM.NAMES")["streams"] == ["s000001"]
-    assert again.api("STREAM.INFO.s000001")["error"]["err_code"] == 10194
-    assert ok(again.api("STREAM.DELETE.s000001"))["success"]
-    assert again.machine.store.healthy and again.api("STREAM.NAMES")["total"] == 0
-    assert Jet(again.machine.restarted()).machine.store.healthy
+    assert not again.machine.store.healthy and list(again.machine.engine.offline) == ["$G/S"]
+    assert again.api("STREAM.NAMES")["streams"] == ["S", "T"]
+    assert list(again.api("STREAM.LIST")["offline"]) == ["S"]
+    config = {"name": "S", "subjects": ["s.>"]}
+    refusals = [again.api(verb, config)["error"] for verb in ("STREAM.CREATE.S", "STREAM.UPDATE.S")]
+    refusals += [again.api("STREAM.RESTORE.S", {"config": config, "state": {}})["error"]]
+    refusals += [again.api(verb)["error"] for verb in ("STREAM.INFO.S", "STREAM.PURGE.S", "CONSUMER.NAMES.S")]
+    for refusal in refusals:
+        assert refusal["err_code"] == 10194 and "s000001" in refusal["description"], refusal
+    again.api("STREAM.CREATE.S", {**config, "storage": "memory"})
+    assert list(again.machine.store.streams) == ["$G/T"]
+    assert ok(again.api("STREAM.DELETE.S"))["success"]
+    assert again.machine.store.healthy and again.api("STREAM.NAMES")["streams"] == ["T"]
+    again.stream("S", "s.>")
+    assert publish(again)["seq"] == 1
+    last = Jet(again.machine.restarted())
+    assert last.machine.store.healthy and last.api("CONSUMER.NAMES.S")["consumers"] in (None, [])
+    assert last.api("CONSUMER.NAMES.T")["consumers"] == ["CT"]

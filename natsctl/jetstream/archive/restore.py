@@ -67,6 +67,8 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = _refuse(js, config)
     if refusal is not None:
         return refusal
+    if name in js.offline.reasons():
+        return js.no_stream(name)
     if name in js.streams or f"{js.name}/{name}" in js.engine.store.streams:
         return error(10130)
     try:

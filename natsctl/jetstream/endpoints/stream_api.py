@@ -68,6 +68,8 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         if existing.config != config:
             return error(10058)
         return request.answer_when_durable(existing.store, _created(existing))
+    if config.name in js.offline.reasons():  # not served, and its name taken until somebody removes it
+        return js.no_stream(config.name)
     refusal = js.quota.refuse_reservation(config) or check_filters(config) or js.refuse_overlap(config)
     if refusal is not None:
         return refusal
