@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import StorageError
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.server.broker_setup import jetstream_accounts
 from natsctl.server.capacity import default_max_memory, default_max_storage
 from natsctl.server.descriptors import descriptor_shares
@@ -46,14 +50,14 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
     return found
 
 
-def open_store(options: ServerOptions, log: Log, rng: random.Random) -> Store:
-    """Return the store, locked and recovered; raises StoreInUse, StorageError."""
+def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path | None = None) -> Store:
+    """Return the store, locked and recovered, of `path` if that is given; raises StoreInUse, StorageError."""
     from natsctl.store.disk import PosixDisk
     from natsctl.store.errors import StoreError, StoreLocked
     from natsctl.store.options import StoreOptions
     from natsctl.store.store import Store
 
-    path = options.store_path
+    path = path or options.store_path
     make_durable_folder(path)
     store = Store(
         PosixDisk(path),
@@ -103,3 +107,91 @@ def make_durable_folder(path: Path) -> None:
                 os.close(descriptor)
     except OSError as error:
         raise StorageError(f"cannot create the storage directory: {error}") from error
+
+
+@dataclass(slots=True)
+class RefusedStream:
+    """A stream that the store does not serve, and what was made of it."""
+
+    account: str
+    name: str
+    reason: str
+    repaired: bool = False
+    messages: int = 0
+    last_seq: int = 0
+    notes: list[str] = field(default_factory=list)
+    remains: str = ""
+    """Where the old folder lies after a repair."""
+
+
+@contextmanager
+def _store_at_rest(folder: Path) -> Iterator[Store]:
+    """Open the store of a server that does not run, and close it. Raises StoreInUse, StorageError, UsageError."""
+    path = folder / "jetstream" if (folder / "jetstream" / "FORMAT").exists() else folder
+    if not (path / "FORMAT").exists():
+        raise UsageError(f"{folder} holds no store: there is no FORMAT in it, nor in {folder / 'jetstream'}")
+    options = ServerOptions(jetstream=True, store_dir=path.parent)
+    store = open_store(options, Log(with_time=False), random.SystemRandom(), path)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _refused(store: Store) -> dict[str, RefusedStream]:
+    found = {}
+    for key, reason in sorted(store.damaged.items()):
+        account, slash, name = key.partition("/")
+        found[key] = RefusedStream(account if slash else GLOBAL_ACCOUNT, name or key, reason)
+    return found
+
+
+def refused_streams(folder: Path) -> list[RefusedStream]:
+    """Return the streams of a server's storage folder that would not be served. Raises StorageError, UsageError."""
+    with _store_at_rest(folder) as store:
+        return list(_refused(store).values())
+
+
+def repair_streams(folder: Path, account: str, names: list[str], config: bytes | None) -> list[RefusedStream]:
+    """Make streams of what can be read of refused ones; `config` is for one whose own cannot be read.
+
+    Raises StorageError, with what was repaired before it kept, UsageError.
+    """
+    from natsctl.store.errors import StoreError
+
+    with _store_at_rest(folder) as store:
+        refused = {one.name: (key, one) for key, one in _refused(store).items() if one.account == account}
+        for name in names:
+            if name not in refused:
+                raise UsageError(f"{account} has no refused stream {name}", hint="without names they are shown")
+        for name in names:
+            key, one = refused[name]
+            try:
+                made = store.salvage(key, None if config is None else _meta_of(name, config))
+            except (StoreError, OSError) as error:
+                raise StorageError(f"{key} was not repaired: {error}", hint="--config gives a configuration") from error
+            one.repaired, one.notes, one.remains = True, made.notes, made.remains
+            one.messages, one.last_seq = store.streams[key].messages, store.streams[key].last_seq
+        return [one for _, one in (refused[name] for name in names)]
+
+
+def _meta_of(name: str, config: bytes) -> bytes:
+    """Return the metadata of a stream with the configuration given as JSON. Raises UsageError."""
+    import msgspec
+
+    from natsctl.api.config.stream_config import settle
+    from natsctl.api.config.stream_draft import Draft
+    from natsctl.api.stream import StreamConfig
+    from natsctl.jetstream.api_level import stamp
+    from natsctl.jetstream.stream_meta import StreamMeta
+
+    try:
+        wanted = msgspec.json.decode(config, type=StreamConfig)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"--config: {error}") from error
+    wanted.name = name
+    refusal = settle(Draft(config=wanted))
+    if refusal is not None:
+        raise UsageError(f"--config: {refusal.description}")
+    stamp(wanted)
+    return StreamMeta(time.time_ns(), wanted).encode()

@@ -43,6 +43,8 @@ class Salvage:
     last_seq: int
     """The highest sequence that is known to have been given out."""
     notes: list[str] = field(default_factory=list)
+    remains: str = ""
+    """Where the old folder was moved to."""
     records: list[Entry] = field(default_factory=list)
     _names: list[tuple[int, int, str]] = field(default_factory=list)
     _floor: int = 0

@@ -392,6 +392,7 @@ class Store:
         if stream.fault is not None or stream.durable_seq < found.last_seq:
             raise StoreDamaged(f"{key} could not be written: {stream.fault or 'no space left'}; nothing was removed")
         self._move_aside(key, ids)
+        found.remains = f"{REMAINS}/s{ids[0]:06d}"
         return found
 
     def _move_aside(self, key: str, ids: list[int]) -> None:

@@ -29,6 +29,12 @@ VERBS = (
         examples=("natsctl server mappings 'a.*' 'b.{{wildcard(1)}}' a.x",),
     ),
     Verb("passwd, mkpasswd, pass, password", "server.offline:passwd", answer="cli.server.shapes:Hashed"),
+    Verb(
+        "repair",
+        "server.repair:repair",
+        answer="cli.server.shapes:Refused[]",
+        examples=("natsctl server repair /var/lib/nats", "natsctl server repair /var/lib/nats ORDERS --force"),
+    ),
     Verb("watch", "server.watch", "Watch servers, accounts and JetStream until Ctrl-C"),
     Verb("graph", "server.graph:graph", examples=("natsctl server graph n1 --jetstream --count 60",)),
 )

@@ -187,6 +187,19 @@ class Hashed(msgspec.Struct):
     password: str = ""
 
 
+class Refused(msgspec.Struct):
+    """A stream that a server refuses to serve, with the reason; after a repair what became of it."""
+
+    account: str
+    name: str
+    reason: str
+    repaired: bool
+    messages: int
+    last_seq: int
+    notes: list[str]
+    remains: str
+
+
 class Activity(msgspec.Struct):
     """One look: a row for each server, account or subject, with what it does a second."""
 

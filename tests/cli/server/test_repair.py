@@ -1,0 +1,76 @@
+"""`natsctl server repair`: refused streams are shown, and made of what can be read of them."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.server.instance import ServerInstance
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.log import Log
+from natsctl.testing.rawclient import RawClient
+
+
+async def _with_server(path: Path, requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path)
+    async with ServerInstance(options, Log(with_time=False)) as server:
+        client = await RawClient.connect(server.url)
+        found = [
+            json.loads((await client.request(subject.encode(), json.dumps(body).encode()))[1])
+            for subject, body in requests
+        ]
+        await client.close()
+    return found
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Return the folder of a server whose stream ORDERS has the journal of LOGS."""
+    requests: list[tuple[str, dict[str, Any]]] = []
+    for name in ("ORDERS", "LOGS"):
+        config = {"name": name, "subjects": [f"{name}.>"]}
+        requests.append((f"$JS.API.STREAM.CREATE.{name}", config))
+        consumer = {"stream_name": name, "config": {"durable_name": f"of-{name}", "ack_policy": "explicit"}}
+        requests.append((f"$JS.API.CONSUMER.CREATE.{name}.of-{name}", {**consumer, "action": ""}))
+        requests += [(f"{name}.{n}", {}) for n in range(5)]
+    assert not [answer for answer in asyncio.run(_with_server(tmp_path, requests)) if "error" in answer]
+    streams = tmp_path / "jetstream" / "streams"
+    (streams / "s000001" / "journal-0.log").write_bytes((streams / "s000002" / "journal-0.log").read_bytes())
+    return tmp_path
+
+
+def test_refused_streams_are_shown_and_repaired(command: Any, damaged: Path) -> None:
+    run = command("nats://127.0.0.1:1")
+    (shown,) = run("server", "repair", str(damaged), "-j").json
+    assert (shown["account"], shown["name"], shown["repaired"]) == ("$G", "ORDERS", False)
+    assert "journal-0.log belongs to stream 2" in shown["reason"]
+    assert "$G > ORDERS: " in run("server", "repair", str(damaged)).out
+    assert run("server", "repair", str(damaged), "ORDERS").code == 2  # nobody can be asked
+    assert run("server", "repair", str(damaged), "OTHER", "--force").code == 2
+    (made,) = run("server", "repair", str(damaged), "ORDERS", "--force", "-j").json
+    assert made["repaired"] and made["messages"] == 5 and "consumers are lost" in made["notes"][0]
+    assert (damaged / "jetstream" / made["remains"] / "journal-0.log").exists()
+    assert "every stream is served" in run("server", "repair", str(damaged)).err
+    asked = [("$JS.API.STREAM.INFO.ORDERS", {}), ("$JS.API.CONSUMER.NAMES.LOGS", {}), ("ORDERS.6", {})]
+    orders, logs, ack = asyncio.run(_with_server(damaged, asked))
+    assert orders["state"]["messages"] == 5 and logs["consumers"] == ["of-LOGS"] and ack["seq"] == 6
+
+
+def test_a_lost_configuration_is_given(command: Any, damaged: Path, tmp_path: Path) -> None:
+    run = command("nats://127.0.0.1:1")
+    (damaged / "jetstream" / "streams" / "s000001" / "meta").unlink()
+    done = run("server", "repair", str(damaged), "ORDERS", "--force")
+    assert done.code == 1 and "configuration of $G/ORDERS has to be given" in done.err
+    file = tmp_path / "orders.json"
+    file.write_text('{"subjects": ["ORDERS.>"], "max_msgs": 100}')
+    assert run("server", "repair", str(damaged), "ORDERS", "--force", "--config", str(file)).code == 0
+    (orders,) = asyncio.run(_with_server(damaged, [("$JS.API.STREAM.INFO.ORDERS", {})]))
+    assert orders["state"]["messages"] == 5 and orders["config"]["max_msgs"] == 100
+
+
+def test_a_folder_without_a_store_and_a_store_in_use_are_refused(command: Any, damaged: Path, tmp_path: Path) -> None:
+    run = command("nats://127.0.0.1:1")
+    assert run("server", "repair", str(tmp_path / "nothing")).code == 2
+    assert not (tmp_path / "nothing").exists()
