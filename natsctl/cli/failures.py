@@ -30,6 +30,18 @@ def text_of(failure: BaseException) -> str:
     return f"unexpected {type(failure).__name__}: {failure}".rstrip(": ")
 
 
+def hint_of(failure: BaseException) -> str:
+    """Return what helps against a failure, empty where nothing is known."""
+    from natsctl.cli.names import STREAM_OFFLINE
+
+    hint = str(getattr(failure, "hint", None) or "")
+    if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == STREAM_OFFLINE:
+        return (
+            "natsctl stream rm gives it up and frees its name; natsctl server repair, on the stopped server, saves it"
+        )
+    return hint
+
+
 def error_object(failure: BaseException) -> dict[str, Any]:
     """The failure as the JSON object that goes to stderr when `-j` was given; what is not known is null."""
     api_error = getattr(failure, "error", None)
@@ -39,7 +51,7 @@ def error_object(failure: BaseException) -> dict[str, Any]:
             "err_code": getattr(api_error, "err_code", None),
             "description": getattr(api_error, "description", None) or text_of(failure),
             "subject": getattr(failure, "subject", None) or None,
-            "hint": getattr(failure, "hint", None) or None,
+            "hint": hint_of(failure) or None,
         }
     }
 
@@ -60,5 +72,5 @@ def render_error(failure: BaseException, as_json: bool) -> str:
         lines = [f"natsctl: error: {headline}", *faults]
     else:
         lines = [f"natsctl: error: {safe(text_of(failure))}{f' ({err_code})' if err_code else ''}"]
-    hints = (getattr(failure, "hint", None) or "").splitlines()
+    hints = hint_of(failure).splitlines()
     return "\n  ".join([*lines, *map(safe, hints)])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
 STREAM_NOT_FOUND = 10059
+STREAM_OFFLINE = 10194
 CONSUMER_NOT_FOUND = 10014
 
 INTERNAL_PREFIXES = ("KV_", "OBJ_", "$MQTT_")

@@ -22,6 +22,7 @@ class Report:
     disk_faults: int = 0
     platter_checks: int = 0
     damaged_at_rest: int = 0
+    misplaced_at_rest: int = 0
     packed_files: int = 0
 
 

@@ -193,6 +193,34 @@ def _time_of_an_emptied_stream_kept() -> Patch:
     return mock.patch.object(FileStreamStore, "_in_order", lambda self, ts_ns, seq: self.last_ts_ns)
 
 
+def _journal_of_another_stream_accepted() -> Patch:
+    stack = contextlib.ExitStack()
+    reason = fsck.stranger_reason
+    stack.enter_context(
+        mock.patch.object(
+            fsck,
+            "stranger_reason",
+            lambda check, head, role: "" if role == frame.JOURNAL_FILE else reason(check, head, role),
+        )
+    )
+    stack.enter_context(mock.patch.object(fsck, "_journal_conflict", lambda *_: ""))
+    return stack
+
+
+def _earlier_generation_accepted() -> Patch:
+    return mock.patch.object(fsck, "_judge_marks", do_nothing)
+
+
+def _earlier_meta_accepted() -> Patch:
+    judge = fsck._judge_meta
+
+    def forgiving(disk: Disk, check: StreamCheck, *more: Any) -> None:
+        judge(disk, check, *more)
+        check.damage = [text for text in check.damage if "older" not in text]
+
+    return mock.patch.object(fsck, "_judge_meta", forgiving)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -222,13 +250,17 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _compressed_blocks_off_by_one,
         _name_of_a_refused_segment_not_synced,
         _time_of_an_emptied_stream_kept,
+        _journal_of_another_stream_accepted,
+        _earlier_generation_accepted,
+        _earlier_meta_accepted,
     )
 }
 
 _SEEDS: Final = {
     "batch_half_recovered": 47,
-    "compressed_erasure_skipped": 17,
+    "compressed_erasure_skipped": 45,
     "damage_cut_like_a_torn_tail": 25,
+    "earlier_generation_accepted": 47,
     "index_of_another_segment_believed": 40,
     "name_of_a_refused_segment_not_synced": 155,
     "recovery_does_not_write_again": 52,

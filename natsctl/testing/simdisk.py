@@ -203,6 +203,18 @@ class SimDisk:
         folder.cache.pop(name)
         folder.durable.pop(name, None)
 
+    def put(self, path: str, data: bytes) -> None:
+        """Have a file at rest with this content."""
+        file = self.open(path, create=True)
+        file.pwrite(data, 0)
+        file.sync()
+        file.close()
+        self.fsync_dir(path.rpartition("/")[0])
+
+    def content(self, path: str) -> bytes:
+        """Return what a file holds, whatever fails."""
+        return bytes(self._file(path).cache)
+
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
         return sorted(file_paths(self._root, ""))

@@ -38,6 +38,15 @@ SETTLE_ROUNDS = 200
 DAY_NS = 86_400_000_000_000
 
 
+def _kind(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[2]
+
+
+def _stem(path: str) -> str:
+    """Return the path without the generation of the file."""
+    return path.rpartition("-")[0] + _kind(path) if "-" in path else path
+
+
 class _Flight:
     """A commit between begin and finish."""
 
@@ -75,6 +84,8 @@ class Session:
         """How far the wall clock is ahead, until it is put right."""
         self._salt = random.Random(f"{seed}/salt")
         self._created = 0
+        self._early: dict[str, bytes] = {}
+        """What files held when they were first seen, to be put back later."""
         self._flights: list[_Flight] = []
         self._store: Store
 
@@ -92,6 +103,7 @@ class Session:
         self._store.close()
         self._disk.kill()
         self.report.disk_faults = self._disk.faults
+        self._misplace_at_rest()
         self._damage_at_rest()
         return self.report
 
@@ -120,6 +132,9 @@ class Session:
         self._disk.plan = plan
         for key, stream in self._store.streams.items():
             self._listen(stream, self._ledger.streams[key])
+        for path in self._disk.files():
+            if path not in self._early and path.startswith("streams/s"):
+                self._early[path] = self._disk.content(path)
 
     def _end_life(self) -> None:
         self._disk.plan = no_faults
@@ -383,6 +398,60 @@ class Session:
         raise Violation("the store does not settle")
 
     # -- damage at rest
+
+    def _misplace_at_rest(self) -> None:
+        """Put a file of another stream, or of an earlier time, into a cleanly closed store, and take it out again."""
+        rng = random.Random(f"{self.report.seed}/misplaced")
+        files = {path: self._disk.content(path) for path in self._disk.files() if path.startswith("streams/s")}
+        swaps = [
+            (here, here, files[there])
+            for here in files
+            for there in files
+            if _kind(here) == _kind(there) and here.partition("/s")[2][:6] != there.partition("/s")[2][:6]
+        ]
+        returns = [
+            (here, there, data)
+            for there, data in self._early.items()
+            for here in files
+            if _stem(here) == _stem(there) and files[here] != data
+        ]
+        choices = [each for each in (swaps, returns) if each]
+        if not choices:
+            return
+        chosen = rng.choice(choices)
+        here, there, data = rng.choice(chosen)
+        self.report.misplaced_at_rest += 1
+        self._disk.lose(here)
+        self._disk.put(there, data)
+        self._judge_misplaced(there, of_another=chosen is swaps, renamed=here != there)
+        for path in {here, there}.intersection(self._disk.files()):  # an index file may have been removed, or made anew
+            self._disk.lose(path)
+        self._disk.put(here, files[here])
+        found = self._reopen()
+        self._ledger.judge(found.streams, found.damaged)
+        found.close()
+        self._disk.kill()
+
+    def _judge_misplaced(self, path: str, of_another: bool, renamed: bool) -> None:
+        """Raise Violation unless the stream is refused for `path`, or whole where the file says nothing untrue.
+
+        An index file is never needed, and a segment of before an erasure holds what records remove again.
+        """
+        found = self._reopen()
+        if any(path in reason for reason in found.damaged.values()):
+            pass
+        elif found.damaged and not path.endswith(".idx"):
+            raise Violation(f"{path} is not named among the reasons: {found.damaged}")
+        elif path.endswith(".idx") or (path.endswith(".seg") and not (of_another or renamed)):
+            self._ledger.judge(found.streams, found.damaged)
+        else:
+            raise Violation(f"{path} is accepted, though it is another stream's or of an earlier time")
+        self._disk.kill()
+
+    def _reopen(self) -> Store:
+        store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        store.open()
+        return store
 
     def _damage_at_rest(self) -> None:
         """Alter one place of a cleanly closed store: its streams must be refused or whole, never silently less."""

@@ -9,7 +9,7 @@ import typer
 from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.names import STREAM_NOT_FOUND, confirmed, pick_stream, suggesting
+from natsctl.cli.names import STREAM_NOT_FOUND, STREAM_OFFLINE, confirmed, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
@@ -36,11 +36,11 @@ def rm(
     session = session_of(ctx)
     names = chosen_streams(session, streams, missing_ok=missing_ok)
     if not force or session.dry_run:
-        live = _live(session, names, missing_ok)
-        names = list(live)
+        live, offline = _live(session, names, missing_ok)
+        names = [name for name in names if name in live or name in offline]
         session.effect.update(_effect(live))
         if not json and not session.dry_run:
-            output.note("\n".join(_told(one) for one in live.values()))
+            output.note("\n".join([*map(_told, live.values()), *map(safe, offline.values())]))
     several = len(names) != 1 or has_pattern(streams)
     if names:
         for name in names:
@@ -59,17 +59,24 @@ def rm(
         output.note("nothing to remove")
 
 
-def _live(session: Session, names: list[str], missing_ok: bool) -> dict[str, Answer[StreamInfoAnswer]]:
-    """The streams as they are; those that do not exist are left out where that is all right."""
-    live = {}
+def _live(
+    session: Session, names: list[str], missing_ok: bool
+) -> tuple[dict[str, Answer[StreamInfoAnswer]], dict[str, str]]:
+    """Return the streams as they are, and what is said of those that are stored and not served.
+
+    Those that do not exist are left out where that is all right.
+    """
+    live, offline = {}, {}
     for name in names:
         try:
             with suggesting(session, name):
                 live[name] = _info(session, name)
         except ApiFailure as failure:
-            if not missing_ok or failure.err_code != STREAM_NOT_FOUND:
+            if failure.err_code == STREAM_OFFLINE:
+                offline[name] = f"Stream {name} is not served, what it holds is not known: {failure}"
+            elif not missing_ok or failure.err_code != STREAM_NOT_FOUND:
                 raise
-    return live
+    return live, offline
 
 
 def _info(session: Session, name: str) -> Answer[StreamInfoAnswer]:

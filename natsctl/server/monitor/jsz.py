@@ -175,6 +175,8 @@ def account_detail(server: ServerInstance, js: JetStreamAccount, options: JszOpt
     }
     if options.streams and js.streams:
         detail["stream_detail"] = _streams(server, js, options)
+    if options.streams and (offline := js.offline.reasons()):
+        detail["offline"] = offline
     return detail
 
 

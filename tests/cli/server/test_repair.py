@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.document import whole
+from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.testing.rawclient import RawClient
@@ -74,3 +76,29 @@ def test_a_folder_without_a_store_and_a_store_in_use_are_refused(command: Any, d
     run = command("nats://127.0.0.1:1")
     assert run("server", "repair", str(tmp_path / "nothing")).code == 2
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_refused_stream_is_shown_and_removed_by_commands(natsctl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from natsctl.api.catalogue import error
+    from natsctl.api.errors import ApiFailure
+    from natsctl.client.manager import Manager
+
+    async def stream_info(manager: Manager, name: str, **more: Any) -> Any:
+        raise ApiFailure(error(10194, err="streams/s000001/meta is damaged"))
+
+    assert natsctl("str", "add", "REFUSED", "--subjects", "refused").code == 0
+    monkeypatch.setattr(Manager, "stream_info", stream_info)
+    done = natsctl("str", "info", "REFUSED")
+    assert "meta is damaged" in done.err and "natsctl server repair" in done.err
+    assert natsctl("str", "rm", "REFUSED", "--dry-run").code == 0
+    assert natsctl("str", "rm", "REFUSED", "--force").code == 0
+
+
+def test_monitoring_names_refused_streams(damaged: Path) -> None:
+    async def shown() -> Any:
+        options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=damaged)
+        async with ServerInstance(options, Log(with_time=False)) as server:
+            return whole(jsz(server, JszOptions(accounts=True, streams=True)))["account_details"]
+
+    (account,) = asyncio.run(shown())
+    assert list(account["offline"]) == ["ORDERS"] and "journal" in account["offline"]["ORDERS"]
