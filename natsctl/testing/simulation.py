@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreDamaged, StoreError, StoreFull
+from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
@@ -84,6 +85,7 @@ class Session:
         """How far the wall clock is ahead, until it is put right."""
         self._salt = random.Random(f"{seed}/salt")
         self._created = 0
+        self._notes: list[str] = []
         self._early: dict[str, bytes] = {}
         """What files held when they were first seen, to be put back later."""
         self._flights: list[_Flight] = []
@@ -435,14 +437,22 @@ class Session:
     def _judge_misplaced(self, path: str, of_another: bool, renamed: bool) -> None:
         """Raise Violation unless the stream is refused for `path`, or whole where the file says nothing untrue.
 
-        An index file is never needed, and a segment of before an erasure holds what records remove again.
+        An index file is never needed, a segment of before an erasure holds what records remove again, and one below
+        the floor is not used: it is removed, or reported where it is not the stream's.
         """
         found = self._reopen()
+        unused = path.endswith(".seg") and any(
+            f"s{stream.stream_id:06d}/" in path and int(path.rpartition("/")[2][:20]) < stream.first_seq
+            for stream in found.streams.values()
+            if isinstance(stream, FileStreamStore)
+        )
+        if of_another and unused:
+            unused = any(path in note and "left alone" in note for note in self._notes)
         if any(path in reason for reason in found.damaged.values()):
             pass
         elif found.damaged and not path.endswith(".idx"):
             raise Violation(f"{path} is not named among the reasons: {found.damaged}")
-        elif path.endswith(".idx") or (path.endswith(".seg") and not (of_another or renamed)):
+        elif path.endswith(".idx") or unused or (path.endswith(".seg") and not (of_another or renamed)):
             self._ledger.judge(found.streams, found.damaged)
         else:
             raise Violation(f"{path} is accepted, though it is another stream's or of an earlier time")
@@ -450,7 +460,7 @@ class Session:
 
     def _reopen(self) -> Store:
         store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
-        store.open()
+        self._notes = store.open().notes
         return store
 
     def _damage_at_rest(self) -> None:
