@@ -105,6 +105,8 @@ class StreamCheck:
     indexes: set[str] = field(default_factory=set)
     """Names of the index files that are there, to be trusted or not."""
     leftovers: list[str] = field(default_factory=list)
+    strangers: dict[str, str] = field(default_factory=dict)
+    """Segments by name that are not this stream's, and why."""
     last_seq: int = 0
     proven_seq: int = 0
     floor: int = 0
@@ -161,8 +163,12 @@ def check_stream(
             scan = load_index(disk, folder, base, generation, check.table)
             if scan is None:
                 _note_foreign_index(disk, check, name, index_path)
-        check.segments.append(Found(name, generation, scan or scan_file(disk, check, name, max_frame_bytes)))
-        covered = _seal_of(check.segments[-1].scan) or 0
+        found = Found(name, generation, scan or scan_file(disk, check, name, max_frame_bytes))
+        if reason := _foreign_segment(check, found):  # nothing that it says of floors, seals and erasures counts
+            check.strangers[name] = reason
+            continue
+        check.segments.append(found)
+        covered = _seal_of(found.scan) or 0
     _scan_where_erased(disk, check, max_frame_bytes)
     if indexes:
         check.leftovers += _unbelieved(check)
@@ -170,11 +176,13 @@ def check_stream(
         generation, name = journals[-1]
         check.journal = Found(name, generation, scan_file(disk, check, name, max_frame_bytes))
     if not check.segments:
+        check.damage += [f"{folder}/{name} {reason}" for name, reason in check.strangers.items()]
         check.damage.append(f"{folder} holds no segment")
         return check
     _explain_erasures(check)
     _judge_last(disk, check, witness)
     _find_floor(check)
+    _judge_strangers(check)
     _judge_sealed(check)
     _judge_marks(check, witness)
     if check.journal is not None:
@@ -256,14 +264,35 @@ def stranger_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
     return ""
 
 
+def _foreign_segment(check: StreamCheck, found: Found) -> str:
+    """Return why a file is not the segment that its name says, empty where it may be."""
+    head = found.scan.head
+    if head is None:
+        return ""
+    if reason := stranger_reason(check, head, frame.SEGMENT_FILE):
+        return reason
+    if (head.base, head.generation) != (int(found.name[:20]), found.generation):
+        return "is a copy of another segment"
+    return "is no segment" if any(record.kind in _NEVER_IN_SEGMENTS for record in found.scan.records) else ""
+
+
+def _judge_strangers(check: StreamCheck) -> None:
+    """Refuse the stream for a segment that is not its own, unless it lies where the stream has nothing any more."""
+    first = int(check.segments[0].name[:20])
+    for name, reason in check.strangers.items():
+        if int(name[:20]) < first <= check.floor:
+            check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
+        else:
+            check.damage.append(f"{check.folder}/{name} {reason}")
+
+
 def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
     """Keep what is superseded by its name, and not one of the stream's files, from being read or removed."""
-    fallen = {found.name: found.scan.head for found in check.fallen}
-    for name in [*check.leftovers, *fallen]:
+    for name in list(check.leftovers):
         segment, journal = _SEGMENT.fullmatch(name), _JOURNAL.fullmatch(name)
         if segment is None and journal is None:
             continue
-        head = fallen.get(name) or _head_of(disk, f"{check.folder}/{name}")
+        head = _head_of(disk, f"{check.folder}/{name}")
         if head is None:
             continue
         reason = stranger_reason(check, head, frame.SEGMENT_FILE if segment is not None else frame.JOURNAL_FILE)
@@ -274,7 +303,6 @@ def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
         if reason:
             check.notes.append(f"{check.folder}/{name} {reason}: it is not used and left alone")
             check.leftovers = [left for left in check.leftovers if left != name]
-            check.fallen = [found for found in check.fallen if found.name != name]
 
 
 def _head_of(disk: Disk, path: str) -> frame.FileHead | None:
@@ -416,12 +444,6 @@ def _judge_sealed(check: StreamCheck) -> None:
         head, base = found.scan.head, int(found.name[:20])
         if expected is not None and base != expected:
             check.damage.append(f"{name}: sequences {expected} to {base - 1} are missing with their segment")
-        if head is not None and (head.base, head.generation) != (base, found.generation):
-            check.damage.append(f"{name}: the header belongs to another segment")
-        if head is not None and (reason := stranger_reason(check, head, frame.SEGMENT_FILE)):
-            check.damage.append(f"{name} {reason}")
-        if any(record.kind in _NEVER_IN_SEGMENTS for record in found.scan.records):
-            check.damage.append(f"{name} is no segment")
         if last:
             continue
         covers = _seal_of(found.scan)

@@ -469,3 +469,22 @@ def test_a_lost_configuration_has_to_be_given():
     store.salvage("$G/A", b"given")
     assert store.streams["$G/A"].meta == b"given" and store.streams["$G/A"].records() == [(1, b"a new journal")]
     assert store.streams["$G/A"].messages > 100
+
+
+def test_the_floor_of_a_foreign_segment_hides_no_messages():
+    lab = Lab()
+    lab.store = lab.open()
+    for key in ("$G/A", "$G/B"):
+        stream = lab.store.create(key, b"", "file")
+        for number in range(12):
+            if key == "$G/B" and number == 4:
+                stream.purge()
+            lab.fill(lab.store, stream, 20)
+    lab.store.close()
+    files = image(lab)
+    heads = {path: parse_file_head(data[:64]) for path, data in files.items() if path.endswith(".seg")}
+    foreign = next(path for path, head in heads.items() if path.startswith(B) and head.floor > 1 and head.base < 200)
+    own = max(path for path in heads if path.startswith(A) and path <= foreign.replace(B, A))
+    lab.disk.unlink(own)
+    put(lab, own, files[foreign])
+    assert own in refused(lab)["$G/A"]
