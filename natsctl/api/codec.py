@@ -4,7 +4,8 @@
 takes the parsed content of a file and tells what is wrong in it by path. Both are imported on first use.
 """
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -72,6 +73,73 @@ def decode_plain(raw: bytes, wanted: type[M]) -> M:
     try:
         return msgspec.convert(read_plain(raw, wanted), wanted)
     except (Fault, msgspec.MsgspecError) as error:
+        raise InvalidJSON(str(error)) from error
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The keys and values of an object as they stand in the text."""
+
+
+class _Names(NamedTuple):
+    """The keys of a struct by their spelling and by their fold, and what is in lists and maps."""
+
+    fields: dict[str, "_Names | None"]
+    folded: dict[str, str]
+    inner: "_Names | None"
+
+
+def fold(key: str) -> str:
+    """Return what two keys have in common that are the same to Go's encoding/json."""
+    if key.isascii():
+        return key.lower()
+    return "".join(folded if len(folded := char.casefold()) == 1 else char for char in key)
+
+
+@cache
+def _names_of(wanted: Any, also: tuple[str, ...] = ()) -> _Names | None:
+    import msgspec.inspect as inspect
+
+    def names_of(found: Any) -> _Names | None:
+        if isinstance(found, inspect.UnionType):
+            return next(filter(None, map(names_of, found.types)), None)
+        if isinstance(found, inspect.StructType):
+            fields = {field.encode_name: names_of(field.type) for field in found.fields}
+            return _Names(fields, {fold(name): name for name in fields}, None)
+        inner = getattr(found, "value_type", None) or getattr(found, "item_type", None)
+        return _Names({}, {}, names_of(inner)) if inner is not None else None
+
+    names = names_of(inspect.type_info(wanted))
+    if names is None:
+        return None
+    fields = names.fields | dict.fromkeys(also)
+    return _Names(fields, {fold(name): name for name in fields}, names.inner)
+
+
+def _folded(value: Any, names: _Names | None, before: Any = None) -> Any:
+    if isinstance(value, _Pairs):
+        found: dict[str, Any] = dict(before) if isinstance(before, dict) else {}
+        fields, folded, inner = names or ({}, {}, None)
+        for key, held in value:
+            name = key if key in fields else folded.get(fold(key), key)
+            if held is not None:
+                found[name] = _folded(held, fields.get(name, inner), found.get(name) if name in fields else None)
+        return found
+    return [_folded(held, names.inner if names else None) for held in value] if isinstance(value, list) else value
+
+
+def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
+    """Return the builtins of a JSON text under the keys of `wanted` (and `also`), as Go's encoding/json finds them.
+
+    A key in the spelling of a field is that field, else one that differs in case; of several the last counts, objects
+    are read one over the other, and null says nothing. Other keys stay as they are. Raises InvalidJSON.
+    """
+    import json
+
+    try:
+        msgspec.json.decode(raw)
+        pairs = json.loads(raw, object_pairs_hook=_Pairs)
+        return _folded(pairs, _names_of(wanted, also))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidJSON(str(error)) from error
 
 

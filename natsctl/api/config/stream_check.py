@@ -28,6 +28,8 @@ def check_name(draft: Draft) -> ApiError | None:
     name = draft.config.name
     if not is_asset_name(name):
         return invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if "\0" in name:  # nats-server finds no file name for it
+        return error(10049, err="error creating store for stream")
     if len(name.encode()) > MAX_NAME:
         return invalid(f"stream name is too long, maximum allowed is {MAX_NAME}")
     return None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+from natsctl.api.codec import InvalidJSON, fold, read_folded
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
@@ -31,6 +35,9 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
         return f"ConnectOptions(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"
 
 
+_NAMES: Final = frozenset(ConnectOptions.__struct_encode_fields__)
+
+
 def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectOptions | None:
     """Return the options of a CONNECT body; None where it is not what the protocol asks for.
 
@@ -38,7 +45,9 @@ def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectO
     """
     try:
         given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
+        if any(key not in _NAMES and fold(key) in _NAMES for key in given):
+            given = read_folded(body, ConnectOptions)
         known = {key: value for key, value in given.items() if value is not None}
         return msgspec.convert(known if before is None else msgspec.to_builtins(before) | known, ConnectOptions)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSON):
         return None

@@ -284,7 +284,7 @@ _KINDS: dict[type[Any], str] = {
 
 def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
     """Return the claims of a JWT of that kind whose signature is good; raises JwtError."""
-    found = verified_claims(token, _KINDS[kind])
+    found = verified_claims(token, _KINDS[kind], kind)
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from natsctl.api.codec import InvalidJSON, read_folded
 from natsctl.broker.jwt.nkey import Kind, has_signed, is_public
 
 MAX_TOKEN_BYTES: Final = 1 << 20
@@ -21,6 +22,8 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
 }
 """Who may sign a JWT, by its type."""
 
+_OF_VERSION_1: Final = ("type", "tags", "issuer_account")
+"""Keys that claims of version 1 have outside of `nats`."""
 _NOT_URL_BASE64: Final = re.compile(r"[^A-Za-z0-9_-]")
 _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
@@ -47,12 +50,35 @@ def decode_base64url(text: str) -> bytes:
         raise JwtError(f"illegal base64 data at input byte {len(text)}") from None
 
 
-def verified_claims(token: str, kind: str) -> dict[str, Any]:
+class _Header(msgspec.Struct):
+    """The keys of the first part."""
+
+    typ: str = ""
+    alg: str = ""
+
+
+class _AnyBody(msgspec.Struct):
+    """The keys that the claims of any kind have in `nats`."""
+
+    type: str = ""
+    version: int = 0
+    accounts: list[str] = []
+
+
+class _AnyClaims(msgspec.Struct):
+    """The keys that the claims of any kind have."""
+
+    iss: str = ""
+    sub: str = ""
+    nats: _AnyBody = msgspec.field(default_factory=_AnyBody)
+
+
+def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> dict[str, Any]:
     """Return the claims of a JWT of that kind whose signature is good, those of version 1 in the places of version 2.
 
-    Nothing is said about times, nor about whether the issuer is trusted. Raises JwtError.
+    Keys are those of `wanted`, whatever their case. Nothing is said about times, nor about whether the issuer is trusted. Raises JwtError.
     """
-    claims, version, found = _signed_claims(token)
+    claims, version, found = _signed_claims(token, wanted)
     issuer = claims["iss"]
     if found in ISSUERS and not any(is_public(issuer, prefix) for prefix in ISSUERS[found]):
         raise JwtError(f"unable to validate expected prefixes - [{' '.join(ISSUERS[found])}]")
@@ -63,18 +89,18 @@ def verified_claims(token: str, kind: str) -> dict[str, Any]:
 
 def generic_claims(token: str) -> dict[str, Any]:
     """Return the claims of a JWT of any kind whose signature is good; raises JwtError."""
-    return _signed_claims(token)[0]
+    return _signed_claims(token, _AnyClaims)[0]
 
 
-def _signed_claims(token: str) -> tuple[dict[str, Any], int, str]:
+def _signed_claims(token: str, wanted: type[Any]) -> tuple[dict[str, Any], int, str]:
     """Return claims, version and type of a JWT that its issuer signed."""
     if len(token) > MAX_TOKEN_BYTES:
         raise JwtError(f"token size {len(token)} exceeds maximum of {MAX_TOKEN_BYTES} bytes: token too large")
     parts = token.split(".")
     if len(parts) != 3:
         raise JwtError("expected 3 chunks")
-    _check_header(_json(parts[0]))
-    claims = _json(parts[1])
+    _check_header(_json(parts[0], _Header))
+    claims = _json(parts[1], wanted)
     version, kind = _version_and_kind(claims)
     signature = decode_base64url(parts[2])
     signed = parts[1] if version == 1 else f"{parts[0]}.{parts[1]}"
@@ -84,21 +110,14 @@ def _signed_claims(token: str) -> tuple[dict[str, Any], int, str]:
     return claims, version, kind
 
 
-def _json(part: str) -> dict[str, Any]:
+def _json(part: str, wanted: type[Any]) -> dict[str, Any]:
     try:
-        found = without_nulls(msgspec.json.decode(decode_base64url(part)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = read_folded(decode_base64url(part), wanted, *_OF_VERSION_1)
+    except InvalidJSON:
         raise JwtError("invalid JSON") from None
     if not isinstance(found, dict):
         raise JwtError("invalid JSON")
     return found
-
-
-def without_nulls(value: Any) -> Any:
-    """Return a JSON value without the keys whose value is null: they stand for nothing."""
-    if isinstance(value, dict):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _check_header(header: dict[str, Any]) -> None:

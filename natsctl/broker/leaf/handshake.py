@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from natsctl.api.codec import InvalidJSON, fold, read_folded
 from natsctl.broker.auth.permissions import SubjectRules
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -105,8 +106,11 @@ def parse_body(body: bytes, kind: type[_Body]) -> _Body | None:
     """Return the fields of INFO or CONNECT; None where it is not what the protocol asks for."""
     try:
         given = msgspec.json.decode(body, type=dict[str, object])
+        names = kind.__struct_encode_fields__
+        if any(key not in names and fold(key) in names for key in given):
+            given = read_folded(body, kind)
         return msgspec.convert({key: value for key, value in given.items() if value is not None}, kind)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError, InvalidJSON):
         return None
 
 

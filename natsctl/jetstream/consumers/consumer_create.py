@@ -143,6 +143,8 @@ def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Con
     refusal = None if internal else js.quota.refuse_consumer(stream) or _check_work_queue(stream, config, name)
     if refusal is not None:
         return refusal
+    if "\0" in name:  # nats-server finds no file name for it
+        return error(10012, err="error creating store for consumer")
     if len(name.encode()) > MAX_NAME:
         return error(10102, max=MAX_NAME) if config.durable_name else error(10104, err="file name too long")
     rules.default_threshold(config, rules.is_durable(config))

@@ -22,13 +22,15 @@ def presentable(token: str) -> str:
 
 def payload(token: str) -> dict[str, Any]:
     """Return what a JWT says, unverified; empty where it can not be read."""
+    from natsctl.api.codec import InvalidJSON, read_folded
+    from natsctl.broker.jwt.claims import UserClaims
     from natsctl.broker.jwt.token import JwtError, decode_base64url
 
     try:
-        found: dict[str, Any] = msgspec.json.decode(decode_base64url(token.split(".")[1]), type=dict[str, Any])
-    except (IndexError, ValueError, JwtError):
+        found = read_folded(decode_base64url(token.split(".")[1]), UserClaims)
+    except (IndexError, InvalidJSON, JwtError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def held_account(server: ServerInstance, name: str) -> HeldAccount | None:

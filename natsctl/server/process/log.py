@@ -188,7 +188,7 @@ class Log:
 
 def _opened(path: Path) -> TextIO:
     """Open a log file for appending, as a new file one that others cannot read; raises OSError."""
-    return open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, FILE_MODE))  # noqa: PTH123
+    return open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 
 def safe(text: str) -> str:

@@ -16,7 +16,7 @@ def ports_path(folder: Path, pid: int) -> Path:
 def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
     """Write the URLs by kind, whole or not at all, and return the file's path; raises OSError.
 
-    Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: nats-server, server.go.
+    Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: server.go.
     """
     path = ports_path(folder, os.getpid())
     content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})

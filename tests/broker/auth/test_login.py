@@ -9,7 +9,7 @@ from typing import Any
 import bcrypt
 import pytest
 
-from natsctl.broker.auth.connect_options import ConnectOptions
+from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect
 from natsctl.broker.auth.grant import Credentials, Grant, Pending, Refusal
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
@@ -288,3 +288,16 @@ def test_a_nonce_is_drawn_from_what_nobody_can_guess() -> None:
     door.wants_nonce = True
     broker = Broker(VirtualClock(), random.Random(1), BrokerOptions(auth=door), Foreseen())
     assert broker.connect("h", 1).login.nonce == b"_" * 14 + b"8"
+
+
+@pytest.mark.parametrize(
+    ("body", "user", "password"),
+    [
+        (b'{"User":"a","PASS":"b"}', "a", "b"),
+        (b'{"user":"x","USER":"a","pass":"b","Pass":null}', "a", "b"),
+        (b'{"pass":"x","Pass":"y","pass":"b","u\xc5\xbfer":"a"}', "a", "b"),
+    ],
+)
+def test_connect_is_read_in_any_case(body: bytes, user: str, password: str) -> None:
+    options = parse_connect(body)
+    assert options is not None and (options.user, options.password) == (user, password)

@@ -354,3 +354,23 @@ def test_direct_get_needs_allow_direct(jet: Jet) -> None:
     ok(jet.api("STREAM.UPDATE.S", config))
     assert jet.wire.request("$JS.API.DIRECT.GET.S.s.a").status == b"503"
     assert jet.wire.request("$JS.API.DIRECT.GET.T.s.a").status == b"503"
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_names_with_nul_are_refused_as_nats_server_does(jet: Jet, storage: str) -> None:
+    answer = jet.api("STREAM.CREATE.a\0b", {"name": "a\0b", "subjects": ["q"], "storage": storage})
+    assert answer["error"]["err_code"] == 10049
+    jet.stream(storage=storage)
+    for verb, config in (("DURABLE.CREATE", {"durable_name": "a\0b"}), ("CREATE", {"name": "a\0b"})):
+        request = {"stream_name": "S", "config": {"ack_policy": "explicit", **config}}
+        assert jet.api(f"CONSUMER.{verb}.S.a\0b", request)["error"]["err_code"] == 10012
+    assert jet.api("STREAM.NAMES")["streams"] == ["S"]
+    assert jet.api("CONSUMER.NAMES.S")["consumers"] == []
+
+
+@pytest.mark.parametrize("mark", ["\x01", "\x0b", "\x1c", "\x1f", "\x7f", "\x85", "\xa0", "\u2028"])
+def test_other_control_characters_are_taken_as_nats_server_does(jet: Jet, mark: str) -> None:
+    name = f"a{mark}b"
+    assert ok(jet.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"q.{name}"]}))["config"]["name"] == name
+    request = {"stream_name": name, "config": {"name": name, "filter_subject": f"q.{name}", "ack_policy": "explicit"}}
+    assert ok(jet.api(f"CONSUMER.CREATE.{name}.{name}", request))["name"] == name

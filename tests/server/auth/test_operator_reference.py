@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, activation, make_jwt
+from natsctl.testing.jwts import Estate, EstateAccount, Key, UserLogin, activation, base64url, make_jwt
 from natsctl.testing.operated import Visitor, close_reason, login, without_keys
 from natsctl.testing.process import ServerProcess, reference_binary
 
@@ -235,6 +235,43 @@ def test_rules_of_a_user(place: Place) -> None:
     assert told(visitor, b"SUB s 1\r\n") == []
     assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"t\"'"]
     visitor.close()
+
+
+def spelled(town: Town, nats: str, header: str = '{"typ":"JWT","alg":"ed25519-nkey"}', top: str = "") -> UserLogin:
+    """Return a user whose claims are this text: keys in any case, and more than once."""
+    user, signer = Key("user"), town.account.key
+    claims = f'{{"ISS":"{signer.public}","Sub":"{user.public}","iat":{NOW},{top}"Nats":{nats}}}'
+    text = f"{base64url(header.encode())}.{base64url(claims.encode())}"
+    return UserLogin(user, f"{text}.{base64url(signer.sign(text.encode()))}")
+
+
+KIND = '"Type":"user","VERSION":2'
+ODD = {
+    "another case": f'{{{KIND},"Pub":{{"ALLOW":["a"]}},"suBs":1}}',
+    "the last of several counts": f'{{{KIND},"PUB":{{"allow":["b"]}},"pub":{{"Allow":["c"]}},"Pub":{{"aLLow":["a"]}},'
+    '"subs":9,"Subs":1}',
+    "the same key around another": f'{{{KIND},"pub":{{"allow":["b"]}},"Pub":{{"allow":["c"]}},"pub":{{"allow":["a"]}},'
+    '"subs":5,"SUBS":7,"subs":1}',
+    "objects are read one over the other": f'{{{KIND},"Pub":{{"allow":["a","b"]}},"pub":{{"deny":["b"]}},"sub\u017f":1}}',
+    "null says nothing": f'{{{KIND},"pub":{{"allow":["a"]}},"PUB":null,"subs":1,"Subs":null}}',
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_claims_are_read_in_any_case(place: Place, case: str) -> None:
+    visitor = login(place.url, spelled(place.town, ODD[case], header='{"TYP":"JWT","Alg":"ed25519-nkey"}'))
+    assert (visitor.said, visitor.open) == ([], True)
+    assert told(visitor, b"PUB a 0\r\n\r\n") == []
+    assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
+    assert told(visitor, b"SUB s 1\r\n") == []
+    assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
+    visitor.close()
+
+
+@pytest.mark.parametrize("top", [f'"Exp":{NOW - 9},', f'"EXP":{NOW - 9},"ExP":null,', f'"exp":0,"Exp":{NOW - 9},'])
+def test_an_end_in_any_case_is_an_end(place: Place, top: str) -> None:
+    visitor = login(place.url, spelled(place.town, f"{{{KIND}}}", top=top))
+    assert (visitor.said, visitor.open) == (VIOLATION, False)
 
 
 def test_leave_to_answer_takes_the_leave_to_publish(place: Place) -> None:
