@@ -18,13 +18,31 @@ MAX_KNOWN: Final = 4096
 BCRYPT_MOST_BYTES: Final = 72
 """What bcrypt looks at of a password."""
 
+_COSTS: Final = range(4, 32)
+_DECOY: Final = b"Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK5YdLxKcm"
+"""Salt and hash of a password that nobody has."""
 _BCRYPT: Final = re.compile(r"\$2[abxy]\$\d{2}\$")
+_WHOLE: Final = re.compile(r"\$2[abxy]\$(\d{2})\$[./A-Za-z0-9]{53}")
 _known: OrderedDict[str, bytes] = OrderedDict()
 
 
 def is_bcrypt(configured: str) -> bool:
     """Return whether a configured secret is a bcrypt hash; the reference's expression."""
     return _BCRYPT.match(configured) is not None
+
+
+def cost_of(configured: str) -> int:
+    """Return the cost of a bcrypt hash, whose work doubles with each; 0 for anything else."""
+    found = _WHOLE.fullmatch(configured)
+    return int(found[1]) if found is not None and int(found[1]) in _COSTS else 0
+
+
+def spend(cost: int, spent: int = 0) -> None:
+    """Work as long as a comparison of `cost` takes, one of the cost `spent` being done; 0: none."""
+    import bcrypt
+
+    for each in range(spent, cost) if spent else (cost,) if cost else ():
+        bcrypt.checkpw(b"", b"$2b$%02d$%b" % (each, _DECOY))
 
 
 def is_known(configured: str, given: str) -> bool:

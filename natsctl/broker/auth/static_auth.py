@@ -3,8 +3,9 @@
 Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
 says so. What is asked first decides, in the reference's order: a public nkey that the client shows, then the names in
 its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
-shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`), an unknown name against somebody
-else's hash, so that neither the time nor the loop's pause tells who exists.
+shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, whoever is refused
+for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret plain, or a
+hash of less cost, so that neither the time nor the loop's pause tells who exists.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from natsctl.broker.auth.distinguished_names import DistinguishedName, in_any_order, parse_dn
 from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
-from natsctl.broker.auth.passwords import is_bcrypt, is_known, secret_matches
+from natsctl.broker.auth.passwords import cost_of, is_bcrypt, is_known, secret_matches, spend
 from natsctl.broker.auth.permissions import Permissions
 
 __all__ = ["CONNECTION_TYPES", "StaticAuthenticator", "User", "secret_matches"]
@@ -56,7 +57,7 @@ class StaticAuthenticator:
     """One token, or users with passwords, nkeys or certificates."""
 
     __slots__ = (
-        "_decoy", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_subjects", "_token", "_users",
+        "_cost", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_subjects", "_token", "_users",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +84,7 @@ class StaticAuthenticator:
         self._subjects = _Subjects(self._users.values()) if map_certificates else _Subjects(())
         self._mapped_types = mapped_types
         self._hidden = hidden_default
-        self._decoy = next((user.password for user in users if is_bcrypt(user.password)), "x")
+        self._cost = max(map(cost_of, (token, *(user.password for user in users))))
 
     @property
     def required(self) -> bool:
@@ -103,6 +104,10 @@ class StaticAuthenticator:
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
         """Return what the client is let in as, or why not, or how that is found out."""
+        return self._decide(credentials, self._cost)
+
+    def _decide(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
+        """Answer as `authenticate` does; a refusal takes as long as a hash of `cost`."""
         options, kind = credentials.options, credentials.connection_type
         nothing = not (options.user or options.password or options.auth_token)
         if self._nkeys:
@@ -113,19 +118,19 @@ class StaticAuthenticator:
                 return self._by_nkey(nkey, credentials)
         if self._users:
             if self._map:
-                return self._by_certificate(credentials)
+                return self._by_certificate(credentials, cost)
             if nothing and self._no_auth_user in self._users:
                 user = self._users[self._no_auth_user]
                 return _grant(user) if user.may_use(kind) else Refusal("connection type not allowed")
             if options.user:
-                return self._by_name(options.user, options.password, kind)
+                return self._by_name(options.user, options.password, kind, cost)
         if self._token:
-            return _compared(self._token, options.auth_token, Grant("", "$G"))
-        return Refusal("no credentials")
+            return _compared(self._token, options.auth_token, Grant("", "$G"), cost)
+        return _refused(Refusal("no credentials"), cost if options.password or options.auth_token else 0)
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether the client would be let in as the same."""
-        answer = self.authenticate(credentials)
+        answer = self._decide(credentials, 0)
         return (answer.work() if isinstance(answer, Pending) else answer) == grant
 
     def _by_nkey(self, nkey: str, credentials: Credentials) -> Grant | Refusal:
@@ -136,15 +141,15 @@ class StaticAuthenticator:
             return Refusal("signature not verified")
         return _grant(user)
 
-    def _by_name(self, name: str, password: str, kind: str) -> Grant | Refusal | Pending:
+    def _by_name(self, name: str, password: str, kind: str, cost: int) -> Grant | Refusal | Pending:
         user = self._users.get(name)
         if user is None:
-            return _compared(self._decoy, password, Refusal("user not known"))
+            return _refused(Refusal("user not known"), cost)
         if not user.may_use(kind):
-            return Refusal("connection type not allowed")
+            return _refused(Refusal("connection type not allowed"), cost)
         if not user.password and user.name != self._no_auth_user and self._needs_certificate(user):
-            return Refusal("a certificate is required")
-        return _compared(user.password, password, _grant(user))
+            return _refused(Refusal("a certificate is required"), cost)
+        return _compared(user.password, password, _grant(user), cost)
 
     def _named_in(self, certificate: Certificate, kind: str) -> User | None:
         """Return the user that a certificate names: by e-mail address, host name, URI, or subject.
@@ -165,13 +170,13 @@ class StaticAuthenticator:
     def _needs_certificate(self, user: User) -> bool:
         return any(user.may_use(kind) for kind in self._mapped_types)
 
-    def _by_certificate(self, credentials: Credentials) -> Grant | Refusal | Pending:
+    def _by_certificate(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
         if credentials.certificate is None:
             return Refusal("no certificate")
         user = self._named_in(credentials.certificate, credentials.connection_type)
         if user is None:
             return Refusal("no user is named in the certificate")
-        return _compared(user.password, credentials.options.password, _grant(user))
+        return _compared(user.password, credentials.options.password, _grant(user), cost)
 
 
 class _Subjects:
@@ -206,15 +211,29 @@ def _signed(nkey: str, credentials: Credentials) -> bool:
     return has_signed(nkey, credentials.nonce, raw)
 
 
-def _compared(configured: str, given: str, answer: Grant | Refusal) -> Grant | Refusal | Pending:
-    """Return `answer` where a secret is right; one that takes long to compare is left to a thread."""
+def _compared(configured: str, given: str, answer: Grant, cost: int) -> Grant | Refusal | Pending:
+    """Return `answer` where a secret is right; what takes long is left to a thread."""
     if is_bcrypt(configured) and not is_known(configured, given):
-        return Pending(partial(_answer, configured, given, answer))
-    return _answer(configured, given, answer)
+        return Pending(partial(_answer, configured, given, answer, cost))
+    return answer if secret_matches(configured, given) else _refused(Refusal("wrong secret"), cost)
 
 
-def _answer(configured: str, given: str, answer: Grant | Refusal) -> Grant | Refusal:
-    return answer if secret_matches(configured, given) else Refusal("wrong secret")
+def _answer(configured: str, given: str, answer: Grant, cost: int) -> Grant | Refusal:
+    """Compare a hash; a refusal takes as long as one of `cost`."""
+    if secret_matches(configured, given):
+        return answer
+    spend(cost, cost_of(configured))
+    return Refusal("wrong secret")
+
+
+def _refused(refusal: Refusal, cost: int) -> Refusal | Pending:
+    """Return a refusal, or how to come to it as slowly as to one behind a hash of `cost`."""
+    return Pending(partial(_late, refusal, cost)) if cost else refusal
+
+
+def _late(refusal: Refusal, cost: int) -> Refusal:
+    spend(cost)
+    return refusal
 
 
 def _grant(user: User) -> Grant:
