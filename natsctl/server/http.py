@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 import h11
@@ -52,10 +53,16 @@ Body = bytes | Iterator[bytes]
 
 
 class Request(NamedTuple):
-    """The method and the target as they stand in the request line."""
+    """The method and the target as they stand in the request line, and what tells a browser's page from its owner."""
 
     method: str
     target: str
+    host: str = ""
+    """The header Host; empty where there is none."""
+    origin: str = ""
+    """The header Origin; empty where there is none."""
+    loopback: bool = False
+    """Whether it came over a loopback address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +211,7 @@ class _Conversation:
                     await self.refuse(error.error_status_hint)
                     return None
                 if isinstance(event, h11.Request):
-                    return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
+                    return self._request(event)
                 if event is not h11.NEED_DATA:
                     return None
                 data = await self._reader.read(READ_BYTES)
@@ -212,6 +219,21 @@ class _Conversation:
                 if data and not begun:
                     begun = True
                     limit.reschedule(loop.time() + HEAD_S)
+
+    def _request(self, event: h11.Request) -> Request:
+        headers = {name: value.decode("latin-1") for name, value in event.headers}
+        address = str((self._writer.get_extra_info("sockname") or ("",))[0]).partition("%")[0]
+        with suppress(ValueError):
+            ip = ip_address(address)
+            ip = getattr(ip, "ipv4_mapped", None) or ip
+            return Request(
+                event.method.decode("latin-1"),
+                event.target.decode("latin-1"),
+                headers.get(b"host", ""),
+                headers.get(b"origin", ""),
+                ip.is_loopback,
+            )
+        return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
 
     async def refuse(self, status: int) -> None:
         """Answer what is no request that could be answered, once."""
@@ -314,6 +336,7 @@ _REASONS: Final = {
     200: "OK",
     307: "Temporary Redirect",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",

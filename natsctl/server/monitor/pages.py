@@ -1,13 +1,21 @@
-"""The pages of the monitoring port: which path is answered by what, and what goes with every answer."""
+"""The pages of the monitoring port: which path is answered by what, and what goes with every answer.
+
+A browser on the server's machine reaches loopback addresses for any page that it shows. There a page of another site
+may read nothing, neither as itself (CORS) nor under a name of its own that points here (DNS rebinding).
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import socket
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from html import escape
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from natsctl.api.codec import encode
 from natsctl.api.syntax import go_quote
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
 TEXT: Final = "text/plain; charset=utf-8"
 ANYBODY: Final = (("Access-Control-Allow-Origin", "*"),)
 """Pages of other origins may read what the endpoints answer, as with the reference."""
+FORBIDDEN: Final = Page(403, b"403 Forbidden: not a name of this server\n", TEXT)
 BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
 _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
 """What stands before the path in a request through a proxy."""
@@ -63,10 +72,39 @@ class Monitor:
         """Answer for `server`, which is running."""
         self._server = server
         base = server.options.http_base_path
+        options, machine = server.options, socket.gethostname()
+        called = {machine, machine.partition(".")[0], options.server_name, options.monitoring_host}
+        called.add(options.client_advertise.rpartition(":")[0] or options.client_advertise)
+        self._names = {name.lower() for name in called if name}
         self._paths = {_joined(base, path): endpoint for path, endpoint in ENDPOINTS.items()}
 
     def answer(self, request: Request) -> Page:
         """Return the page of a request, whatever its method."""
+        if not request.loopback:
+            return self._page(request)
+        if request.host and not self._is_local(f"//{request.host}", any_address=True):
+            return FORBIDDEN
+        page = self._page(request)
+        if not request.origin or self._is_local(request.origin):
+            return page
+        return replace(page, headers=tuple(pair for pair in page.headers if pair not in ANYBODY))
+
+    def _is_local(self, url: str, *, any_address: bool = False) -> bool:
+        """Return whether a URL's host is this machine: localhost, a loopback address, or a name of the server.
+
+        With `any_address` every address counts: nobody can make one point elsewhere, as with a name.
+        """
+        try:
+            host = (urlsplit(url).hostname or "").rstrip(".")
+        except ValueError:
+            return False
+        if host == "localhost" or host.endswith(".localhost") or host in self._names:
+            return True
+        with suppress(ValueError):
+            return ip_address(host.partition("%")[0]).is_loopback or any_address
+        return False
+
+    def _page(self, request: Request) -> Page:
         target, _, query = _ABSOLUTE.sub("", request.target).partition("?")
         if not target.startswith("/") or BAD_ESCAPE.search(target):
             return BAD_REQUEST

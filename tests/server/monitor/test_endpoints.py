@@ -1,12 +1,16 @@
 import asyncio
 import http.client
 import json
+import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.ages import uptime
+from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 
 OPTIONS = ServerOptions(host="127.0.0.1", port=-1, http_host="127.0.0.1", http_port=-1)
@@ -75,3 +79,43 @@ async def test_a_request_that_is_no_http_ends_its_connection_alone() -> None:
 @pytest.mark.parametrize(("age_s", "text"), [(0, "0s"), (61, "1m1s"), (3600, "1h0m0s"), (90061, "1d1h1m1s")])
 def test_uptime_begins_with_its_largest_unit(age_s: int, text: str) -> None:
     assert uptime(age_s * 10**9) == text
+
+
+def headed(port: int, host: str | None, origin: str = "") -> tuple[int, str | None]:
+    """Return the status of a request with these headers, and which pages of other origins may read the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.putrequest("GET", "/varz", skip_host=True)
+    for name, value in (("Host", host), ("Origin", origin)):
+        if value:
+            connection.putheader(name, value)
+    connection.putheader("Connection", "close")
+    connection.endheaders()
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response.status, response.getheader("Access-Control-Allow-Origin")
+
+
+async def test_pages_of_other_sites_read_nothing_over_loopback() -> None:
+    async with ServerInstance(replace(OPTIONS, server_name="Hub", client_advertise="nats.example:4222")) as server:
+        port = server.port_of("monitoring")
+
+        async def status(host: str, origin: str = "") -> tuple[int, str | None]:
+            return await asyncio.to_thread(headed, port, host, origin)
+
+        own = ("127.0.0.1", f"127.0.0.1:{port}", "[::1]:8222", "10.1.2.3", "localhost:1", "a.localhost", "LOCALHOST.",
+               "hub", "nats.example", socket.gethostname())  # fmt: skip
+        assert [await status(host) for host in own] == [(200, "*")] * len(own)
+        foreign = ("evil.example", "evil.example:8222", "127.0.0.1.evil.example", "localhost.evil.example", "a@b.example",
+                   "[bad", "xn--hub")  # fmt: skip
+        assert [await status(host) for host in foreign] == [(403, None)] * len(foreign)
+        for origin in ("http://localhost:3000", "http://127.0.0.1", "http://hub", "https://[::1]:8"):
+            assert await status("localhost", origin) == (200, "*")
+        for origin in ("https://evil.example", "null", "http://203.0.113.9", "http://hub.evil.example", "file://"):
+            assert await status("localhost", origin) == (200, None)
+
+
+async def test_over_the_network_any_name_and_origin_are_answered() -> None:
+    async with ServerInstance(OPTIONS) as server:
+        page = Monitor(server).answer(Request("GET", "/varz", "prometheus.example", "https://dashboard.example"))
+        assert page.status == 200 and ("Access-Control-Allow-Origin", "*") in page.headers
