@@ -83,6 +83,11 @@ class ServerInstance:
         return self._shell.engine if self._shell is not None else None
 
     @property
+    def lag_s(self) -> float:
+        """The longest time by which the event loop was late within the last minute, in seconds."""
+        return self._shell.lag_s if self._shell is not None else 0.0
+
+    @property
     def committer(self) -> Committer | None:
         """Who writes the running server's streams, None without JetStream."""
         return self._shell.committer if self._shell is not None else None

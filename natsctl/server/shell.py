@@ -64,6 +64,8 @@ OFFENCES: Final = frozenset(CloseReason) - {
 UNFINISHED_S: Final = 0.02
 """How much of a turn may go into what sessions have put off."""
 
+LAG_KEPT_S: Final = 60.0
+"""How long the worst lag of the loop is remembered."""
 TICK_S: Final = 0.5
 """How often sessions look at their clocks (ping, stale, authentication, write deadline)."""
 TICK_LEAST_S: Final = 0.02
@@ -106,6 +108,8 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
         self._ticker: asyncio.TimerHandle | None = None
+        self._lag = (0.0, 0.0)
+        """The worst lateness of a tick, and when that was."""
 
     def _new_committer(self, store: Store) -> Committer:
         from natsctl.server.committer import Committer
@@ -304,8 +308,23 @@ class Shell:
             self._fault("timers", error)
         self.wake()
 
+    def _note_lag(self) -> None:
+        """Remember how late this tick is."""
+        assert self._ticker is not None
+        now = self.loop.time()
+        late = now - self._ticker.when()
+        if late >= self.lag_s:
+            self._lag = (late, now)
+
+    @property
+    def lag_s(self) -> float:
+        """The longest time by which the loop was late within the last minute, in seconds."""
+        late, at = self._lag
+        return late if self.loop.time() - at <= LAG_KEPT_S else 0.0
+
     def _tick(self) -> None:
         """Let every session look at its clock, and cut off those that have not taken their output in time."""
+        self._note_lag()
         self.broker.tick()
         if self._has_many():
             threading.Thread(target=import_module, args=(FOR_MANY,), daemon=True).start()

@@ -302,6 +302,7 @@ class FileStreamStore(FileLog):
         self._compaction.settle()
         if plan.erasures:
             self._settle_erasures(commit)
+        self.full = commit.full or commit.meta_full or commit.journal_full
         if commit.full:
             return self._refuse(commit)
         self._durable_ts_ns = plan.last_ts_ns

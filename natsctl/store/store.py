@@ -94,6 +94,11 @@ class Store:
         """Return whether no stream is fenced off; `faults` has the reasons."""
         return not self.faults
 
+    @property
+    def has_room(self) -> bool:
+        """Return whether the disk has room for as much as is held back for removals."""
+        return self._disk.free_bytes() >= max(self.options.reserve_bytes, 1)
+
     def _salt(self) -> int:
         return self._rng_salt() & frame.MASK or 1
 

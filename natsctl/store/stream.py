@@ -52,6 +52,8 @@ class StreamStore(AppendedView):
         self.durable_seq = max(first_seq, 1) - 1
         self.last_ts_ns = 0
         self.fault: str | None = None
+        self.full = False
+        """Whether the last commit found no room on the disk."""
         self.lazy = False
         """Whether a commit of messages ends with their write, and their sync follows within `journal_sync_ns`."""
         self.listener: Callable[[int], None] = _ignore_durable

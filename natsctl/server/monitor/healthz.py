@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
 BAD_REQUEST: Final = 400
+STALL_S: Final = 10.0
+"""How long nobody was served when the server counts as unhealthy."""
 
 
 class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
@@ -95,6 +97,8 @@ def _ailments(server: ServerInstance, options: HealthzOptions) -> Iterator[Ailme
             yield missing_asset
             return
         yield from _faults(engine, options)
+        if not options.account and server.lag_s >= STALL_S:
+            yield Ailment("SERVER", f"The event loop stood still for {server.lag_s:.1f} s within the last minute")
 
 
 def _missing(engine: Engine, options: HealthzOptions) -> Ailment | None:
@@ -138,4 +142,7 @@ def _account_faults(js: JetStreamAccount, only: str) -> Iterator[Ailment]:
     for stream, served in js.streams.items():
         if only in ("", stream) and not served.store.healthy:
             text = f"JetStream stream '{js.name} > {stream}' write error: {served.store.fault}"
+            yield Ailment("STREAM", text, account=js.name, stream=stream)
+        elif only in ("", stream) and served.store.full and not js.engine.store.has_room:
+            text = f"JetStream stream '{js.name} > {stream}' write error: no space left on the store's disk"
             yield Ailment("STREAM", text, account=js.name, stream=stream)

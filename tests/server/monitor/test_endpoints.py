@@ -106,7 +106,7 @@ async def test_pages_of_other_sites_read_nothing_over_loopback() -> None:
         own = ("127.0.0.1", f"127.0.0.1:{port}", "[::1]:8222", "10.1.2.3", "localhost:1", "a.localhost", "LOCALHOST.",
                "hub", "nats.example", socket.gethostname())  # fmt: skip
         assert [await status(host) for host in own] == [(200, "*")] * len(own)
-        foreign = ("evil.example", "evil.example:8222", "127.0.0.1.evil.example", "localhost.evil.example", "a@b.example",
+        foreign = ("evil.example", "evil.example:8222", "127.0.0.1.evil.example", "localhost.evil.example", "a@b.c",
                    "[bad", "xn--hub")  # fmt: skip
         assert [await status(host) for host in foreign] == [(403, None)] * len(foreign)
         for origin in ("http://localhost:3000", "http://127.0.0.1", "http://hub", "https://[::1]:8"):

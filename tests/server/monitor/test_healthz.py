@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import nats
@@ -14,6 +17,7 @@ from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
+from natsctl.store.disk import File, PosixDisk
 
 
 @pytest.fixture
@@ -89,3 +93,43 @@ async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
         "Healthcheck failed: 1 errors",
         "Healthcheck: js-enabled deprecated, use js-enabled-only instead",
     ]
+
+
+def full_disk(file: File, data: bytes, offset: int) -> None:
+    """Write nothing for lack of room."""
+    if data:
+        raise OSError(errno.ENOSPC, "full")
+
+
+async def test_a_full_disk_is_unhealthy_until_there_is_room(server: ServerInstance) -> None:
+    assert server.engine is not None
+    store = server.engine.store
+    stream = server.engine.accounts["$G"].streams["GOOD"].store
+    with patch.object(PosixDisk, "free_bytes", return_value=1000):
+        assert asked(server)["status_code"] == 200
+        with patch("natsctl.store.file_commit.write_all", full_disk):
+            store.release_reserve()
+            client = await nats.connect(server.url)
+            answer = await client.request("good", b"x" * 100, timeout=30)
+            assert msgspec.json.decode(answer.data)["error"]["err_code"] == 10047
+        health = asked(server, details=True)
+        assert (health["status_code"], [each["stream"] for each in health["errors"]]) == (503, ["GOOD"])
+        assert "no space left" in health["errors"][0]["error"] and stream.healthy
+        assert asked(server, **{"js-server-only": True})["status_code"] == 200
+    assert asked(server)["status_code"] == 200
+    await client.request("good", b"y", timeout=30)
+    assert not stream.full
+    await client.close()
+
+
+async def test_a_loop_that_stood_still_is_unhealthy_for_a_minute(server: ServerInstance) -> None:
+    shell = server._shell
+    assert shell is not None
+    ticker, now = shell._ticker, shell.loop.time()
+    with patch.object(shell, "_ticker", SimpleNamespace(when=lambda: now - 11)):
+        shell._note_lag()
+    assert shell._ticker is ticker
+    assert asked(server)["error"].startswith("The event loop stood still for 11.")
+    assert asked(server, **{"js-enabled-only": True})["status_code"] == 200
+    shell._lag = (11.0, shell.loop.time() - 61)
+    assert asked(server)["status_code"] == 200
