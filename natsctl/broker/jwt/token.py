@@ -76,7 +76,8 @@ class _AnyClaims(msgspec.Struct):
 def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> dict[str, Any]:
     """Return the claims of a JWT of that kind whose signature is good, those of version 1 in the places of version 2.
 
-    Keys are those of `wanted`, whatever their case. Nothing is said about times, nor about whether the issuer is trusted. Raises JwtError.
+    Keys are those of `wanted`, whatever their case. Nothing is said about times, nor about whether the issuer is
+    trusted. Raises JwtError.
     """
     claims, version, found = _signed_claims(token, wanted)
     issuer = claims["iss"]

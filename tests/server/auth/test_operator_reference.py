@@ -252,7 +252,8 @@ ODD = {
     '"subs":9,"Subs":1}',
     "the same key around another": f'{{{KIND},"pub":{{"allow":["b"]}},"Pub":{{"allow":["c"]}},"pub":{{"allow":["a"]}},'
     '"subs":5,"SUBS":7,"subs":1}',
-    "objects are read one over the other": f'{{{KIND},"Pub":{{"allow":["a","b"]}},"pub":{{"deny":["b"]}},"sub\u017f":1}}',
+    "objects are read one over the other": f'{{{KIND},"Pub":{{"allow":["a","b"]}},"pub":{{"deny":["b"]}},'
+    '"sub\u017f":1}',
     "null says nothing": f'{{{KIND},"pub":{{"allow":["a"]}},"PUB":null,"subs":1,"Subs":null}}',
 }
 
