@@ -4,8 +4,8 @@ Theory of operation. One authenticator serves one kind of listener: WebSocket cl
 says so. What is asked first decides, in the reference's order: a public nkey that the client shows, then the names in
 its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
 shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, whoever is
-refused for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret plain, or a
-hash of less cost, so that neither the time nor the loop's pause tells who exists.
+refused for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret
+plain, or a hash of less cost, so that neither the time nor the loop's pause tells who exists.
 """
 
 from __future__ import annotations
