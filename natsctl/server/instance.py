@@ -304,8 +304,9 @@ async def _quiet(shell: Shell) -> None:
     if shell.engine is not None:
         shell.engine.shut_down()
         shell.turn()
-    for connection in tuple(shell.connections.values()):
-        connection.close()
     deadline = shell.loop.time() + CLOSE_CLIENTS_S
     while shell.connections and shell.loop.time() < deadline:
+        for connection in tuple(shell.connections.values()):
+            if not connection.closing:  # also who was accepted, or let in, only now
+                connection.close()
         await asyncio.sleep(0.005)

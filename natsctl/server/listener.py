@@ -56,6 +56,8 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the session and greet the client."""
         self.transport = cast(asyncio.Transport, transport)
+        if is_gone(self.transport):
+            return
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.transport)
         self.session = self._shell.opened(self, host, port, "tcp")
@@ -139,6 +141,18 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+
+def is_gone(transport: asyncio.Transport) -> bool:
+    """Return whether the other side reset the connection before it was accepted, and end it then without a trace.
+
+    Nobody can say any more whose it was.
+    """
+    if peer_of(transport)[0]:
+        return False
+    transport.set_protocol(asyncio.Protocol())
+    transport.abort()
+    return True
 
 
 def reset_at_close(transport: asyncio.Transport) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from natsctl.api.errors import StorageError
+from natsctl.server import instance
 from natsctl.server.instance import ServerInstance
+from natsctl.server.listener import ClientConnection
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import make_durable_folder
@@ -188,3 +190,37 @@ async def test_traces_show_the_protocol_but_no_secrets(capsys: pytest.CaptureFix
     assert f'- <<- MSG_PAYLOAD: ["{"x" * 1000}"]' in said
     assert "- ->> [PONG]" in said
     assert "s3cret" not in said
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        there = socket.create_connection(listener.getsockname())
+        here, _ = listener.accept()
+        return here, there
+
+
+async def test_who_is_accepted_while_the_server_stops_does_not_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "CLOSE_CLIENTS_S", 600.0)
+    close = ClientConnection.close
+    late: list[ClientConnection] = []
+    late_sockets: list[socket.socket] = []
+    accepting: list[asyncio.Task[object]] = []
+
+    def close_and_accept(connection: ClientConnection) -> None:
+        if not late:
+            late.append(ClientConnection(connection._shell))
+            here, there = tcp_pair()
+            late_sockets.append(there)
+            loop = asyncio.get_running_loop()
+            accepting.append(loop.create_task(loop.connect_accepted_socket(lambda: late[0], here)))
+        close(connection)
+
+    async with asyncio.timeout(30), ServerInstance(ANY) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        while not server.broker.sessions:
+            await asyncio.sleep(0.005)
+        monkeypatch.setattr(ClientConnection, "close", close_and_accept)
+        await server.stop()
+        assert late and late[0].closing
+        writer.close()
+        late_sockets[0].close()

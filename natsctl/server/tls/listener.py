@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
 from natsctl.broker.reasons import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
 from natsctl.server.tls.gate import RATE_WINDOW_S
 from natsctl.server.tls.layer import SecureTransport, TlsLayer
@@ -60,6 +60,8 @@ class TlsConnection(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the session, and greet the client where the handshake does not come first."""
         self.raw = self.transport = cast(asyncio.Transport, transport)
+        if is_gone(self.raw):
+            return
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.raw)
         self.session = self._shell.opened(self, host, port, "tls")
@@ -188,9 +190,13 @@ class TlsConnection(ClientConnection):
             self._cut()
 
     def _late(self) -> None:
-        sides = f"{joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
-        self._fail(f"read tcp {sides}: i/o timeout", loud=False)
+        self._fail(f"{self._reading}: i/o timeout", loud=False)
         self._shell.log.debug(f"{self.name} - TLS handshake timeout")
+
+    @property
+    def _reading(self) -> str:
+        """How nats-server calls a read of this connection."""
+        return f"read tcp {joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
 
     def _fail(self, why: str, *, loud: bool) -> None:
         """End a connection whose handshake came to nothing."""
@@ -221,7 +227,8 @@ class TlsConnection(ClientConnection):
         if self._timer is not None:
             self._timer.cancel()
         if self._stage is Stage.SHAKING and self.session.close_reason is None:
-            self._shell.log.error(f"{self.name} - TLS handshake error: {exc or 'EOF'}")
+            why = f"{self._reading}: read: {text_of(exc)}" if exc is not None else "EOF"
+            self._shell.log.error(f"{self.name} - TLS handshake error: {why}")
             self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
         super().connection_lost(exc)
 
@@ -229,6 +236,11 @@ class TlsConnection(ClientConnection):
 def client_connection(shell: Shell, gate: TlsGate) -> ClientConnection:
     """Return the protocol of a new connection, as the gate is now."""
     return ClientConnection(shell) if gate.options is None else TlsConnection(shell, gate)
+
+
+def text_of(error: Exception) -> str:
+    """Return the system's words for an error of a socket."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def local_of(transport: asyncio.Transport) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.reasons import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, joined, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.tls.layer import SecureTransport, TlsLayer
 from natsctl.server.tls.names import error_text
 from natsctl.server.websocket.frames import (
@@ -48,7 +48,7 @@ class WebSocketConnection(ClientConnection):
     """The transport side of one session behind WebSocket frames."""
 
     __slots__ = (
-        "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
+        "_address", "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
         "_writer", "raw",
     )  # fmt: skip
 
@@ -68,11 +68,16 @@ class WebSocketConnection(ClientConnection):
         """The answer to the last ping, where the client does not take what it is sent."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = False
+        self._address = ("", 0)
+        """Host and port of the other side, which a socket that was reset does not know any more."""
         self.raw: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshakes."""
         self.raw = self.transport = cast(asyncio.Transport, transport)
+        if is_gone(self.raw):
+            return
+        self._address = peer_of(self.raw)
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._door.waiting >= MAX_WAITING:
             self.raw.abort()
@@ -177,7 +182,7 @@ class WebSocketConnection(ClientConnection):
 
     @property
     def _peer(self) -> str:
-        return joined(*peer_of(self.raw))
+        return joined(*self._address)
 
     def _complain(self, text: str) -> None:
         self._shell.log.error(text)
@@ -248,8 +253,7 @@ class WebSocketConnection(ClientConnection):
         deflater = self._door.deflater if upgrade.compressed else None
         self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
         self._http = None
-        host, port = peer_of(self.raw)
-        session = self._shell.opened(self, host, port, "websocket")
+        session = self._shell.opened(self, *self._address, "websocket")
         session.login.cookies = upgrade.cookies
         if self._layer is not None:
             self._identify(self._layer)

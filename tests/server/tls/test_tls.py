@@ -1,7 +1,9 @@
 import asyncio
 import json
 import re
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,6 +17,8 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.leaf.options import LeafNodesOptions
+from natsctl.server.listener import joined
+from natsctl.server.loops import new_event_loop
 from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.reload.reload import Reloader
 from natsctl.server.tls import gate as gates
@@ -234,7 +238,9 @@ Visitor = Callable[..., Awaitable[Visit]]
 
 
 @asynccontextmanager
-async def visited(way: str, tls: TlsOptions, **options: Any) -> AsyncIterator[tuple[ServerInstance, Visitor]]:
+async def visited(
+    way: str, tls: TlsOptions, log: ListLog | None = None, **options: Any
+) -> AsyncIterator[tuple[ServerInstance, Visitor]]:
     """Serve one kind of listener, and yield with the server how clients visit it."""
     if way == "websocket":
         options["websocket"] = WebSocketOptions(host="127.0.0.1", port=-1, tls=tls)
@@ -244,7 +250,7 @@ async def visited(way: str, tls: TlsOptions, **options: Any) -> AsyncIterator[tu
         options["tls"] = replace(tls, handshake_first=way == "handshake first")
     framed: dict[str, Any] = {"request": request(), "hello": said(HELLO)} if way == "websocket" else {}
     greeted = way in ("clients", "leafnodes")
-    async with serving(**options) as server:
+    async with serving(log, **options) as server:
         yield server, partial(asyncio.to_thread, visit, server.port_of(way) or server.port, greeted=greeted, **framed)
 
 
@@ -436,3 +442,31 @@ def test_a_key_of_another_certificate_is_refused(files: Files) -> None:
     mixed = Issued(one.cert, two.key)
     with pytest.raises(TlsFileError, match="private key does not match public key"):
         TlsGate(TlsOptions(mixed.cert, mixed.key))
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+@pytest.mark.parametrize("way", ["clients", "handshake first", "websocket", "leafnodes"])
+def test_a_connection_that_was_reset_leaves_its_address_in_the_log_or_nothing(files: Files, way: str) -> None:
+    async def log_of_resets() -> list[str]:
+        log = ListLog()
+        async with visited(way, files.tls(), log=log) as (server, visits):
+            port = server.port_of(way) or server.port
+            reset(socket.create_connection(("127.0.0.1", port)))  # before the loop can accept it
+            assert b"PONG" in (await visits(files.client())).heard
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.sendall(b"\x16\x03\x01\x02\x00\x01")
+            address = joined(*sock.getsockname())
+            if way != "websocket":  # which is silent until there is a request
+                await until(lambda: log.said(f"{address} - "))
+            reset(sock)
+            if way != "websocket":
+                await until(lambda: log.said(f"->{address}: read: connection reset by peer"))
+        return log.lines
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:  # uvloop, where there is one: asyncio keeps addresses
+        lines = runner.run(log_of_resets())
+    assert not [line for line in lines if " :0 -" in line or "from :0" in line]
