@@ -26,8 +26,10 @@ MAPPED: Final = "::ffff:"
 """How an IPv4 address begins for a listener of both families."""
 
 MUCH_UNREAD_BYTES: Final = 512
-"""Input left when a connection is closed that makes the close a reset. Source: nats-server reads this much at first, and
-what is still in the socket resets the connection."""
+"""Input left when a connection is closed that makes the close a reset.
+
+Source: nats-server reads this much at first, and what is still in the socket then resets the connection.
+"""
 
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""

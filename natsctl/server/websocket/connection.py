@@ -48,8 +48,8 @@ class WebSocketConnection(ClientConnection):
     """The transport side of one session behind WebSocket frames."""
 
     __slots__ = (
-        "_address", "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade", "_waiting",
-        "_writer", "raw",
+        "_address", "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade",
+        "_waiting", "_writer", "raw",
     )  # fmt: skip
 
     def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
@@ -254,7 +254,8 @@ class WebSocketConnection(ClientConnection):
         self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
         self._http = None
         session = self._shell.opened(self, *self._address, "websocket")
-        session.login.cookies = upgrade.cookies
+        if not upgrade.leaf:
+            session.login.cookies = upgrade.cookies
         if self._layer is not None:
             self._identify(self._layer)
         self._shell.wake()

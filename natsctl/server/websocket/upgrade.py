@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -26,6 +27,12 @@ DEFLATE: Final = "permessage-deflate"
 
 HEADERS_REFUSED: Final = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 """What `headers` may not set, besides everything that begins with `sec-websocket-`."""
+
+MAX_COOKIES: Final = 3000
+"""Cookies of a request; where there are more, none counts. Source: Go, net/http defaultCookieMaxNum."""
+
+_COOKIE_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_COOKIE_VALUE: Final = re.compile(r'[^\x00-\x1f\x7f-\xff";\\]*')
 
 Origin = tuple[str, str, str]
 """Scheme, host in lower case, and port."""
@@ -142,9 +149,9 @@ class WebSocketDoor:
             "password": options.pass_cookie,
             "auth_token": options.token_cookie,
         }
-        wanted = {field: name for field, name in fields.items() if name}
+        wanted = {name: field for field, name in reversed(fields.items()) if name}  # of two by one name, the first
         found = headers.cookies() if wanted else {}
-        return {field: found[name] for field, name in wanted.items() if found.get(name)}
+        return {field: found[name] for name, field in wanted.items() if found.get(name)}
 
 
 class _Headers:
@@ -169,12 +176,19 @@ class _Headers:
         return any(part.strip(" \t").lower() == extension for part in text.replace(";", ",").split(","))
 
     def cookies(self) -> dict[str, str]:
+        """Return the last of each name; what is no cookie is left out, and all of them where there are too many.
+
+        Source: Go, net/http readCookies.
+        """
         found: dict[str, str] = {}
-        for value in self._values.get("cookie", []):
-            for part in value.split(";"):
-                name, equals, content = part.strip().partition("=")
-                if equals and name:
-                    found[name] = content[1:-1] if len(content) > 1 and content[0] == content[-1] == '"' else content
+        parts = [part.strip(" \t") for value in self._values.get("cookie", []) for part in value.split(";")]
+        for part in parts if len(parts) <= MAX_COOKIES else ():
+            name, _, content = part.partition("=")
+            if len(content) > 1 and content[0] == content[-1] == '"':
+                content = content[1:-1]
+            name = name.rstrip(" \t")
+            if _COOKIE_NAME.fullmatch(name) and _COOKIE_VALUE.fullmatch(content):
+                found[name] = content
         return found
 
 

@@ -15,7 +15,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.upgrade import NotUpgraded, WebSocketDoor
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
-from natsctl.testing.secure_talk import PATIENCE_S, Files, ListLog, serving, until
+from natsctl.testing.secure_talk import PATIENCE_S, Files, ListLog, serving, talking, until
 
 from .upgrades import Frames, answer, comparable, request, said, upgraded
 
@@ -198,6 +198,67 @@ async def test_cookies_say_what_connect_leaves_out(cookie: str, connect: dict[st
         upgraded(server.port_of("websocket"), Cookie=cookie) as client,
     ):
         assert await told(client, connect) == answered
+
+
+CASES: dict[str, bool] = {
+    "who=ann; pass=pw": True,
+    "who=ann;pass=pw;": True,
+    " who = ann; pass=pw": False,
+    "who =ann; pass=pw": True,
+    "who=bob; who=ann; pass=pw": True,
+    "who=ann; who=bob; pass=pw": False,
+    "who=ann; pass=pw\r\nCookie: who=bob": False,
+    "who=bob; pass=pw\r\nCookie: who=ann": True,
+    "who=ann; who; pass=pw": False,
+    "who=ann; who=; pass=pw": False,
+    'who=ann; who="; pass=pw': True,
+    'who=ann; who=b"ob; pass=pw': True,
+    "who=ann; who=b\\ob; pass=pw": True,
+    "who=ann; who=b\xf6b; pass=pw": True,
+    "who=ann; who=b,ob; pass=pw": False,
+    'who=""; who=ann; pass="pw"': True,
+    'who=ann ; pass="pw" ': True,
+    "Who=ann; pass=pw": False,
+    "who=ann, pass=pw": False,
+    "wh(o=bob; who=ann; pass=pw": True,
+    "who=ann; pass=pw" + "; a=b" * 2998: True,
+    "who=ann; pass=pw" + "; a=b" * 2999: False,
+}
+"""What a request brings along, and whether it lets in a user."""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "natsctl",
+        pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="no nats-server")),
+    ],
+)
+async def test_cookies_are_read_as_nats_server_reads_them(kind: Kind, tmp_path: Path) -> None:
+    conf = tmp_path / "nats.conf"
+    conf.write_text(
+        "authorization { users: [ { user: ann, password: pw } ] }\n"
+        'websocket { listen: "127.0.0.1:-1", no_tls: true, user_cookie: who, pass_cookie: pass }\n'
+    )
+    admitted = {}
+    with ServerProcess(tmp_path / "store", kind, "-c", str(conf)) as server:
+        for cookie in CASES:
+            async with talking(port_of(server)) as talk:
+                talk.writer.write(request(Cookie="%").replace(b"%", cookie.encode("latin-1")))
+                await asyncio.wait_for(talk.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+                frames = Frames(talk)
+                await frames.next()
+                admitted[cookie] = await told(frames) == b"PONG\r\n"
+    assert admitted == CASES
+
+
+def test_a_cookie_that_is_named_twice_counts_once() -> None:
+    door = WebSocketDoor(replace(COOKIES, user_cookie="same", pass_cookie="same"), 100)
+    head = h11.Connection(h11.SERVER)
+    head.receive_data(request(Cookie="same=x"))
+    event = head.next_event()
+    assert isinstance(event, h11.Request)
+    assert door.upgrade(event, secure=False).cookies == {"user": "x"}
 
 
 async def test_a_token_comes_by_cookie() -> None:
