@@ -271,6 +271,8 @@ class ServerInstance:
         self.endpoints, self._shell, self.store = {}, None, None
         for endpoint in endpoints.values():
             await endpoint.stop()
+        if self.websocket_door is not None:
+            self.websocket_door.close()
         if shell is not None:
             if self.leafs is not None:
                 self.leafs.stop()

@@ -49,7 +49,7 @@ class WebSocketConnection(ClientConnection):
 
     __slots__ = (
         "_address", "_door", "_gate", "_goodbye", "_http", "_layer", "_pong", "_reader", "_timer", "_upgrade",
-        "_waiting", "_writer", "raw",
+        "_writer", "raw",
     )  # fmt: skip
 
     def __init__(self, shell: Shell, gate: TlsGate, door: WebSocketDoor) -> None:
@@ -67,7 +67,6 @@ class WebSocketConnection(ClientConnection):
         self._pong: bytes | None = None
         """The answer to the last ping, where the client does not take what it is sent."""
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting = False
         self._address = ("", 0)
         """Host and port of the other side, which a socket that was reset does not know any more."""
         self.raw: asyncio.Transport
@@ -79,11 +78,10 @@ class WebSocketConnection(ClientConnection):
             return
         self._address = peer_of(self.raw)
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if self._door.waiting >= MAX_WAITING:
+        if len(self._door.waiting) >= MAX_WAITING:
             self.raw.abort()
             return
-        self._door.waiting += 1
-        self._waiting = True
+        self._door.waiting.add(self.raw)
         self._timer = self._shell.loop.call_later(self._door.options.handshake_timeout_s, self.raw.abort)
         if self._gate.options is not None:
             self._layer = self._gate.layer()
@@ -92,9 +90,7 @@ class WebSocketConnection(ClientConnection):
         """Stop the timer of the handshakes."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._waiting:
-            self._waiting = False
-            self._door.waiting -= 1
+        self._door.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session, if there is one."""

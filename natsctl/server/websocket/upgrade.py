@@ -13,13 +13,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import h11
 
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import Deflater
+
+if TYPE_CHECKING:
+    from asyncio import Transport
 
 GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -68,7 +71,7 @@ class WebSocketDoor:
     def __init__(self, options: WebSocketOptions, max_payload: int) -> None:
         """Raises ValueError where an allowed origin is none."""
         self.max_payload = max_payload
-        self.waiting = 0
+        self.waiting: set[Transport] = set()
         """Connections that have not shown a request yet."""
         self.deflater = Deflater()
         """What compresses the output of all connections."""
@@ -80,6 +83,11 @@ class WebSocketDoor:
         """Go by other options from the next request on; raises ValueError, and then the old ones stay."""
         self._origins = frozenset(allowed_origin(text) for text in options.allowed_origins)
         self.options = options
+
+    def close(self) -> None:
+        """Cut the connections that have not shown a request yet: the server stops, and nobody else knows them."""
+        for transport in tuple(self.waiting):
+            transport.abort()
 
     def upgrade(self, request: h11.Request, secure: bool) -> Upgrade:
         """Return what the request becomes; raises NotUpgraded."""

@@ -13,7 +13,7 @@ from natsctl.broker.reasons import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import COMPRESSED, FINAL
-from natsctl.testing.secure_talk import PATIENCE_S, ListLog, serving, until
+from natsctl.testing.secure_talk import PATIENCE_S, ListLog, serving, talking, until
 
 from .test_websocket_frames import deflated
 from .upgrades import BINARY, PING, Frames, masked, said, upgraded
@@ -182,3 +182,12 @@ async def test_one_too_many_is_told_in_frames() -> None:
                 said_last = frame[1]
             assert (said_last or another.info).endswith(b"-ERR 'maximum connections exceeded'\r\n")
             assert frame[1] == (1008).to_bytes(2, "big") + b"Maximum Connections Exceeded"
+
+
+async def test_a_server_that_stops_leaves_no_handshake_behind() -> None:
+    options = replace(CLEAR, handshake_timeout_s=600.0)
+    async with serving(websocket=options) as server, talking(server.port_of("websocket")) as talk:
+        talk.writer.write(b"GET / HTTP/1.1\r\n")
+        await until(lambda: server.websocket_door is not None and server.websocket_door.waiting)
+        await server.stop()
+        assert await talk.rest() == b""
