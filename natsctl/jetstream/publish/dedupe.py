@@ -194,11 +194,17 @@ class Dedupe:
             yield STEP
 
     def _journal(self, entries: list[Entry]) -> None:
-        entries = [entry for entry in entries if entry[0] not in self._journaled]
-        if entries and self._stream.store.storage == "file":
-            self._journaled.update(map(_seq_of, entries))
-            self._stream.store.append_record(GONE_IDS, self._encoded(entries))
+        if self._append_gone(entries):
             self._stream.consumer_set.rewrite_if_large()
+
+    def _append_gone(self, entries: list[Entry]) -> bool:
+        """Write down the ids that the journal does not have, and return whether there were any."""
+        entries = [entry for entry in entries if entry[0] not in self._journaled]
+        if not entries or self._stream.store.storage != "file":
+            return False
+        self._journaled.update(map(_seq_of, entries))
+        self._stream.store.append_record(GONE_IDS, self._encoded(entries))
+        return True
 
     def records(self) -> list[tuple[int, bytes]]:
         """Return what a journal written anew must say of the window."""
@@ -249,6 +255,14 @@ class Dedupe:
             continue
         if self._entries:
             self._alarm.no_later_than(now_ns + self._window_ns)
+            self._keep_gone()
+
+    def _keep_gone(self) -> None:
+        """Write down the ids that only the bytes of removed messages say: those go with some later commit."""
+        store, kept = self._stream.store, self._entries[self._head :]
+        if store.num_deleted or kept[0][0] < store.first_seq:
+            there = set(store.present([entry[0] for entry in kept]))
+            self._append_gone([entry for entry in kept if entry[0] not in there])
 
     def _read_headers(self, from_seq: int) -> Iterable[Entry]:
         """Yield the entries of the last message and of those from `from_seq` on in the window, removed or not."""
