@@ -5,8 +5,12 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import dataclass
+from typing import Final
 
 from natsctl.testing.simdisk import Fault, Plan
+
+ERRORS: Final = (errno.EIO, errno.ENOSPC)
+"""What a disk answers in a disaster; every other error of a commit is the store's own fault."""
 
 
 @dataclass(slots=True)
@@ -24,6 +28,7 @@ class Report:
     damaged_at_rest: int = 0
     misplaced_at_rest: int = 0
     packed_files: int = 0
+    erasures: int = 0
 
 
 def draw_plan(rng: random.Random) -> Plan:
@@ -44,17 +49,24 @@ def draw_plan(rng: random.Random) -> Plan:
             "sync",
             "pwrite",
             "full",
+            "full",
+            "full",
+            "full",
             "short",
             "fsync_dir",
+            "unlink",
+            "rename",
+            "create",
         )
     )
     at = rng.randint(1, 150 if kind == "crash" else 40)
+    until = at + (rng.randint(0, 20) if kind == "full" else 5)
     seen = 0
 
     def plan(call: str, path: str) -> Fault | None:
         nonlocal seen
         seen += kind in ("crash", call) or (kind in ("full", "short", "torn") and call == "pwrite")
-        if seen < at or kind == "none" or (seen > at and kind != "full") or seen > at + 5:
+        if seen < at or kind == "none" or (seen > at and kind != "full") or seen > until:
             return None
         if kind == "crash" or (kind == "torn" and call == "pwrite"):
             return Fault(crash=True)

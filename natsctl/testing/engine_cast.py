@@ -28,6 +28,20 @@ WISHES: Final[tuple[dict[str, Any], ...]] = (
     {"allow_batched": True},
     {"allow_msg_schedules": True, "allow_rollup_hdrs": True},
 )
+KEY_VALUE: Final[dict[str, Any]] = {
+    "discard": "new",
+    "deny_delete": True,
+    "allow_rollup_hdrs": True,
+    "allow_direct": True,
+}
+"""What a KV bucket's stream is made with by the clients."""
+HISTORIES: Final[tuple[dict[str, Any], ...]] = (
+    {"max_msgs_per_subject": 1},
+    {"max_msgs_per_subject": 3},
+    {"max_msgs_per_subject": 1, "allow_msg_ttl": True, "subject_delete_marker_ttl": 3 * SECOND},
+)
+OBJECTS: Final[dict[str, Any]] = {"discard": "new", "allow_rollup_hdrs": True, "allow_direct": True}
+"""What an object bucket's stream is made with."""
 
 
 def _wishes(rng: random.Random) -> dict[str, Any]:
@@ -43,7 +57,10 @@ def _stream(name: str, **config: Any) -> Book:
 
 
 def draw_cast(rng: random.Random) -> tuple[dict[str, Book], list[ConsumerBook]]:
-    """Return streams and consumers: limits (A), work queue (Q), interest (I), counters (N), mirror (M), source (X)."""
+    """Return streams and consumers.
+
+    Limits (A), work queue (Q), interest (I), counters (N), mirror (M), source (X), KV bucket (K), object bucket (O).
+    """
     common = {"A": _wishes(rng) | rng.choice(LIMITS), "Q": _wishes(rng), "I": _wishes(rng)}
     books = {name: _stream(name, subjects=[f"{name.lower()}.>"], **config) for name, config in common.items()}
     if books["A"].config.get("discard") == "new":
@@ -58,6 +75,11 @@ def draw_cast(rng: random.Random) -> tuple[dict[str, Book], list[ConsumerBook]]:
     books["M"] = Book("M", {"name": "M", "mirror": {"name": "A"}}, origin)
     sourcing = rng.choice(LIMITS[:7])
     books["X"] = Book("X", {"name": "X", "sources": [{"name": "A"}], "allow_rollup_hdrs": True, **sourcing}, origin)
+    books["K"] = _stream("K", subjects=["$KV.K.>"], **KEY_VALUE, **rng.choice(HISTORIES))
+    books["O"] = _stream("O", subjects=["$O.O.C.>", "$O.O.M.>"], **OBJECTS)
+    for book in books.values():
+        if rng.random() < 0.5:
+            book.config["compression"] = "s2"
     consumers = [
         ConsumerBook("AC", books["A"]),
         ConsumerBook("AB", books["A"], "a.b"),
@@ -65,5 +87,7 @@ def draw_cast(rng: random.Random) -> tuple[dict[str, Book], list[ConsumerBook]]:
         ConsumerBook("IA", books["I"], "i.a"),
         ConsumerBook("IS", books["I"], "i.*"),
         ConsumerBook("XC", books["X"]),
+        ConsumerBook("KW", books["K"]),
+        ConsumerBook("OC", books["O"], "$O.O.C.a"),
     ]
     return books, consumers

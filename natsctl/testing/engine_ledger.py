@@ -28,6 +28,9 @@ from natsctl.testing.engine_reasons import (
 from natsctl.testing.engine_steps import Attempt, Snapshot, Step
 from natsctl.testing.ledger import Violation
 
+TAILS: Final = ("a", "b", "c", "d")
+OBJECT_TAILS: Final = ("C.a", "C.b", "M.a", "M.b")
+"""Chunks and meta messages of an object bucket."""
 SLACK_NS: Final = 2_000_000_000
 """How late something may leave whose time has come."""
 
@@ -55,6 +58,17 @@ class Book:
         self._unseen = 0
         """Messages that came and went in this step and that nobody saw."""
         self._time_ns = 0
+
+    @property
+    def prefix(self) -> str:
+        """Return what the subjects of its messages begin with."""
+        subject: str = (self.origin or self).config["subjects"][0]
+        return subject.removesuffix(".>").removesuffix(".C")
+
+    @property
+    def tails(self) -> tuple[str, ...]:
+        """Return what they end with."""
+        return OBJECT_TAILS if self.prefix.startswith("$O.") else TAILS
 
     @property
     def mirrors(self) -> bool:

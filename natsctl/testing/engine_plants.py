@@ -26,6 +26,7 @@ from natsctl.jetstream.upstream.source_set import SourceSet
 from natsctl.store.errors import StoreError
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
+from natsctl.store.segment_file import SegmentFile
 from natsctl.store.steps import Steps
 from natsctl.testing.engine_simulation import simulate_engine
 from natsctl.testing.ledger import Violation
@@ -173,6 +174,17 @@ def _pending_not_counted_again_after_a_purge() -> Patch:
     return mock.patch.object(Consumer, "purged", purged)
 
 
+def _index_file_removed_twice() -> Patch:
+    def give_up_index(self: SegmentFile) -> list[str]:
+        return [self.index_path] if self.indexed else []
+
+    return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
+
+
+def _ids_read_from_removed_messages_not_written_down() -> Patch:
+    return mock.patch.object(Dedupe, "_keep_gone", do_nothing)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -196,6 +208,8 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _source_positions_forgotten,
         _mirror_counts_for_itself,
         _pending_not_counted_again_after_a_purge,
+        _index_file_removed_twice,
+        _ids_read_from_removed_messages_not_written_down,
     )
 }
 

@@ -16,7 +16,6 @@ from natsctl.testing.engine_reasons import takes
 from natsctl.testing.engine_steps import Attempt
 
 SECOND: Final = 1_000_000_000
-TAILS: Final = ("a", "b", "c", "d")
 ACKS: Final = (b"", b"+ACK", b"+ACK", b"-NAK", b"+WPI", b"+TERM")
 START, APPEND, COMMIT = range(3)
 
@@ -52,7 +51,7 @@ class Program:
     def _attempt(self, book: Book, pairs: list[tuple[bytes, bytes]] | None = None, tail: str = "") -> Attempt:
         self._made += 1
         token = b"t%d" % self._made
-        subject = f"{book.name.lower()}.{tail or self._rng.choice(TAILS)}".encode()
+        subject = f"{book.prefix}.{tail or self._rng.choice(book.tails)}".encode()
         pairs = pairs or []
         if book.config.get("allow_msg_counter"):
             incr = self._rng.randint(-9, 99)
@@ -123,7 +122,7 @@ class Program:
         due_ns = client.machine.clock.now_ns() + self._rng.randint(1, 5) * SECOND
         pairs = [
             (headers.SCHEDULE, f"@at {format_time(due_ns)}".encode()),
-            (headers.SCHEDULE_TARGET, f"{book.name.lower()}.{self._rng.choice(TAILS)}".encode()),
+            (headers.SCHEDULE_TARGET, f"{book.prefix}.{self._rng.choice(book.tails)}".encode()),
             (b"X-Due", b"%d" % due_ns),
         ]
         client.publish(self._attempt(book, pairs, tail=f"plan.{self._rng.randint(1, 3)}"), book)
@@ -139,8 +138,7 @@ class Program:
 
     def _purge(self, client: Client, book: Book) -> None:
         kind = self._rng.choice(("all", "filter", "filter", "seq", "keep", "both"))
-        prefix = (book.origin or book).name.lower()
-        pattern = f"{prefix}.{self._rng.choice(TAILS)}" if kind in ("filter", "both") else ">"
+        pattern = f"{book.prefix}.{self._rng.choice(book.tails)}" if kind in ("filter", "both") else ">"
         below = self._rng.randint(1, book.before.last_seq + 1) if kind in ("seq", "both") else 0
         body: dict[str, Any] = {"filter": pattern} if pattern != ">" else {}
         body |= {"seq": below} if below else {"keep": self._rng.randint(1, 4)} if kind == "keep" else {}

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from natsctl.jetstream.stream import Stream
 from natsctl.store.options import StoreOptions
+from natsctl.store.packed import MAGIC as PACKED
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.engine_cast import draw_cast
 from natsctl.testing.engine_client import Client
@@ -61,6 +62,8 @@ class EngineReport:
     restores: int = 0
     platter_checks: int = 0
     sliced: bool = False
+    slow_steps: int = 0
+    packed_files: int = 0
 
 
 class EngineSession:
@@ -74,7 +77,13 @@ class EngineSession:
         self._clock = VirtualClock()
         self._disk = SimDisk(random.Random(f"{seed}/engine disk"), self._faults.choice(list(Personality)))
         sizes = (1024, 4096, 16384, 1 << 20)
-        self._options = StoreOptions(segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512)
+        self._options = StoreOptions(
+            segment_bytes=self._work.choice(sizes),
+            reserve_bytes=4096,
+            tail_index_bytes=512,
+            block_bytes=self._work.choice((200, 1000, 65536)),
+        )
+        self._slow = random.Random(f"{seed}/engine slow")
         self._books, consumers = draw_cast(self._work)
         self._consumers: dict[str, list[ConsumerBook]] = {name: [] for name in self._books}
         for consumer in consumers:
@@ -100,6 +109,7 @@ class EngineSession:
                 self._start_again()
             self._finish()
         self.report.sliced = sliced
+        self.report.packed_files = sum(data.startswith(PACKED) for data in self._disk.contents())
         return self.report
 
     def _start(self) -> None:
@@ -145,11 +155,13 @@ class EngineSession:
         elif kind == "restore":
             self._restore()
         else:
-            together = self._work.random() < 0.6
-            self._machine.hold_commits = together
-            for _ in range(self._work.randint(1, 6) if together else 1):
+            how = self._work.choice(("alone", "alone", "together", "slow", "slow"))
+            self._machine.hold_commits = how == "together"
+            self._machine.slow = self._slow if how == "slow" else None
+            self.report.slow_steps += how == "slow"
+            for _ in range(1 if how == "alone" else self._work.randint(1, 6)):
                 self._program.act(self._client)
-            self._machine.hold_commits = False
+            self._machine.hold_commits, self._machine.slow = False, None
             self._machine.settle()
 
     def _end_life(self) -> None:
@@ -218,6 +230,8 @@ class EngineSession:
         raise Violation(f"{book.name} has a configuration that nobody gave it: {seen}")
 
     def _judge(self) -> None:
+        if self._machine.store.faults:
+            raise Violation(f"fenced off although the disk did nothing wrong: {self._machine.store.faults}")
         self._client.collect()
         jet = Jet(self._machine)
         for book in self._books.values():

@@ -3,7 +3,8 @@
 Eight connections publish numbered messages into one stream; every ack goes into a journal that this process syncs.
 Half of the publishers carry message ids and send again what was not acked when the server died, so that each of
 their messages must be there exactly once; the other half goes on with new messages, so that what was not acked may be
-there or not, but never twice.  A worker double-acks messages of a durable consumer and journals the confirmations.
+there or not, but never twice.  A worker double-acks messages of a durable consumer and journals the confirmations. An
+eraser writes keys of a compressed stream and erases some again: no key may be lost, nothing erased be there.
 
 After each kill the server is started again and everything stored since the last check is read; the end reads everything
 once more.  `python -m natsctl.testing.kill --kills 100` prints a summary and exits 1 when a promise was broken;
@@ -24,7 +25,7 @@ from typing import Any, Final
 
 import orjson
 
-from natsctl.testing.killclients import Publisher, Worker
+from natsctl.testing.killclients import Eraser, Publisher, Worker
 from natsctl.testing.killflowjudge import FlowSummary
 from natsctl.testing.killflows import FlowLoop
 from natsctl.testing.killjournal import Journal
@@ -57,6 +58,8 @@ class KillLoop:
         self._random = random.Random(seed)
         self._publishers = [Publisher(number, self._journal) for number in range(PUBLISHERS)]
         self._worker = Worker(self._journal)
+        self._eraser = Eraser(seed)
+        self._folder = folder / "server"
         self._verified_seq = 0
         self._judge = Judge(self.summary, self._publishers, self._journal.acks, self._journal.confirmed)
 
@@ -79,6 +82,7 @@ class KillLoop:
         client = await RawClient.connect(self._server.url)
         stream = {"name": "KILL", "subjects": ["KILL.*"], "storage": "file", "num_replicas": 1, "retention": "limits"}
         await _api(client, b"STREAM.CREATE.KILL", stream | {"duplicate_window": 120_000_000_000})
+        await _api(client, b"STREAM.CREATE.ERASE", Eraser.CONFIG)
         worker = {
             "durable_name": "WORK",
             "ack_policy": "explicit",
@@ -90,7 +94,8 @@ class KillLoop:
 
     async def _one_life(self) -> None:
         """Let everybody work for a while, then kill the server."""
-        clients = [await RawClient.connect(self._server.url) for _ in range(PUBLISHERS + 1)]
+        clients = [await RawClient.connect(self._server.url) for _ in range(PUBLISHERS + 2)]
+        self._eraser.start(clients.pop())
         self._worker.start(clients.pop())
         for publisher, client in zip(self._publishers, clients, strict=True):
             publisher.start(client)
@@ -130,6 +135,8 @@ class KillLoop:
             await client.close()
         if status := await asyncio.to_thread(self._server.stop):
             raise RuntimeError(f"the server stopped with exit status {status}:\n{self._server.log()[-2000:]}")
+        self._blame_eraser(self._eraser.found_in(self._folder))
+        self._blame_eraser([f"refused: {text!r}" for text in self._eraser.errors])
         await asyncio.to_thread(self._server.start)
         self._judge = Judge(self.summary, self._publishers, *self._journal.load())
         await self._check(1)
@@ -145,12 +152,18 @@ class KillLoop:
         await _read(client, from_seq, last_seq, self._judge.message)
         self._judge.end()
         self._verified_seq = last_seq
+        self._blame_eraser(await self._eraser.check(client))
         await client.close()
+
+    def _blame_eraser(self, wrong: list[str]) -> None:
+        self.summary.unerased += len(wrong)
+        self.summary.examples += wrong[:3]
 
     def _fill_summary(self) -> None:
         summary = self.summary
         summary.published = sum(publisher.next_number for publisher in self._publishers)
         summary.acked = len(self._judge.acks)
+        summary.erased = len(self._eraser.erased)
         summary.double_acked = len(self._judge.confirmed)
         summary.stored = self._verified_seq
         summary.returned = len(self._worker.returned)

@@ -21,6 +21,7 @@ class Summary:
     refused: int = 0
     stored: int = 0
     double_acked: int = 0
+    erased: int = 0
     slowest_start_s: float = 0.0
     lost: int = 0
     altered: int = 0
@@ -29,12 +30,15 @@ class Summary:
     invented: int = 0
     gaps: int = 0
     returned: int = 0
+    unerased: int = 0
+    """Keys lost, erased messages that are back or still on the disk, and refusals, where messages are erased."""
     examples: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def broken(self) -> int:
         """Return how many promises were broken."""
-        return self.lost + self.altered + self.reordered + self.repeated + self.invented + self.gaps + self.returned
+        wrong = self.lost + self.altered + self.reordered + self.repeated + self.invented + self.gaps
+        return wrong + self.returned + self.unerased
 
     def render(self) -> str:
         """Return the summary for a person, a line for each figure."""

@@ -74,6 +74,7 @@ class StreamLedger:
     def refused_above(self, seq: int) -> None:
         """Note that the messages above `seq` were taken back: their sequences will be given out again."""
         self.messages = {old: message for old, message in self.messages.items() if old <= seq}
+        self.taken = {old: confirmed for old, confirmed in self.taken.items() if old <= seq}
         self.timed = {old for old in self.timed if old <= seq}
         self.batches = [batch for batch in self.batches if batch[-1] <= seq]
 

@@ -18,6 +18,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.jetstream.engine import Engine, JetStreamOptions
+from natsctl.store.commit import Commit, Committable
 from natsctl.store.errors import StoreError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
@@ -28,6 +29,8 @@ from natsctl.wire.encode import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.server_parser import ServerParser
 
 TURN_BUDGET: Final = 2048
+END_SHARE: Final = 0.4
+"""How often a commit in flight on a slow disk ends in a turn."""
 MAX_TURNS: Final = 10_000
 """Turns after which a machine that does not come to rest is called broken."""
 
@@ -148,7 +151,11 @@ class Machine:
         self.engine = Engine(self.store, self.broker, self.clock, self.rng, options)
         self.engine.recover()
         self._wires: dict[Session, Drain] = {}
+        self._flights: list[tuple[Committable, Commit, bool]] = []
+        """Commits that have begun and not ended: owner, commit, whether the disk work is done."""
         self.hold_commits = False
+        self.slow: random.Random | None = None
+        """Draws which commits stay in flight while clients go on, as on a slow disk; `settle` leaves them there."""
         self.settle()
 
     def _salt(self) -> int:
@@ -175,23 +182,41 @@ class Machine:
         return more or worked
 
     def commit(self) -> bool:
-        """Commit every dirty stream once and tell whether there was one."""
-        worked = False
+        """Commit every dirty stream once and tell whether there was one, or one in flight."""
+        waiting, self._flights = self._flights, []
         for stream in tuple(self.store.dirty):
             commit = stream.begin_commit()
-            if commit is None:
-                continue
-            worked = True
-            fault: OSError | StoreError | None = None
-            try:
+            if commit is not None:
+                waiting.append((stream, commit, False))
+        for stream, commit, done in waiting:
+            if self.slow is None or self.slow.random() < END_SHARE:
+                self._end(stream, commit, done)
+            else:
+                self._flights.append((stream, commit, done or self._runs_ahead(commit)))
+        return bool(waiting)
+
+    def _runs_ahead(self, commit: Commit) -> bool:
+        """Let the disk work of a commit in flight be done now, or with its end; tell which."""
+        if self.slow is None or self.slow.random() < 0.5:
+            return False
+        commit.run()
+        return True
+
+    def _end(self, stream: Committable, commit: Commit, done: bool) -> None:
+        fault: OSError | StoreError | None = None
+        try:
+            if not done:
                 commit.run()
-            except (OSError, StoreError) as error:
-                fault = error
-            stream.finish_commit(commit, fault)
-        return worked
+        except (OSError, StoreError) as error:
+            fault = error
+        stream.finish_commit(commit, fault)
 
     def settle(self) -> None:
-        """Take turns until nothing is left to do at this moment."""
+        """Take turns until nothing is left to do at this moment; a few turns where commits are slow."""
+        if self.slow is not None:
+            for _ in range(self.slow.randint(1, 3)):
+                self.turn()
+            return
         for _ in range(MAX_TURNS):
             if not self.turn():
                 self._drain()

@@ -15,14 +15,18 @@ from unittest import mock
 
 from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite
 from natsctl.store.commit import Commit
+from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import FileCommit, write_all
 from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.fsck import StreamCheck
+from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage
 from natsctl.store.journal import Journal
 from natsctl.store.rewrite import Rewrite
+from natsctl.store.segment import Segment
+from natsctl.store.segment_file import SegmentFile
 from natsctl.store.stream import StreamStore
 from natsctl.testing.ledger import Violation
 from natsctl.testing.planting import Patch, do_nothing, noticed_at
@@ -221,6 +225,35 @@ def _earlier_meta_accepted() -> Patch:
     return mock.patch.object(fsck, "_judge_meta", forgiving)
 
 
+def _index_file_removed_twice() -> Patch:
+    def give_up_index(self: SegmentFile) -> list[str]:
+        return [self.index_path] if self.indexed else []
+
+    return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
+
+
+def _old_files_not_erased() -> Patch:
+    def places(self: Compaction, index: StreamIndex, seq: int) -> list[tuple[Segment, int, SegmentFile]]:
+        return [place for place in found(self, index, seq) if place[0] not in (*self._leaving, *self._retired)]
+
+    found = Compaction.places
+    return mock.patch.object(Compaction, "places", places)
+
+
+def _refused_message_erased() -> Patch:
+    def write_records_only(self: FileCommit) -> None:
+        erasures, asked = list(self.plan.erasures), self.plan.asked
+        write(self)
+        self.plan.erasures, self.plan.asked = erasures, asked
+
+    write = FileCommit._write_records_only
+    return mock.patch.object(FileCommit, "_write_records_only", write_records_only)
+
+
+def _messages_taken_back_for_the_journal() -> Patch:
+    return mock.patch.object(FileCommit, "kept", False)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -253,6 +286,10 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _journal_of_another_stream_accepted,
         _earlier_generation_accepted,
         _earlier_meta_accepted,
+        _index_file_removed_twice,
+        _old_files_not_erased,
+        _refused_message_erased,
+        _messages_taken_back_for_the_journal,
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 SECTOR_BYTES = 512
@@ -51,20 +52,23 @@ class FileImage:
         self.durable.extend(bytes(size - len(self.durable)))
         self.dirty.clear()
 
-    def lose_power(self, rng: random.Random) -> None:
-        """Forget the cache; keep what was synced and whatever else the draw lets survive."""
+    def lose_power(self, rng: random.Random, stale: Sequence[bytes] = ()) -> None:
+        """Forget the cache; keep what was synced and whatever else the draw lets survive.
+
+        Blocks that were never written may hold what `stale` has: bytes that lay on this platter before.
+        """
         old, new = len(self.durable), len(self.cache)
         size = rng.choice((old, new, rng.randint(min(old, new), max(old, new))))
         if self.dirty:
             image = bytearray(self.durable.ljust(size, b"\0"))
             for sector in sorted(self.dirty):
                 start = sector * SECTOR_BYTES
-                image[start : start + SECTOR_BYTES] = self._fate(rng, start)
+                image[start : start + SECTOR_BYTES] = self._fate(rng, start, stale)
             self.durable = image[:size].ljust(size, b"\0")
         self.cache = bytearray(self.durable)
         self.dirty.clear()
 
-    def _fate(self, rng: random.Random, start: int) -> bytes:
+    def _fate(self, rng: random.Random, start: int, stale: Sequence[bytes]) -> bytes:
         """What a dirty sector holds afterwards: written whole or not at all; one that never was may hold anything."""
         old = bytes(self.durable[start : start + SECTOR_BYTES])
         new = bytes(self.cache[start : start + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0")
@@ -73,7 +77,9 @@ class FileImage:
             return new
         if draw < 0.8 or old:
             return old.ljust(SECTOR_BYTES, b"\0")
-        return bytes(SECTOR_BYTES) if draw < 0.9 else rng.randbytes(SECTOR_BYTES)
+        if draw < 0.87:
+            return bytes(SECTOR_BYTES)
+        return rng.choice(stale) if stale and draw < 0.96 else rng.randbytes(SECTOR_BYTES)
 
 
 class FolderImage:
@@ -115,6 +121,21 @@ def durable_copy(folder: FolderImage) -> FolderImage:
             twin.cache, twin.durable = bytearray(node.durable), bytearray(node.durable)
         copy.cache[name] = copy.durable[name] = twin
     return copy
+
+
+def durable_files(folder: FolderImage) -> Iterator[FileImage]:
+    """Yield every file that has, or may get back, a name below a folder."""
+    for node in {id(node): node for node in (*folder.cache.values(), *folder.durable.values())}.values():
+        if isinstance(node, FolderImage):
+            yield from durable_files(node)
+        else:
+            yield node
+
+
+def sectors_of(file: FileImage) -> list[bytes]:
+    """Return the sectors that the platter holds of a file."""
+    starts = range(0, len(file.durable), SECTOR_BYTES)
+    return [bytes(file.durable[at : at + SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\0") for at in starts]
 
 
 def used_bytes(folder: FolderImage) -> int:

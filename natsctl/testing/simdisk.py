@@ -5,8 +5,8 @@ marks 512-byte sectors dirty, `sync` copies the dirty sectors. Every folder has 
 one ordered list until `fsync_dir` makes them durable. Three things can happen to the process and the machine:
 
 * `kill`: the process is gone, open files and locks with it; the cache stays (kill -9).
-* `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage) and
-  the waiting name changes survive as the `personality` says.
+* `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage, or an
+  old block of another file) and the waiting name changes survive as the `personality` says.
 * a fault that the `plan` draws for one call: an error, a short write, or the end of the machine in the middle of it. A
   sync that fails marks its sectors clean without writing them, as Linux does: they stay readable, and are lost with the
   power.
@@ -23,7 +23,19 @@ from enum import Enum
 from typing import NamedTuple
 
 from natsctl.store.errors import StoreLocked
-from natsctl.testing.platter import FileImage, FolderImage, NameChange, durable_copy, file_paths, used_bytes
+from natsctl.testing.platter import (
+    FileImage,
+    FolderImage,
+    NameChange,
+    durable_copy,
+    durable_files,
+    file_paths,
+    sectors_of,
+    used_bytes,
+)
+
+STALE_SECTORS = 64
+"""Old blocks kept of those that a power loss may leave where nothing was written."""
 
 
 class Crash(BaseException):
@@ -149,6 +161,7 @@ class SimDisk:
         self.faults = 0
         self._root = FolderImage()
         self._waiting: list[NameChange] = []
+        self._freed: list[bytes] = []
         self._locks: dict[str, SimFile] = {}
 
     # -- what can happen to it
@@ -168,16 +181,29 @@ class SimDisk:
         for change in survivors:
             change.make_durable()
         self._waiting.clear()
-        self._restart(self._root)
+        stale = self._draw_stale()
+        self._restart(self._root, stale)
 
-    def _restart(self, folder: FolderImage) -> None:
+    def _draw_stale(self) -> list[bytes]:
+        """Return old blocks of files that are there, were removed, or were replaced."""
+        now = [sector for file in durable_files(self._root) for sector in sectors_of(file)]
+        pool = self._freed + now
+        self._freed = pool if len(pool) <= STALE_SECTORS else self.rng.sample(pool, STALE_SECTORS)
+        return self._freed
+
+    def _free(self, node: FileImage | FolderImage | None) -> None:
+        """Keep some blocks of a file whose name goes."""
+        if isinstance(node, FileImage):
+            self._freed = (self._freed + sectors_of(node)[:4])[-STALE_SECTORS:]
+
+    def _restart(self, folder: FolderImage, stale: list[bytes]) -> None:
         folder.cache = dict(folder.durable)
         for name in sorted(folder.cache):
             node = folder.cache[name]
             if isinstance(node, FileImage):
-                node.lose_power(self.rng)
+                node.lose_power(self.rng, stale)
             else:
-                self._restart(node)
+                self._restart(node, stale)
 
     def platter(self, seed: int) -> SimDisk:
         """Return a new disk that holds only what is durable now, as if nothing else survived a power loss."""
@@ -227,10 +253,24 @@ class SimDisk:
         """One cached byte of a file."""
         return self._file(path).cache[offset]
 
+    def forget(self, data: bytes) -> None:
+        """Take these bytes out of freed blocks and of what a crash made of them: no secure delete reaches those."""
+        self._freed = [sector for sector in self._freed if data not in sector]
+        for path in self.files():
+            if path.endswith((".torn", "RESERVE")):
+                file = self._file(path)
+                file.cache, file.durable = (
+                    image.replace(data, bytes(len(data))) for image in (file.cache, file.durable)
+                )
+
+    def contents(self) -> list[bytes]:
+        """What every file holds, in its cache and on the platter, those that could come back among them."""
+        files = [*durable_files(self._root)]
+        return [*(bytes(file.cache) for file in files), *(bytes(f.durable) for f in files if f.durable != f.cache)]
+
     def holds(self, data: bytes) -> bool:
-        """Whether any file holds these bytes, in its cache or on the platter."""
-        nodes = [self._file(path) for path in self.files()]
-        return any(data in node.cache or data in node.durable for node in nodes)
+        """Whether any file holds these bytes, or one that could come back does."""
+        return any(data in content for content in self.contents())
 
     def meet(self, call: str, path: str, writes: bool = False) -> Fault | None:
         """Let the plan's fault happen, and count it; a fault in the middle of a write is returned to the caller."""
@@ -358,6 +398,8 @@ class SimDisk:
 
     def _change(self, *entries: tuple[FolderImage, str, FileImage | FolderImage | None]) -> None:
         for folder, name, node in entries:
+            if node is not folder.cache.get(name):
+                self._free(folder.cache.get(name))
             if node is None:
                 folder.cache.pop(name)
             else:

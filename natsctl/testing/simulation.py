@@ -2,11 +2,15 @@
 session.
 
 Theory of operation. A session is several *lives* of one simulated disk. In a life a random program publishes,
-removes, purges, writes journals and metadata, creates and deletes streams, and drives commits through begin, run and
-finish with other work between them, as the server's worker threads do. A life ends by kill, by power loss, by a crash
-inside a disk call, or cleanly; then the store is opened again and the ledger judges what it finds. At random acks the
-platter alone (nothing that was not synced) is opened as well: an ack that is not on the platter is a violation even
-if no crash happens to show it. A last life without faults must settle everything.
+removes, erases, purges, keeps a few messages of each subject, writes journals and metadata, creates and deletes
+streams, and drives commits through begin, run and finish with other work between them, as the server's worker threads
+do. A life ends by kill, by power loss, by a crash inside a disk call, or cleanly; then the store is opened again and
+the ledger judges what it finds. At random acks the platter alone (nothing that was not synced) is opened as well: an
+ack that is not on the platter is a violation even if no crash happens to show it. A last life without faults must
+settle everything.
+
+A commit may fail only where the disk met a fault; its owner gets the error, as from the server, and the life goes on.
+What was erased is looked for in every file that is there or could come back, when it is confirmed and at each start.
 
 The real store runs unmodified; only the disk and the clock are simulated. The clock jumps ahead and back: the times of
 the messages that a stream holds always ascend, and those of an empty stream begin with the clock's.
@@ -25,10 +29,11 @@ from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
+from natsctl.store.packed import MAGIC as PACKED
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
-from natsctl.testing.disasters import Report, draw_plan
+from natsctl.testing.disasters import ERRORS, Report, draw_plan
 from natsctl.testing.ledger import Ledger, StreamLedger, Violation
 from natsctl.testing.simdisk import Crash, Personality, Plan, SimDisk, no_faults
 
@@ -48,6 +53,10 @@ def _stem(path: str) -> str:
     return path.rpartition("-")[0] + _kind(path) if "-" in path else path
 
 
+ERASED_MAX = 40
+"""Erased payloads that are looked for again at each start."""
+
+
 class _Flight:
     """A commit between begin and finish."""
 
@@ -57,7 +66,7 @@ class _Flight:
         self.owner = owner
         self.commit = commit
         self.ran = False
-        self.error: StoreError | None = None
+        self.error: OSError | StoreError | None = None
 
 
 class Session:
@@ -89,6 +98,8 @@ class Session:
         self._early: dict[str, bytes] = {}
         """What files held when they were first seen, to be put back later."""
         self._flights: list[_Flight] = []
+        self._erased: list[tuple[str, bytes]] = []
+        """Stream and payload of erasures that were confirmed."""
         self._store: Store
 
     # -- a session and its lives
@@ -115,7 +126,7 @@ class Session:
             self._disk.plan = plan if self._faults.random() < 0.3 else no_faults
             self._open()
             self._disk.plan = plan
-            for _ in range(self._work.randint(10, 150)):
+            for _ in range(self._work.randint(10, 200)):
                 self.report.operations += 1
                 self._step()
         except (Crash, OSError):  # the machine stopped, or the start failed and the store is as it was
@@ -124,6 +135,7 @@ class Session:
 
     def _open(self) -> None:
         self._flights.clear()
+        self._look_for_erased()
         self._store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
         faults_before = self._disk.faults
         found = self._store.open()
@@ -157,10 +169,13 @@ class Session:
         steps: tuple[tuple[Callable[[], None], int], ...] = (
             (self._publish, 30),
             (self._publish_batch, 12),
-            (self._begin, 20),
-            (self._run_commit, 20),
-            (self._finish, 20),
+            (self._begin, 30),
+            (self._run_commit, 30),
+            (self._finish, 30),
             (self._remove, 6),
+            (self._overwrite, 6),
+            (self._erase_old, 8),
+            (self._switch_compression, 1),
             (self._drop, 2),
             (self._purge, 3),
             (self._thin_out, 3),
@@ -266,6 +281,38 @@ class Session:
             if stream.remove(seq, erase) is not None:
                 self._taken(stream, ledger, [seq], payload if erase else b"")
 
+    def _overwrite(self) -> None:
+        """Publish, and keep one or two messages of the subject, as limits per subject do."""
+        if picked := self._pick():
+            stream, ledger = picked
+            keep, removed = self._work.randint(1, 2), []
+            for _ in range(self._work.choice((2, 8, 24))):
+                subject, payload = self._work.choice(SUBJECTS), self._work.randbytes(self._work.choice((24, 120)))
+                self._now_ns += self._work.randint(0, 1000)
+                seq = stream.append(subject, b"", payload, self._now_ns)
+                ledger.attempted(StoredMessage(seq, self._now_ns, subject, b"", payload))
+                while stream.count_of(subject) > keep:
+                    removed.append(stream.first_seq_of(subject))
+                    stream.remove(removed[-1])
+            self._taken(stream, ledger, removed)
+
+    def _erase_old(self) -> None:
+        """Erase a few neighbours, most often in what is sealed and may be written anew at this moment."""
+        if picked := self._pick():
+            stream, ledger = picked
+            live = sorted(self._live_seqs(stream))
+            if not live:
+                return
+            at = self._work.randrange(len(live)) // self._work.choice((1, 2, 4))
+            for seq in live[at : at + self._work.choice((1, 1, 2, 6))]:
+                payload = ledger.messages[seq].payload
+                if stream.remove(seq, erase=True) is not None:
+                    self._taken(stream, ledger, [seq], payload)
+
+    def _switch_compression(self) -> None:
+        if picked := self._pick():
+            picked[0].compress(self._packs.random() < 0.5)
+
     def _drop(self) -> None:
         if picked := self._pick():
             stream, ledger = picked
@@ -299,14 +346,21 @@ class Session:
             if error is None:
                 ledger.confirm_taken(seqs)
                 if len(erased) >= 24 and stream.key not in self._ledger.deletion_asked:
-                    self._check_erased(erased)
+                    self.report.erasures += 1
+                    self._erased.append((stream.key, erased))
+                    self._disk.forget(erased)
+                    self._look_for([erased])
 
         if seqs:
             stream.on_durable(settled)
 
-    def _check_erased(self, payload: bytes) -> None:
-        if self._disk.holds(payload) or any(payload in plain for plain in self._unpacked()):
-            raise Violation("an erased payload is still on the disk")
+    def _look_for_erased(self) -> None:
+        """Look for what was erased before, which nothing that happened to the machine may bring back."""
+        self._erased = [(key, payload) for key, payload in self._erased if key in self._ledger.streams][-ERASED_MAX:]
+        self._look_for([payload for _, payload in self._erased])
+
+    def _look_for(self, payloads: list[bytes]) -> None:
+        look_for(payloads, self._disk.contents() if payloads else [])
 
     def _unpacked(self) -> list[bytes]:
         opened = [open_segment(self._disk, path) for path in self._disk.files() if path.endswith(".seg")]
@@ -320,7 +374,7 @@ class Session:
                 stream.rewrite(records)
                 index = ledger.journal.change(tuple(records))
             else:
-                record = (self._work.randint(1, 5), self._work.randbytes(self._work.randint(0, 40)))
+                record = (self._work.randint(1, 5), self._work.randbytes(self._work.choice((0, 10, 40, 200))))
                 stream.append_record(*record)
                 index = ledger.journal.change((*ledger.records, record))
             if self._work.random() < 0.5:
@@ -361,9 +415,12 @@ class Session:
         if waiting:
             flight = self._work.choice(waiting)
             flight.ran = True
+            before = self._disk.faults
             try:
                 flight.commit.run()
-            except StoreError as error:
+            except (OSError, StoreError) as error:
+                if self._disk.faults == before or not (isinstance(error, OSError) and error.errno in ERRORS):
+                    raise Violation(f"a commit failed on a disk that did nothing wrong: {error}") from error
                 flight.error = error
 
     def _finish(self) -> None:
@@ -493,6 +550,21 @@ class Session:
             raise Violation(f"{kind} of {path} went unnoticed")
         if report.damaged and path.endswith(".idx"):
             raise Violation(f"a stream is refused for its index file: {report.damaged}")
+
+
+def look_for(payloads: list[bytes], files: list[bytes]) -> None:
+    """Raise Violation where a file holds one of some erased payloads, plain or compressed."""
+    plain = [*files, *(_plain(data) for data in files if data.startswith(PACKED))]
+    if any(payload in data for payload in payloads for data in plain):
+        raise Violation("an erased payload is still on the disk")
+
+
+def _plain(data: bytes) -> bytes:
+    """Return the plain bytes of a packed file."""
+    disk = SimDisk(random.Random(0))
+    disk.open("packed", create=True).pwrite(data, 0)
+    file = open_segment(disk, "packed")
+    return file.pread(file.size(), 0)
 
 
 def simulate(seed: int) -> Report:

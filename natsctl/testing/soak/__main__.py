@@ -25,7 +25,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import orjson
+
+from natsctl.testing.killclients import Eraser
 from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.rawclient import RawClient
 from natsctl.testing.soak.citizen import Citizen
 from natsctl.testing.soak.edges import CONFIG, EDGES
 
@@ -59,6 +63,8 @@ class Soak:
     latencies: list[float] = field(default_factory=list)
     rss: list[int] = field(default_factory=list)
     offences: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    eraser: Eraser = field(default_factory=lambda: Eraser(1))
 
     async def run(self) -> None:
         """Open everything, go on for the time, and close."""
@@ -69,10 +75,15 @@ class Soak:
             port = self.ports["clients"]
             await asyncio.gather(*(loop.create_connection(partial(_given, one), self.host, port) for one in batch))
             self.citizens += batch
+        keeper = await RawClient.connect(f"nats://{self.host}:{self.ports['clients']}")
+        await keeper.request(b"$JS.API.STREAM.CREATE.ERASE", orjson.dumps(Eraser.CONFIG))
+        self.eraser.start(keeper)
         end = time.monotonic() + self.seconds
         bad = [self._misbehave(number, end) for number in range(self.connections // BAD_SHARE)]
         await asyncio.gather(self._talk(end), self._weigh(end), *bad)
+        self.eraser.stop()
         await asyncio.sleep(2.0)  # what is under way arrives
+        self.wrong += await self.eraser.check(keeper)
         for citizen in self.citizens:
             citizen.close()
 
@@ -109,6 +120,7 @@ class Soak:
         """What good clients suffered."""
         lost = sum(citizen.sent - citizen.received for citizen in self.citizens)
         told = [f"client {citizen.number}: {fault}" for citizen in self.citizens for fault in citizen.faults]
+        told += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
         return told + ([f"{lost} messages did not come back"] if lost else [])
 
     @property
@@ -128,6 +140,7 @@ class Soak:
                 f"99 % {late[len(late) * 99 // 100] * 1e3:.1f} ms, "
                 f"worst {late[-1] * 1e3:.0f} ms",
                 f"memory by quarter: {mib} MiB, largest {max(self.rss or [0]) / (1 << 20):.1f}",
+                f"{self.eraser.acked} keys written beside that, {len(self.eraser.erased)} of them erased",
                 f"{sum(self.offences.values())} offences: "
                 + ", ".join(f"{name} {count}" for name, count in sorted(self.offences.items())),
                 *self.faults[:20],

@@ -1,0 +1,46 @@
+"""Power failures rebuilt from the writes of a block device, and the store on a real file system that meets them."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from natsctl.testing.ledger import Violation
+from natsctl.testing.plants import PLANTS
+from natsctl.testing.power import Write, able, fail_power, image_after
+
+real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
+
+
+def images(folder: Path, writes: list[Write], cut: int) -> set[bytes]:
+    """Return the images that many power failures after `cut` entries leave."""
+    base, image = folder / "base", folder / "image"
+    base.write_bytes(bytes(2048))
+    found = set()
+    for seed in range(60):
+        image_after(base, image, writes, cut, random.Random(seed))
+        found.add(image.read_bytes())
+    return found
+
+
+def test_what_was_flushed_is_there_and_what_was_not_may_be(tmp_path: Path) -> None:
+    writes = [Write(0, b"a" * 512), Write(0, b""), Write(512, b"b" * 1024), Write(0, b""), Write(1536, b"c" * 512)]
+    assert {image[:512] for image in images(tmp_path, writes, 3)} == {b"a" * 512}
+    after = {image[512:1536] for image in images(tmp_path, writes, 3)}
+    assert after == {bytes(1024), b"b" * 1024, b"b" * 512 + bytes(512), bytes(512) + b"b" * 512}
+    assert {image[512:1536] for image in images(tmp_path, writes, 4)} == {b"b" * 1024}
+    assert {image[1536:] for image in images(tmp_path, writes, 4)} == {bytes(512)}
+    assert {image[1536:] for image in images(tmp_path, writes, 5)} == {bytes(512), b"c" * 512}
+
+
+@real
+@pytest.mark.timeout(120)
+def test_no_promise_is_broken_on_ext4(tmp_path: Path) -> None:
+    assert fail_power("ext4", 1, 8, tmp_path) > 100
+
+
+@real
+@pytest.mark.timeout(120)
+def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
+    with PLANTS["ack_before_sync"](), pytest.raises(Violation):
+        fail_power("ext4", 0, 25, tmp_path)
