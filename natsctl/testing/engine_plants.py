@@ -32,7 +32,7 @@ from natsctl.testing.engine_simulation import simulate_engine
 from natsctl.testing.ledger import Violation
 from natsctl.testing.planting import Patch, do_nothing, noticed_at
 
-SEEDS_MAX: Final = 80
+SEEDS_MAX: Final = 150
 
 NOTICED = (Violation, AssertionError, LookupError, ValueError)
 """What a simulation raises; an engine that breaks down is noticed too."""
@@ -214,13 +214,14 @@ PLANTS: dict[str, Callable[[], Patch]] = {
 }
 
 _SEEDS: Final = {
-    "acks_confirmed_before_they_are_durable": 24,
-    "age_counted_in_other_units": 4,
-    "mirror_counts_for_itself": 5,
+    "acks_confirmed_before_they_are_durable": 20,
+    "age_counted_in_other_units": 3,
+    "batch_stored_one_by_one": 91,
+    "index_file_removed_twice": 19,
+    "mirror_counts_for_itself": 4,
     "no_delete_markers": 8,
     "rest_of_a_job_forgotten_at_the_start": 50,
     "schedule_ends_before_its_message_is_durable": 4,
-    "schedule_fires_again_after_a_crash": 4,
     "source_positions_forgotten": 27,
 }
 """The first seed that notices a plant which few notice: where to look first."""
