@@ -4,7 +4,7 @@ import asyncio
 import threading
 from typing import Any, cast
 
-from natsctl.server.committer import Committer
+from natsctl.server.committer import WORKERS, Committer
 from natsctl.store.errors import StoreError
 
 
@@ -112,6 +112,39 @@ async def test_a_slow_sync_of_one_stream_does_not_delay_another() -> None:
     assert not rig.committer.idle
     slow.gate.set()
     await rig.until(slow, 1)
+    rig.committer.stop()
+
+
+async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake() -> None:
+    rig = Rig()
+    stream = FakeStream(rig.store)
+    for seq in range(1, 31):
+        stream.append()
+        rig.committer.kick()
+        await rig.until(stream, seq)
+    assert len(stream.runs) == 30
+    assert len(set(stream.runs)) == 1
+    rig.committer.stop()
+
+
+async def test_commits_beyond_the_number_of_workers_wait_for_one() -> None:
+    rig = Rig()
+    slow = [FakeStream(rig.store, opened=False) for _ in range(WORKERS)]
+    for stream in slow:
+        stream.append()
+    rig.committer.kick()
+    late = [FakeStream(rig.store) for _ in range(3)]
+    for stream in late:
+        stream.append()
+    rig.committer.kick()
+    slow[0].gate.set()
+    for stream in late:
+        await rig.until(stream, 1)
+    assert [stream.runs for stream in late] == [slow[0].runs] * 3
+    for stream in slow:
+        stream.gate.set()
+        await rig.until(stream, 1)
+    assert rig.committer.idle
     rig.committer.stop()
 
 
