@@ -187,20 +187,20 @@ def node_ids(folder: Path, names: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def write_baseline(results: Results) -> None:
+def write_baseline(results: Results, path: Path = BASELINE) -> None:
     """Keep the outcomes on the reference, and the reasons that stand already."""
-    reasons = {name: reason for name, (_, reason) in read_baseline().items() if reason} if BASELINE.exists() else {}
+    reasons = {name: reason for name, (_, reason) in read_baseline(path).items() if reason} if path.exists() else {}
     lines = []
     for name in sorted(results):
         reason = reasons.get(name)
         lines.append(f"{results[name]:7} {name}" + (f"  # {reason}" if reason else ""))
-    BASELINE.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n")
 
 
-def read_baseline() -> dict[str, tuple[Outcome, str]]:
+def read_baseline(path: Path = BASELINE) -> dict[str, tuple[Outcome, str]]:
     """Return outcome on the reference and reason for an exception, by test."""
     baseline: dict[str, tuple[Outcome, str]] = {}
-    for line in BASELINE.read_text().splitlines():
+    for line in path.read_text().splitlines():
         entry, _, reason = line.partition("  # ")
         word, _, name = entry.partition(" ")
         for known in ("passed", "failed", "skipped"):
@@ -209,7 +209,7 @@ def read_baseline() -> dict[str, tuple[Outcome, str]]:
     return baseline
 
 
-def judge(results: Results, baseline: dict[str, tuple[Outcome, str]]) -> int:
+def judge(results: Results, baseline: dict[str, tuple[Outcome, str]], suite: str = "nats.py") -> int:
     """Say which tests fail that pass on the reference, and return 1 when one of them has no reason."""
     wanted = {name: reason for name, (outcome, reason) in baseline.items() if outcome == "passed"}
     ran = {name for name in wanted if name.split(" ")[0] in {found.split(" ")[0] for found in results}}
@@ -217,7 +217,7 @@ def judge(results: Results, baseline: dict[str, tuple[Outcome, str]]) -> int:
     for name in broken:
         print(f"{results.get(name, 'missing'):7} {name}" + (f"  # {wanted[name]}" if wanted[name] else ""))
     unexplained = [name for name in broken if not wanted[name]]
-    print(f"nats.py: {len(ran) - len(broken)} of the {len(ran)} tests that pass on the reference pass here")
+    print(f"{suite}: {len(ran) - len(broken)} of the {len(ran)} tests that pass on the reference pass here")
     return 1 if unexplained else 0
 
 
