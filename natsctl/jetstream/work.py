@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FIRST_SLICE: Final = 256
 """What a job may do within the call that begins it, as messages that are looked at one by one (`store.steps`)."""
-SLICE: Final = 1024
-"""And what the jobs of one stream do in one turn: about 5 ms."""
+SLICE: Final = 512
+"""And what the jobs of one stream do in one turn: about 3 ms."""
 REQUEST_COST: Final = 32
 """What a request that waited counts for."""
 MOST_WAITING: Final = 10_000

@@ -27,7 +27,7 @@ MANY: Final = 12_000
 """Messages that are worked on one by one,"""
 VERY_MANY: Final = 60_000
 """and those that are worked on by whole columns."""
-SUBJECTS: Final = 3000
+SUBJECTS: Final = 4000
 MOST_ONE_BY_ONE: Final = work.SLICE + steps.STEP
 """Messages that one turn may look at; four times as many subjects, or oldest messages, which cost less."""
 MOST_TOGETHER: Final = MOST_ONE_BY_ONE // steps.STEP * steps.BULK_STEP
