@@ -13,7 +13,7 @@ import msgspec
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_book import AccountBook
+from natsctl.broker.jwt.account_book import SECOND_NS, AccountBook
 from natsctl.broker.jwt.claims import AccountClaims, decode
 from natsctl.broker.jwt.mapping_checks import mapping_fault
 from natsctl.broker.jwt.nkey import is_public
@@ -151,13 +151,14 @@ class ClaimRequests:
         self._tell(reply, data=self._store.accounts())
 
     def _pack(self, subject: str, reply: bytes, payload: bytes) -> None:
-        """Send every JWT, unless the asker has the same; an empty message is the end."""
+        """Send every JWT that has not expired, unless the asker has the same; an empty message is the end."""
         store = self._store
         assert store is not None
+        now_s = self._broker.clock.now_ns() // SECOND_NS
         if payload != store.digest():
             for account in store.accounts():
                 token = store.fetch(account)
-                if token:
+                if token and not _has_expired(token, now_s):
                     self._send(reply, f"{account}|{token}".encode())
         self._send(reply, b"")
 
@@ -210,6 +211,14 @@ def _account_fault(claims: AccountClaims) -> str:
     if faults := list(account_faults(claims)):
         return f"validation errors: [{' '.join(faults)}]"
     return next((text for mapping in claims.nats.mappings.items() if (text := mapping_fault(*mapping))), "")
+
+
+def _has_expired(token: str, now_s: int) -> bool:
+    try:
+        expires = generic_claims(token).get("exp", 0)
+    except JwtError:
+        return False  # sent as it is, as nats-server does
+    return isinstance(expires, int) and 0 < expires < now_s
 
 
 def _account_in(subject: str) -> str:

@@ -25,6 +25,7 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
 _OF_VERSION_1: Final = ("type", "tags", "issuer_account")
 """Keys that claims of version 1 have outside of `nats`."""
 _NOT_URL_BASE64: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NO_LINE_ENDS: Final = {ord("\r"): None, ord("\n"): None}
 _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 
@@ -40,7 +41,8 @@ class ProxyRequired(JwtError):
 
 
 def decode_base64url(text: str) -> bytes:
-    """Return what base 64 for URLs without padding stands for; raises JwtError."""
+    """Return what base 64 for URLs without padding stands for, line ends passed over as in Go; raises JwtError."""
+    text = text.translate(_NO_LINE_ENDS)
     wrong = _NOT_URL_BASE64.search(text)
     if wrong is not None:
         raise JwtError(f"illegal base64 data at input byte {wrong.start()}")

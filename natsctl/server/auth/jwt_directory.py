@@ -2,14 +2,18 @@
 
 Theory of operation. The folder is the truth and is this server's own; which accounts it holds is remembered in order of
 use, for the cache's limit. A JWT is written beside its place, synced and renamed, so a file is one JWT or another.
-Names are public keys and nothing else, so they never become other paths.
+Names are public keys and nothing else, so they never become other paths. Somebody else may write into the folder all
+the same, and whatever lies there must not stop the server: only regular files are read, links to such among them, and
+none is opened in a way that waits; what can not be read or removed is as good as not there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +25,8 @@ from natsctl.server.auth.operator_options import DirectoryOptions
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
 DIGEST_BYTES: Final = 32
+FILE_MODE: Final = 0o600
+"""Of the files that are written. Source: nats-server, defaultFilePerms."""
 
 
 class JwtDirectory:
@@ -40,8 +46,14 @@ class JwtDirectory:
 
     def _found(self) -> list[str]:
         """Return the accounts that there are files of, the oldest first."""
-        files = sorted(self._options.folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime)
-        return [path.stem for path in files if is_public(path.stem, "account")]
+        found: list[tuple[float, str]] = []
+        for path in self._options.folder.glob(f"*{SUFFIX}"):
+            if is_public(path.stem, "account"):
+                with suppress(OSError):  # a link that leads nowhere, or a file that has just gone
+                    status = path.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((status.st_mtime, path.stem))
+        return [account for _, account in sorted(found)]
 
     @property
     def full(self) -> bool:
@@ -55,11 +67,10 @@ class JwtDirectory:
 
     def fetch(self, account: str) -> str | None:
         """Return the JWT of an account, None where there is none."""
-        if account not in self._used or self._drop_if_old(account):
-            return None
+        if not is_public(account, "account") or (account in self._used and self._drop_if_old(account)):
+            return None  # a file that nobody has announced yet is read all the same, as nats-server does
         try:
-            with self._path(account).open(encoding="utf-8") as file:
-                return file.read(MAX_TOKEN_BYTES + 1) or None
+            return _read(self._path(account)).decode() or None
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -114,27 +125,50 @@ class JwtDirectory:
         ttl_s = self._options.ttl_s
         if not ttl_s or time.time() - self._used[account] <= ttl_s:
             return False
-        self._path(account).unlink(missing_ok=True)
-        del self._used[account]
+        self._forget(account)
         return True
+
+    def _forget(self, account: str) -> None:
+        """Remove the file of an account that a cache keeps no longer; one that stays is found again by a reload."""
+        with suppress(OSError):
+            self._path(account).unlink(missing_ok=True)
+        del self._used[account]
 
     def _forget_excess(self) -> None:
         """Forget what was sent longest ago where a cache holds more than it may."""
         while 0 < self._options.limit < len(self._used):
-            oldest = next(iter(self._used))
-            self._path(oldest).unlink(missing_ok=True)
-            del self._used[oldest]
+            self._forget(next(iter(self._used)))
 
     def _write(self, path: Path, token: str) -> None:
+        """Put a JWT in its place, durably; what lies there, be it a link or a pipe, is replaced and not written to."""
         beside = path.with_suffix(".tmp")
         try:
-            beside.unlink(missing_ok=True)  # or it would keep the mode that somebody else gave it
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(token)
+            beside.unlink(missing_ok=True)
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
+                file.write(token.encode())
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
+            _sync_folder(path.parent)
         except OSError as fault:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
             raise StoreRefused(f"{fault.strerror}: {path.name}") from fault
+
+
+def _read(path: Path) -> bytes:
+    """Return a regular file of at most the length of a JWT, b"" for anything else; raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TOKEN_BYTES:
+            return b""
+        return file.read(MAX_TOKEN_BYTES + 1)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

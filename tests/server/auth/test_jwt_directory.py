@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -114,3 +117,73 @@ def test_disk_that_is_full_refuses_and_keeps_what_is_there(folder: Path) -> None
                 store.save(account, "newer")
     assert (store.fetch(ONE), store.fetch(TWO)) == ("jwt", None)
     assert [path.name for path in folder.iterdir()] == [f"{ONE}.jwt"]
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in what waits: a pipe that nobody writes to would hold the whole run."""
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_whatever_lies_in_the_folder_stops_nobody(folder: Path) -> None:
+    folder.mkdir()
+    place = folder / f"{ONE}.jwt"
+    for put in (
+        lambda: os.mkfifo(place), place.mkdir, lambda: place.symlink_to(folder / "nowhere"),
+        lambda: place.symlink_to(place), lambda: place.symlink_to("/dev/zero"), lambda: place.write_bytes(b"\xff"),
+    ):  # fmt: skip
+        put()
+        with within(20):
+            store = JwtDirectory(DirectoryOptions(folder))
+            store.reload()
+            assert (store.fetch(ONE), store.accounts()) == (None, [ONE] if place.is_file() else [])
+        place.rmdir() if place.is_dir() and not place.is_symlink() else place.unlink()
+
+
+def test_a_file_that_is_too_long_is_not_read(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder))
+    store.save(ONE, "jwt")
+    os.truncate(folder / f"{ONE}.jwt", 1 << 40)
+    assert store.fetch(ONE) is None
+    assert store.save(ONE, "jwt")
+    assert store.fetch(ONE) == "jwt"
+
+
+def test_what_is_saved_goes_through_no_link_and_no_pipe(folder: Path, tmp_path: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder))
+    (tmp_path / "other").write_text("untouched")
+    for name in (f"{ONE}.tmp", f"{ONE}.jwt"):
+        (folder / name).symlink_to(tmp_path / "other")
+    os.mkfifo(folder / f"{TWO}.tmp")
+    os.mkfifo(folder / f"{TWO}.jwt")
+    with within(20):
+        assert store.save(ONE, "jwt 1") and store.save(TWO, "jwt 2")
+    assert (store.fetch(ONE), store.fetch(TWO)) == ("jwt 1", "jwt 2")
+    assert (tmp_path / "other").read_text() == "untouched"
+    assert sorted(path.suffix for path in folder.iterdir()) == [".jwt", ".jwt"]
+    assert all(not path.is_symlink() and path.stat().st_mode & 0o027 == 0 for path in folder.iterdir())
+
+
+def test_cache_forgets_what_it_can_not_remove(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder, full=False, limit=1))
+    store.save(ONE, "jwt")
+    (folder / f"{ONE}.jwt").unlink()
+    (folder / f"{ONE}.jwt").mkdir()
+    store.save(TWO, "jwt")
+    assert store.accounts() == [TWO]
+
+
+def test_a_file_that_nobody_announced_is_found(folder: Path) -> None:
+    store = JwtDirectory(DirectoryOptions(folder))
+    (folder / f"{ONE}.jwt").write_text("jwt")
+    assert store.fetch(ONE) == "jwt"

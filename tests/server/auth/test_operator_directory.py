@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.jwts import Estate, EstateAccount, Key, encode_jwt
+from natsctl.testing.jwts import Estate, EstateAccount, Key, encode_jwt, make_jwt
 from natsctl.testing.operated import Visitor, login
 from natsctl.testing.process import ServerProcess, reference_binary
 
@@ -164,3 +165,20 @@ def test_accounts_are_there_after_a_restart(place: Place) -> None:
     again = login(place.process.url, place.estate.user(account))
     assert again.said == []
     again.close()
+
+
+def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:
+    account = place.estate.account("A")
+    place.folder.mkdir(exist_ok=True)
+    (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.estate.signer) + "\n")
+    guest = login(place.process.url, place.estate.user(account))
+    assert guest.said == []
+    guest.close()
+
+
+def test_pull_leaves_out_what_has_expired(place: Place) -> None:
+    account = place.estate.account("A")
+    token = make_jwt("account", account.public, place.estate.signer, {"exp": int(time.time()) - 100}, **account.nats)
+    answer = place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())
+    assert answer["data"] == done(account)
+    assert place.system.request("$SYS.REQ.CLAIMS.PACK") == b""
