@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from natsctl.server.in_process import InProcessDoor
     from natsctl.server.leaf.leafs import LeafNodes
     from natsctl.server.system.system import System
+    from natsctl.server.tls.gate import GateContexts
     from natsctl.server.websocket.upgrade import WebSocketDoor
     from natsctl.store.store import Store
 
@@ -180,10 +181,10 @@ class ServerInstance:
 
         return LeafNodes(self.options, shell)
 
-    def follow_leafnodes(self, options: ServerOptions) -> None:
-        """Go by other options of leaf nodes; a server without any may get remotes."""
+    def follow_leafnodes(self, options: ServerOptions, contexts: GateContexts | None = None) -> None:
+        """Go by other options of leaf nodes; `contexts` are those of their listener. A server without may get remotes."""
         if self.leafs is not None:
-            self.leafs.apply(options)
+            self.leafs.apply(options, contexts)
         elif options.leafnodes is not None:
             self.leafs = self._leaf_nodes(self._running)
             if self.leafs is not None:

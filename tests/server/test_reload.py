@@ -14,6 +14,7 @@ from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.reload.reload import Reloader
+from natsctl.testing.certificates import Authority
 
 LISTEN = "listen: 127.0.0.1:-1\n"
 USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} ] }\n"
@@ -224,3 +225,27 @@ async def test_the_log_goes_where_the_new_file_says(tmp_path: Path) -> None:
         at.reload(f"log_file: '{tmp_path}/other'\ndebug: true\n")
         assert at.server.log.debugging
         assert "Reloaded server configuration" in (tmp_path / "other").read_text()
+
+
+async def test_certificates_that_are_swapped_during_a_reload_do_not_stop_it_half_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = Authority(tmp_path).issue("server", addresses=["127.0.0.1"])
+    tls = f'tls {{ cert_file: "{issued.cert}", key_file: "{issued.key}" }}'
+    text = f"{tls}\nleafnodes {{ listen: '127.0.0.1:-1', {tls} }}\n"
+    async with site(tmp_path, text) as at:
+        prepared = at.reloader._prepared
+
+        def swap(new: ServerOptions) -> object:
+            options = prepared(new)
+            for path in (issued.cert, issued.key):
+                path.write_text("half a certificate")
+            return options
+
+        monkeypatch.setattr(at.reloader, "_prepared", swap)
+        at.reload(text + "max_control_line: 512\n")
+        assert at.server.options.max_control_line == 512
+        assert "Reloaded server configuration" in at.log[-1]
+        with pytest.raises(Refused, match="no certificate and key in PEM"):
+            at.reload(text + "max_control_line: 1024\n")
+        assert at.server.options.max_control_line == 512

@@ -12,7 +12,7 @@ from natsctl.broker.jwt.nkey import is_public
 from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
 from natsctl.server.auth.operator_options import DirectoryOptions, OperatorOptions
 from natsctl.server.conf.setter import Setter
-from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.syntax import Block, Item, read_file
 from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, shown, text_of
 from natsctl.server.options import ServerOptions
 
@@ -51,8 +51,7 @@ def _operator(item: Item) -> OperatorClaims:
 def _jwt_text(text: str) -> str:
     """Return the JWT that stands in `text`, or in the file of that name, with or without lines around it."""
     if not text.startswith(JWT_PREFIX):
-        with Path(text).open(encoding="utf-8") as file:
-            text = file.read(2 * MAX_TOKEN_BYTES)
+        text = read_file(Path(text), 2 * MAX_TOKEN_BYTES).decode()
     found = _DECORATED.search(text)
     return found[1] if found else text.strip()
 

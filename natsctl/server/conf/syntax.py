@@ -13,7 +13,10 @@ array may end in a bare number (`[1]`), and there are limits. Words are in words
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -26,6 +29,8 @@ from natsctl.server.conf.words import Fault, bare, quoted
 MAX_DEPTH: Final = 64
 """Blocks within blocks, includes within includes, variables of the environment within variables."""
 
+_HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+"""Begins the path of what the process was started with."""
 MAX_BYTES: Final = 64 << 20
 """Of one file."""
 
@@ -75,9 +80,30 @@ def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf"
     return _Parser(text, name, folder, environment).document()
 
 
+def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Return a file that a configuration is or names, at most a byte more than `most` of it; raises OSError.
+
+    A pipe is refused: it would hold the whole server until somebody writes into it, and a reload would find it empty.
+    The exception is one that the shell hands over (`-c <(command)`), as long as it has something to say.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode, handed_over = os.fstat(handle).st_mode, str(path).startswith(_HANDED_OVER)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if stat.S_ISFIFO(mode):
+            os.set_blocking(handle, handed_over)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(most + 1) or b""
+        if stat.S_ISFIFO(mode) and not (handed_over and content):
+            raise OSError(errno.ESPIPE, "a pipe is no file to be read again", str(path))
+        return content
+    finally:
+        os.close(handle)
+
+
 def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
+    content = read_file(path)
     if len(content) > MAX_BYTES:
         raise ConfError(str(path), 1, f"the file has more than {MAX_BYTES} bytes")
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.broker.leaf.options import Signer, SignFault
+from natsctl.server.conf.syntax import read_file
 from natsctl.server.leaf.options import LeafRemoteOptions, LeafUrl
 
 _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")
@@ -34,7 +35,7 @@ def signer_of(remote: LeafRemoteOptions, url: LeafUrl) -> Signer:
 def read_creds(path: Path) -> tuple[str, bytes]:
     """Return JWT and seed of a creds file; raises SignFault."""
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise SignFault(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     parts = _PARTS.findall(content)

@@ -19,6 +19,7 @@ from natsctl.server.tls.gate import TlsGate
 if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
     from natsctl.server.shell import Shell
+    from natsctl.server.tls.gate import GateContexts
 
 ANY_HOST: Final = ("", "0.0.0.0", "::")
 
@@ -71,11 +72,11 @@ class LeafNodes:
         for link in tuple(self.leafs.links.values()):
             link.close(CloseReason.SERVER_SHUTDOWN)
 
-    def apply(self, options: ServerOptions) -> None:
-        """Go by other options, as far as a running server can: users, TLS and remotes."""
+    def apply(self, options: ServerOptions, contexts: GateContexts | None) -> None:
+        """Go by other options, as far as a running server can: users, TLS (its `contexts` made before) and remotes."""
         before, self._server = self.options, options
         self.options = options.leafnodes or LeafNodesOptions(host=before.host, port=before.port)
-        self.gate.replace(self.options.tls)
+        self.gate.replace(self.options.tls, contexts=contexts)
         self.leafs.options = self._link_options()
         self.leafs.review()
         self._follow_remotes()

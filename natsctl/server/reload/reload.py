@@ -21,7 +21,7 @@ from natsctl.server.monitor.refused import Refused
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.goflags import FlagError
 from natsctl.server.reload.changes import changed, refuse_fixed, settled
-from natsctl.server.tls.gate import server_context
+from natsctl.server.tls.gate import GateContexts, gate_contexts
 
 if TYPE_CHECKING:
     from natsctl.broker.options import BrokerOptions
@@ -51,17 +51,15 @@ class Reloader:
             refuse_fixed(old, new)
             size = new.max_storage or server.options.max_storage
             derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
+            contexts = _contexts(new)
             broker = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:
             raise Refused(str(error)) from error
-        self._apply(old, new, derived, broker)
+        self._apply(old, new, derived, broker, contexts)
 
     def _prepared(self, new: ServerOptions) -> BrokerOptions:
-        """Return the broker's new options; raises where users or certificates can not be read."""
+        """Return the broker's new options; raises where users can not be read."""
         server = self._server
-        for tls in (new.tls, new.websocket.tls if new.websocket else None):
-            if tls is not None:
-                server_context(tls)
         options = broker_options(new, server.server_id, server.port)
         if options.websocket is not None:
             options.websocket.port = server.port_of("websocket")
@@ -70,12 +68,19 @@ class Reloader:
             options.auth, options.listener_auth = now.auth, now.listener_auth
         return options
 
-    def _apply(self, old: ServerOptions, new: ServerOptions, derived: ServerOptions, options: BrokerOptions) -> None:
+    def _apply(
+        self,
+        old: ServerOptions,
+        new: ServerOptions,
+        derived: ServerOptions,
+        options: BrokerOptions,
+        contexts: dict[str, GateContexts],
+    ) -> None:
         server, broker = self._server, self._server.broker
         lines = list(changed(old, new))
         self._told, server.options = new, derived
         broker.options = options
-        _replace_gates(server, new)
+        _replace_gates(server, new, contexts)
         _close_unpinned(server, old, new)
         server.set_write_deadline(new.write_deadline_s)
         gone = broker.configure(new.accounts)
@@ -85,7 +90,7 @@ class Reloader:
         reauthorize(broker, {user.name or user.nkey for user in same}, _names(new))
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
-        server.follow_leafnodes(derived)
+        server.follow_leafnodes(derived, contexts.get("leafnodes"))
         reload_operator_mode(broker, new, server.log)
         self.applied(old, new)
         if closed := close_excess(broker):
@@ -106,12 +111,22 @@ def _names(options: ServerOptions) -> set[str]:
     return {name for user in _credentials(options) for name in (user.name, user.nkey) if name}
 
 
-def _replace_gates(server: ServerInstance, new: ServerOptions) -> None:
+def _contexts(new: ServerOptions) -> dict[str, GateContexts]:
+    """Return the TLS of each kind of listener that has any; raises TlsFileError.
+
+    The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
+    """
+    blocks = {"clients": new.tls, "websocket": new.websocket and new.websocket.tls}
+    blocks["leafnodes"] = new.leafnodes and new.leafnodes.tls
+    return {kind: gate_contexts(tls) for kind, tls in blocks.items() if tls is not None}
+
+
+def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, GateContexts]) -> None:
     """Put the certificates, which were read without a fault, before new connections."""
     if "clients" in server.gates:
-        server.gates["clients"].replace(new.tls, new.allow_non_tls)
+        server.gates["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
     if "websocket" in server.gates and new.websocket is not None:
-        server.gates["websocket"].replace(new.websocket.tls)
+        server.gates["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))
 
 
 def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:

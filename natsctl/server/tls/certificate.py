@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.broker.auth.distinguished_names import DistinguishedName
 from natsctl.broker.auth.grant import Certificate
 from natsctl.broker.tls_facts import PeerCertificate, TlsFacts
+from natsctl.server.conf.syntax import read_file
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -147,7 +148,7 @@ def dns_names(path: Path) -> list[str]:
     """Return the host names that a certificate file is for, in lower case."""
     from cryptography import x509
 
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    certificate = x509.load_pem_x509_certificate(read_file(path))
     return [name.lower() for name in _alternative_names(certificate)[1]]
 
 
@@ -155,7 +156,7 @@ def not_after(path: Path) -> datetime:
     """Return when a certificate file expires; raises OSError or ValueError."""
     from cryptography import x509
 
-    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    return x509.load_pem_x509_certificate(read_file(path)).not_valid_after_utc
 
 
 def chain_of(connection: ssl.SSLObject) -> list[bytes]:

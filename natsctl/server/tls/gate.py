@@ -10,8 +10,9 @@ import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from natsctl.server.conf.syntax import read_file
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.layer import TlsLayer
 from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES, TLS13_SUITES
@@ -48,6 +49,18 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     if len(pairs) > 1:
         _choose_by_name(contexts, [cert for cert, _ in pairs])
     return contexts[0]
+
+
+class GateContexts(NamedTuple):
+    """The contexts of a listener; `spare` is a second one of the same files where clients' certificates are verified."""
+
+    first: ssl.SSLContext
+    spare: ssl.SSLContext | None
+
+
+def gate_contexts(options: TlsOptions) -> GateContexts:
+    """Return what a gate answers handshakes with; raises TlsFileError."""
+    return GateContexts(server_context(options), server_context(options) if options.verify else None)
 
 
 def _context(options: TlsOptions) -> ssl.SSLContext:
@@ -115,7 +128,7 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
 
 def _check_readable(path: Path, fault: str) -> None:
     try:
-        path.read_bytes()
+        read_file(path)
     except OSError as error:
         raise TlsFileError(f"{fault}open {path}: {(error.strerror or str(error)).lower()}") from error
 
@@ -140,9 +153,7 @@ class TlsGate:
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
-        self._context: ssl.SSLContext
-        self._spare: ssl.SSLContext | None = None
-        """A second context of the same files, where clients' certificates are verified."""
+        self._contexts: GateContexts
         self.options: TlsOptions | None = None
         self.allow_non_tls = False
         self.blocked = 0
@@ -151,17 +162,21 @@ class TlsGate:
         self._taken = 0
         self.replace(options, allow_non_tls)
 
-    def replace(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
-        """Put other files behind the gate; raises TlsFileError, and then the old ones stay."""
+    def replace(
+        self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: GateContexts | None = None
+    ) -> None:
+        """Put other files behind the gate; raises TlsFileError, and then the old ones stay.
+
+        With `contexts`, made of those options before, nothing is read and nothing raised.
+        """
         if options is not None:
-            context, spare = server_context(options), server_context(options) if options.verify else None
-            self._context, self._spare = context, spare
+            self._contexts = contexts or gate_contexts(options)
         self.options = options
         self.allow_non_tls = allow_non_tls
 
     def layer(self) -> TlsLayer:
         """Return the server's side of a new connection."""
-        return TlsLayer(self._context, spare=self._spare)
+        return TlsLayer(self._contexts.first, spare=self._contexts.spare)
 
     def admits(self) -> bool:
         """Count one handshake, and tell whether the rate allows it."""

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,30 @@ def test_a_file_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_bytes(b"a: 1\nb: \xff\n")
     with pytest.raises(ConfError, match=r"x\.conf:2: Parse error: the file is not UTF-8 text"):
         load_file(tmp_path / "x.conf", {})
+
+
+def test_a_pipe_is_refused_at_once_wherever_a_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR)  # or a reader that is at fault would wait for ever
+    try:
+        os.write(writer, b"port: 1\n")
+        with pytest.raises(OSError, match="a pipe is no file"):
+            load_file(tmp_path / "pipe", {})
+        (tmp_path / "nats.conf").write_text("include pipe")
+        with pytest.raises(ConfError, match="a pipe is no file"):
+            load_file(tmp_path / "nats.conf", {})
+    finally:
+        os.close(writer)
+
+
+def test_a_pipe_of_the_shell_is_read_once() -> None:
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"port: 4222\n")
+        os.close(writer)
+        path = Path(f"/dev/fd/{reader}")
+        assert plain(load_file(path, {})) == {"port": 4222}
+        with pytest.raises(OSError, match="a pipe is no file to be read again"):
+            load_file(path, {})
+    finally:
+        os.close(reader)
