@@ -79,8 +79,10 @@ def tell(text: str) -> None:
 
 
 def log(text: str) -> None:
-    """A line of progress on stderr with the local time before it."""
-    note(f"{time.strftime('%H:%M:%S')} {text}")
+    """Print a line of progress on stderr with the local time before it, harmless for a terminal."""
+    from natsctl.cli.render.values import safe
+
+    note(f"{time.strftime('%H:%M:%S')} {safe(text)}")
 
 
 def has_color(stream: IO[str]) -> bool:

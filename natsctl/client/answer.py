@@ -61,7 +61,7 @@ def parse_object(body: bytes, subject: str) -> dict[str, Any]:
     """The JSON object of an answer; raises ProtocolError."""
     try:
         raw = json.loads(body)
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise ProtocolError(f"the answer on {subject} is not JSON: {body[:64]!r}") from failure
     if not isinstance(raw, dict):
         raise ProtocolError(f"the answer on {subject} is no JSON object: {body[:64]!r}")

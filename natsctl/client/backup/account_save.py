@@ -15,7 +15,7 @@ from pathlib import Path
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.layout import META_NAME, PART_PREFIX
+from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name
 from natsctl.client.backup.outcome import (
     PARALLEL,
     AccountOutcome,
@@ -58,7 +58,8 @@ async def save_account_data(
     try:
 
         async def save(name: str) -> StreamOutcome:
-            saved = await save_stream(lifeline, name, part / name, one_of_many, overall.step(name))
+            target = part / checked_name("stream", name)
+            saved = await save_stream(lifeline, name, target, one_of_many, overall.step(name))
             warnings = [_REPLAYED] if saved.method == "replay" and not options.replay else []
             return StreamOutcome(
                 stream=name,

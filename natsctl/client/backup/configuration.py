@@ -9,22 +9,22 @@ under its name when it is whole. Source: reference/cli.md part 4.5.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.layout import META_NAME, PART_PREFIX
+from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.progress import OnProgress, silent
 from natsctl.client.backup.restore import StreamExists
 from natsctl.client.backup.rewrite import is_since
@@ -102,19 +102,18 @@ async def save_account(
 async def _save_stream(
     manager: Manager, config: dict[str, Any], part: Path, folder: Path, saved: AccountBackup, log: Log
 ) -> None:
-    stream = str(config["name"])
-    name = f"stream_{stream}.json"
+    stream = checked_name("stream", str(config["name"]))
+    name = _write(part, f"stream_{stream}", "stream", _without_server_metadata(config))
     log(f"Stream {stream} to {folder / name}")
-    _write(part / name, "stream", _without_server_metadata(config))
     saved.streams.append(stream)
     for answer in await manager.consumer_list(stream):
         durable = (answer.raw.get("config") or {}).get("durable_name")
         if not durable:
             continue
-        name = f"stream_{stream}_consumer_{durable}.json"
+        stem = f"stream_{stream}_consumer_{checked_name('consumer', str(durable))}"
+        consumer = {"name": durable, "stream": stream, "config": _without_server_metadata(answer.raw["config"])}
+        name = _write(part, stem, "consumer", consumer)
         log(f"Consumer {stream} > {durable} to {folder / name}")
-        consumer = _without_server_metadata(answer.raw["config"])
-        _write(part / name, "consumer", {"name": durable, "stream": stream, "config": consumer})
         saved.consumers.append(f"{stream} > {durable}")
 
 
@@ -123,9 +122,10 @@ async def _save_templates(manager: Manager, part: Path, folder: Path, saved: Acc
     if not may_have_templates(manager.connection.info):
         return
     for template in await manager.template_names():
-        name = f"stream_template_{template}.json"
+        stem = f"stream_template_{checked_name('template', str(template))}"
+        configuration = (await manager.template_info(template)).raw.get("config") or {}
+        name = _write(part, stem, "stream_template", configuration)
         log(f"Stream Template {template} to {folder / name}")
-        _write(part / name, "stream_template", (await manager.template_info(template)).raw.get("config") or {})
         saved.templates.append(template)
 
 
@@ -144,7 +144,12 @@ def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "metadata": own} if own else kept
 
 
-def _write(path: Path, kind: str, configuration: dict[str, Any]) -> None:
+def _write(folder: Path, stem: str, kind: str, configuration: dict[str, Any]) -> str:
+    """Write one file of a backup and return its name: `STEM.json`, or `STEM~2.json` and so on where that is taken.
+
+    Consumer C of stream S and the stream S_consumer_C have one name, and so have S and s on some file systems. Each
+    file says what it configures, so that a restore minds no name.
+    """
     content = json.dumps(configuration, indent=2, ensure_ascii=False).encode()
     document = {
         "type": kind,
@@ -152,7 +157,13 @@ def _write(path: Path, kind: str, configuration: dict[str, Any]) -> None:
         "configuration": base64.b64encode(content).decode(),
         "checksum": hashlib.sha256(content).hexdigest(),
     }
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(document, indent=2) + "\n"
+    for number in count(1):
+        path = folder / (f"{stem}.json" if number == 1 else f"{stem}~{number}.json")
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(text)
+            break
+    return path.name
 
 
 @dataclass(slots=True)
@@ -171,18 +182,18 @@ def read_saved(path: Path) -> SavedConfiguration:
     Raises UsageError when it is none, StorageError when its checksum is wrong.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(small_file(path))
         content = base64.b64decode(document["configuration"], validate=True)
         kind, checksum = str(document["type"]), str(document["checksum"])
     except OSError as failure:
         raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
-    except (ValueError, KeyError, TypeError, binascii.Error) as failure:
+    except (ValueError, KeyError, TypeError, RecursionError) as failure:
         raise UsageError(f"{path} is no file of a configuration backup: {failure}") from failure
     if hashlib.sha256(content).hexdigest() != checksum:
         raise StorageError(f"{path} is damaged: its checksum does not match")
     try:
         configuration = json.loads(content)
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise UsageError(f"{path}: configuration: {failure}") from failure
     if not isinstance(configuration, dict):
         raise UsageError(f"{path}: configuration: expected an object")

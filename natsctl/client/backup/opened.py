@@ -18,15 +18,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from natsctl.api.errors import StorageError, UsageError
-from natsctl.client.backup.layout import DATA_NAME, MANIFEST_NAME, META_NAME
+from natsctl.client.backup.layout import (
+    DATA_NAME,
+    MANIFEST_NAME,
+    MAX_META_BYTES,
+    META_NAME,
+    plain_file,
+    small_file,
+)
 from natsctl.client.backup.manifest import FileSum, Manifest, decode_manifest, sum_of
 
-_MAX_META_BYTES = 64 * 1024 * 1024
+_MAX_EXTENDED_BYTES = 1 << 20
+"""Of the names and attributes that stand before a member of a tar file."""
+_EXTENDED_TYPES = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 _PIECE_BYTES = 1 << 20
 _SERVER_META = "meta.inf"
+_COUNTS = ("messages", "bytes", "first_seq", "last_seq", "consumer_count", "num_subjects", "num_deleted")
+"""Of a stream's state."""
 
 
 class Form(StrEnum):
@@ -98,17 +111,33 @@ def _instead(path: Path) -> str:
 
 
 def _open_directory(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
-    meta = (path / META_NAME).read_bytes()
-    data: IO[bytes] = stack.enter_context((path / DATA_NAME).open("rb"))
+    meta = small_file(path / META_NAME)
+    data = stack.enter_context(plain_file(path / DATA_NAME))
     said = path / MANIFEST_NAME
-    manifest = decode_manifest(said.read_bytes(), path) if said.exists() else None
+    manifest = decode_manifest(small_file(said), path) if said.exists() else None
     config, state = _parse_meta(meta, path)
     size = os.fstat(data.fileno()).st_size
     return OpenBackup(path, Form.DIRECTORY, config, state, data, size, manifest, meta)
 
 
+class _Header(tarfile.TarInfo):
+    """A tar header that announces no more names and attributes than a tar of ours may have.
+
+    tarfile reads those into memory as a whole, and a few bytes of gzip hold gigabytes of them.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        """Return a header; raises tarfile.ReadError."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.size > _MAX_EXTENDED_BYTES and header.type in _EXTENDED_TYPES:
+            raise tarfile.ReadError("a tar header is too long")
+        return header
+
+
 def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
-    tar = stack.enter_context(tarfile.open(path, "r:*"))  # noqa: SIM115  # the stack closes it
+    stack.enter_context(plain_file(path))  # or tarfile would wait for a pipe
+    tar = stack.enter_context(tarfile.open(path, "r:*", tarinfo=_Header))  # noqa: SIM115  # the stack closes it
     members: dict[str, tarfile.TarInfo] = {}
     for member in tar:
         if member.isfile():
@@ -131,7 +160,7 @@ def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
 
 
 def _small(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if member.size > _MAX_META_BYTES:
+    if member.size > MAX_META_BYTES:
         raise StorageError(f"{path}: {member.name} has {member.size} bytes")
     content = tar.extractfile(member)
     if content is None:
@@ -146,7 +175,10 @@ def _open_server_files(
     from natsctl.api.archive.s2 import FrameWriter
     from natsctl.client.backup.contents import state_of
 
-    body = json.loads(_small(path, tar, meta))
+    try:
+        body = json.loads(_small(path, tar, meta))
+    except (ValueError, RecursionError) as failure:
+        raise StorageError(f"{path}: {_SERVER_META}: {failure}") from failure
     if not isinstance(body, dict) or not body.get("name"):
         raise UsageError(f"{path} is not a stream backup: its {_SERVER_META} names no stream")
     config = {key: value for key, value in body.items() if key not in ("Created", "created")}
@@ -169,10 +201,18 @@ def _open_server_files(
 def _parse_meta(text: bytes, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         meta = json.loads(text)
-    except ValueError as failure:
+    except (ValueError, RecursionError) as failure:
         raise StorageError(f"{path}: {META_NAME}: {failure}") from failure
     config = meta.get("config") if isinstance(meta, dict) else None
     state = meta.get("state") if isinstance(meta, dict) else None
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
         raise UsageError(f"{path}: {META_NAME} has no stream configuration and state")
+    if wrong := [key for key in _COUNTS if not _is_count(state.get(key, 0))]:
+        raise StorageError(f"{path}: {META_NAME}: state.{wrong[0]} is no count")
+    if not isinstance(config.get("placement") or {}, dict) or not isinstance(config.get("subjects") or [], list):
+        raise StorageError(f"{path}: {META_NAME} has a configuration that no stream can have")
     return config, state
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64

@@ -43,9 +43,9 @@ class BackupWriter:
     def __init__(self, target: Path, *, replace: bool = False) -> None:
         """Create the temporary folder beside the target; raises UsageError where nothing can or may be written."""
         self.target = target
-        self._single = is_single_file(target)
-        check_free(target, self._single, replace)
         try:
+            self._single = is_single_file(target)
+            check_free(target, self._single, replace)
             target.parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".part", dir=target.parent))
         except OSError as failure:
