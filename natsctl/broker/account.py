@@ -89,6 +89,12 @@ class Account:
         """Return the subjects that are mapped: whoever may publish on them finds a taker here."""
         return self._mappings.sources() if self._mappings is not None else []
 
+    def publish_checked(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
+    ) -> int:
+        """Deliver what a client publishes to where `mapped` has just said that it goes, and return the takers."""
+        return self.publish(self.went_to(subject), reply, header, payload, origin)
+
     def _publish_mapped(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:

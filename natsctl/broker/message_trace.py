@@ -43,10 +43,10 @@ def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, 
     values = _values(header)
     dest = values.get(b"Nats-Trace-Dest", [b""])[0]
     if not dest or dest == DISABLED:
-        return origin.account.publish_from(subject, reply, header, payload, origin)
+        return origin.publisher()(subject, reply, header, payload, origin)
     only = values.get(b"Nats-Trace-Only", [b""])[0].lower() in _ONLY
     if b"Nats-Trace-Origin-Account" in values or not (is_valid_subject(dest) and is_literal(dest)):
-        return 1 if only else origin.account.publish_from(subject, reply, header, payload, origin)
+        return 1 if only else origin.publisher()(subject, reply, header, payload, origin)
     if origin.permit is not None and not origin.permit.may_publish(dest):
         refuse_publish(origin, dest)
         return 1
@@ -72,7 +72,8 @@ class MessageTrace:
         """Give the message to its takers, unless it is only to be traced, and return how many they are."""
         account, origin = self._account, self._origin
         self._note("in", {**_who(origin), "acc": account.name, "subj": _text(subject)})
-        to = account.mapped(subject)
+        # Its permissions have been asked where it goes, which weights may tell otherwise a second time.
+        to = account.mapped(subject) if origin.permit is None else account.went_to(subject)
         if to != subject:
             self._note("sm", {"to": _text(to)})
         self._message = (to, reply, header, payload)

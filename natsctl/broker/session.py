@@ -28,6 +28,8 @@ from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, Op
 from natsctl.wire.parser import Parser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from natsctl.broker.broker import Broker
     from natsctl.broker.tls_facts import TlsFacts
 
@@ -263,7 +265,7 @@ class Session:
     def _carry_out(self, ops: list[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
-        publish = self.account.publish_from
+        publish = self.publisher()
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
         if len(ops) >= RUN_MIN and not (careful or self.verbose):
@@ -285,7 +287,7 @@ class Session:
                 if op[0] == CONNECT and self.login.pending is not None:
                     self.login.hold(b"", rest)
                     break
-                publish = self.account.publish_from
+                publish = self.publisher()
                 careful = self.pedantic or not self.headers or self.permit is not None
                 if clock.monotonic_ns() > until and put_off(self, rest):
                     break
@@ -344,13 +346,18 @@ class Session:
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like the reference
-        if self._is_forbidden(subject):
-            refuse_publish(self, subject)
+        to = self.account.mapped(subject) if self.permit is not None else subject
+        if self._is_forbidden(to):
+            refuse_publish(self, to)
             return False
         if reply.startswith(RESERVED_REPLIES):
             refuse_reply(self, reply)
             return False
         return True
+
+    def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
+        """Return what publishes; permissions are for where a mapping leads, so that it is asked once for both."""
+        return self.account.publish_from if self.permit is None else self.account.publish_checked
 
     def _is_forbidden(self, subject: bytes) -> bool:
         if subject.startswith(RESERVED_SUBJECTS):

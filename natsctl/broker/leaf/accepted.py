@@ -157,8 +157,10 @@ class AcceptedLink(LeafLink):
         if grant.permissions is not None:
             self._import, self._export = grant.permissions.subscribe, grant.permissions.publish
             rules.send.set(self._import.allow, self._import.deny)
-            rules.ask.set(self._export.allow, self._export.deny)
-            rules.export.set(self._export.allow, self._export.deny)
+            # As with clients, who may answer may send nothing else, unless it is said.
+            allow = () if grant.permissions.responses is not None and self._export.allow is None else self._export.allow
+            rules.ask.set(allow, self._export.deny)
+            rules.export.set(allow, self._export.deny)
             if grant.permissions.responses is not None:
                 rules.replies = Replies(grant.permissions.responses, self.broker.clock)
         rules.send.forbid(connect.deny_pub or ())

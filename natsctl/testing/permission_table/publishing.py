@@ -103,4 +103,29 @@ PUBLISHING: Final = (
         users="{user: p11, password: x, permissions: {publish: {allow: []}}}",
         steps=(Step("p11", b"SUB p11 1\r\n" + publish("p11"), message("p11", 1)),),
     ),
+    Case(
+        claim="publishing on a subject that the account maps: permissions are for where the mapping leads",
+        config='accounts { M { mappings: {"m.*": "to.{{wildcard(1)}}"}, users: [\n'
+        ' {user: mapped1, password: x, permissions: {publish: {allow: "m.>"}}},\n'
+        ' {user: mapped2, password: x, permissions: {publish: {deny: "to.no"}}} ] } }',
+        steps=(
+            Step("mapped1", b"SUB other 1\r\n"),  # nats-server takes up mappings after CONNECT has been read
+            Step("mapped1", publish("m.a"), no_publish("to.a")),
+            Step("mapped2", b"SUB to.* 1\r\n"),
+            Step("mapped2", publish("m.a"), message("to.a", 1)),
+            Step("mapped2", publish("m.no"), no_publish("to.no")),
+        ),
+        log='Publish Violation - Subject "to.no"',
+    ),
+    Case(
+        claim="asking JetStream by the name of its domain for what is denied without the name",
+        config="jetstream { domain: dom }\naccounts { J { jetstream: enabled, users: [\n"
+        ' {user: domain1, password: x, permissions: {publish: {deny: "$JS.API.STREAM.DELETE.*"}}},\n'
+        ' {user: domain2, password: x, permissions: {publish: {allow: "$JS.dom.API.>"}}} ] } }',
+        steps=(
+            Step("domain1", publish("$JS.dom.API.STREAM.DELETE.S"), no_publish("$JS.API.STREAM.DELETE.S")),
+            Step("domain2", publish("$JS.dom.API.INFO"), no_publish("$JS.API.INFO")),
+        ),
+        log='Publish Violation - Subject "$JS.API.STREAM.DELETE.S"',
+    ),
 )

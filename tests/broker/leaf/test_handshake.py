@@ -190,6 +190,20 @@ def test_a_user_that_may_answer_answers_what_it_was_sent_and_once(servers: Serve
     assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
 
 
+def test_a_user_that_may_answer_and_is_only_denied_subjects_sends_nothing_else(servers: Servers) -> None:
+    permissions = Permissions(SubjectRules(deny=("no",)), SubjectRules(), ResponseRule())
+    hub = servers.start(
+        "HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=[User("u", "p", permissions=permissions)]))
+    )
+    link, _ = answer(hub, user="u", **{"pass": "p"}, name="X")
+    client = hub.machine.connect()
+    sid = client.subscribe("up")
+    hub.machine.settle()
+    link.receive(b"LMSG up 2\r\nhi\r\n")
+    hub.machine.settle()
+    assert client.take(sid) == [] and link.close_reason is CloseReason.PROTOCOL_VIOLATION
+
+
 def test_users_that_are_gone_after_a_reload_lose_their_links(servers: Servers) -> None:
     users = [User("u", "p"), User("v", "p")]
     hub = servers.start("HUB", leaf=LeafOptions(auth=StaticAuthenticator(users=users)))
