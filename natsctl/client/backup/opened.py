@@ -127,7 +127,7 @@ class _Header(tarfile.TarInfo):
     """
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Return a header; raises tarfile.ReadError."""
         header = super().frombuf(buf, encoding, errors)
         if header.size > _MAX_EXTENDED_BYTES and header.type in _EXTENDED_TYPES:

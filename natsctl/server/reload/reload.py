@@ -116,8 +116,11 @@ def _contexts(new: ServerOptions) -> dict[str, GateContexts]:
 
     The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
     """
-    blocks = {"clients": new.tls, "websocket": new.websocket and new.websocket.tls}
-    blocks["leafnodes"] = new.leafnodes and new.leafnodes.tls
+    blocks = {
+        "clients": new.tls,
+        "websocket": new.websocket.tls if new.websocket is not None else None,
+        "leafnodes": new.leafnodes.tls if new.leafnodes is not None else None,
+    }
     return {kind: gate_contexts(tls) for kind, tls in blocks.items() if tls is not None}
 
 

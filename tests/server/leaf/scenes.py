@@ -227,9 +227,9 @@ def play(made: Scene, urls: dict[str, str], pace: float = 1.0) -> dict[str, list
                 client.rest(QUIET_S * pace)
         for (side, account), client in clients.items():
             for one in client.asked:
-                reply, _, text = one.partition(b" ")
-                body = b"re: %b by %b" % (text, f"{side}{account}".encode())
-                client.say(b"PUB %b %d\r\n%b\r\n" % (reply, len(body), body))
+                to, _, asked = one.partition(b" ")
+                body = b"re: %b by %b" % (asked, f"{side}{account}".encode())
+                client.say(b"PUB %b %d\r\n%b\r\n" % (to, len(body), body))
         for _ in range(2):
             for client in clients.values():
                 client.rest(QUIET_S * pace)
