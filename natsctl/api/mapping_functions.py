@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from natsctl.api.errors import NatsctlError
 
@@ -52,8 +53,7 @@ class BadTransform(NatsctlError):
         self.kind = kind
 
 
-@dataclass(slots=True, frozen=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """One call: its name in lower case, the wildcards it reads (1-based), its number and its delimiter."""
 
     name: str

@@ -7,7 +7,7 @@ document for people may spell the value as a duration or a size; their descripti
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -33,6 +33,18 @@ Time = Annotated[
 
 class Model(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Base of every JSON object of the contract: attributes equal keys, field order is key order."""
+
+
+class Confidential(msgspec.Struct, frozen=True):
+    """Base of records of which some fields are never shown: passwords, tokens, seeds."""
+
+    UNSHOWN: ClassVar[tuple[str, ...]] = ()
+    """Names of the fields that `repr` leaves out."""
+
+    def __repr__(self) -> str:
+        """Return the record as it was called, without what is secret."""
+        shown = (name for name in self.__struct_fields__ if name not in self.UNSHOWN)
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 class WireEnum(StrEnum):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.auth.grant import Authenticator
@@ -32,8 +33,7 @@ class Rng(Protocol):
         """A number of `k` random bits."""
 
 
-@dataclass(slots=True)
-class WebSocketListener:
+class WebSocketListener(msgspec.Struct):
     """Where WebSocket clients connect, as their INFO says."""
 
     host: str
@@ -41,8 +41,7 @@ class WebSocketListener:
     tls: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerOptions:
+class BrokerOptions(msgspec.Struct, kw_only=True):
     """Options of a broker; the defaults are the reference server's."""
 
     server_id: str = ""
@@ -50,7 +49,7 @@ class BrokerOptions:
     server_name: str = ""
     """The server id where empty."""
     version: str = SERVER_VERSION
-    tags: list[str] = field(default_factory=list)
+    tags: list[str] = msgspec.field(default_factory=list)
     go: str = "natsctl"
     """INFO's field for the implementation's tool chain; clients only show it."""
     host: str = "0.0.0.0"
@@ -63,17 +62,17 @@ class BrokerOptions:
     tls_required: bool = False
     tls_verify: bool = False
     tls_available: bool = False
-    connect_urls: list[str] = field(default_factory=list)
-    ws_connect_urls: list[str] = field(default_factory=list)
-    limits: Limits = field(default_factory=Limits)
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    ws_connect_urls: list[str] = msgspec.field(default_factory=list)
+    limits: Limits = msgspec.field(default_factory=Limits)
     auth: Authenticator | None = None
-    listener_auth: dict[str, Authenticator | None] = field(default_factory=dict)
+    listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
     """Who knows the users of one connection type, where that is not `auth`."""
     auth_timeout_ns: int = 2 * SECOND_NS
-    listener_auth_timeout_ns: dict[str, int] = field(default_factory=dict)
+    listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """The same for one connection type."""
     ping_interval_ns: int = 120 * SECOND_NS
-    listener_ping_interval_ns: dict[str, int] = field(default_factory=dict)
+    listener_ping_interval_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """The same for one connection type."""
     websocket: WebSocketListener | None = None
     ping_max: int = 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class PeerCertificate:
+class PeerCertificate(msgspec.Struct, frozen=True):
     """One certificate of the client's chain; both digests are SHA-256 in hex, of its public key and of itself."""
 
     subject: str
@@ -14,8 +13,7 @@ class PeerCertificate:
     cert_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFacts:
+class TlsFacts(msgspec.Struct, frozen=True):
     """`version` is `1.2` or `1.3`, `cipher` the suite's IANA name; `first` where the handshake came before INFO."""
 
     version: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(msgspec.Struct):
     """Messages, and bytes of their headers and payloads; `in` is from clients."""
 
     in_msgs: int = 0

@@ -9,7 +9,6 @@ within a budget. Deadlines are in one heap; the shell asks for the earliest and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -69,8 +68,7 @@ def ignore_notice(text: str) -> None:
     """Tell nobody."""
 
 
-@dataclass(slots=True, kw_only=True)
-class JetStreamOptions:
+class JetStreamOptions(msgspec.Struct, kw_only=True):
     """What an operator sets: limits of the whole server and of its accounts. Sizes are bytes."""
 
     max_memory: int = -1
@@ -90,7 +88,7 @@ class JetStreamOptions:
     """Largest batch a consumer may allow its pull requests; 0: no limit."""
     default_max_consumers: int = 1000
     """Consumers of a stream where neither stream nor account has a limit; 0 or less: none."""
-    batches: BatchLimits = field(default_factory=BatchLimits)
+    batches: BatchLimits = msgspec.field(default_factory=BatchLimits)
     archive_version: int = 1
     """Format of snapshots: 1, which every server reads, or 2, which costs a tenth of the time to write."""
 

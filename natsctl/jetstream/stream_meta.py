@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from natsctl.api.stream import StreamConfig
@@ -19,8 +17,7 @@ _encode = msgspec.json.encode
 _decoder = msgspec.json.Decoder(_Record)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMeta:
+class StreamMeta(msgspec.Struct, frozen=True):
     """One stream's metadata; times are ns since the epoch."""
 
     created_ns: int

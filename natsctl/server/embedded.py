@@ -17,10 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.api.errors import StorageError
 from natsctl.server.embedded_config import embedded_options

@@ -7,9 +7,10 @@ is not for a file to say. What it is for is to be a leaf node of another server,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.server.options import ServerOptions
 

@@ -14,12 +14,12 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from email.utils import formatdate
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 import h11
+import msgspec
 
 from natsctl.server.endpoint import bind
 
@@ -65,8 +65,7 @@ class Request(NamedTuple):
     """Whether it came over a loopback address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One answer; pieces of an iterator are made while it is sent."""
 
     status: int

@@ -1,9 +1,11 @@
 """What one server run is told: every flag of `natsctl server run` as a typed value."""
 
 import tempfile
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.exchange.account_config import AccountConfig
@@ -32,8 +34,7 @@ TLS_TIMEOUT_S: Final = 2.0
 WS_HANDSHAKE_TIMEOUT_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
+class TlsOptions(msgspec.Struct, frozen=True):
     """One block `tls`; `verify` asks clients for a certificate signed by `ca_file`, or by the system's authorities."""
 
     cert_file: Path | None = None
@@ -61,8 +62,7 @@ class TlsOptions:
     """Pairs of certificate and key files of which the client's server name chooses one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebSocketOptions:
+class WebSocketOptions(msgspec.Struct, frozen=True):
     """The WebSocket listener; `port` -1 takes any free one."""
 
     port: int
@@ -90,8 +90,7 @@ class WebSocketOptions:
     """How often clients of this listener are asked whether they live; 0: as everywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True):
     """One server's settings.
 
     `port` -1 or 0 takes any free one.  `store_dir` is what the user named: the store itself lives in its
@@ -114,7 +113,7 @@ class ServerOptions:
     storage_derived: bool = False
     """`max_storage` is what the machine has, not what was asked for."""
     domain: str = ""
-    jetstream_limits: JetStreamLimits = field(default_factory=JetStreamLimits)
+    jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
     archive_version: int = 1
     user: str = ""
     password: str = ""

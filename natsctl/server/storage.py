@@ -7,9 +7,10 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT
@@ -109,8 +110,7 @@ def make_durable_folder(path: Path) -> None:
         raise StorageError(f"cannot create the storage directory: {error}") from error
 
 
-@dataclass(slots=True)
-class RefusedStream:
+class RefusedStream(msgspec.Struct):
     """A stream that the store does not serve, and what was made of it."""
 
     account: str
@@ -119,7 +119,7 @@ class RefusedStream:
     repaired: bool = False
     messages: int = 0
     last_seq: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     remains: str = ""
     """Where the old folder lies after a repair."""
 

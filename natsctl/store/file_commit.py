@@ -13,8 +13,9 @@ import errno
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from natsctl.store.commit import Commit, Settled
 from natsctl.store.disk import Disk, File
@@ -36,8 +37,7 @@ class Erasure(NamedTuple):
     data: bytes
 
 
-@dataclass(slots=True)
-class JournalWork:
+class JournalWork(msgspec.Struct):
     """Bytes for the journal: appended at `offset` of `path`, or, with `replaces`, a whole new file."""
 
     path: str
@@ -49,8 +49,7 @@ class JournalWork:
     file: File | None = None
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(msgspec.Struct):
     """Everything one commit has to do; absent parts are skipped."""
 
     folder: str
@@ -72,12 +71,12 @@ class Plan:
     """Path of the folder under construction, for a stream's first commit."""
     meta: bytes | None = None
     journal: JournalWork | None = None
-    erasures: list[Erasure] = field(default_factory=list)
+    erasures: list[Erasure] = msgspec.field(default_factory=list)
     asked: int = 0
     """How many of these somebody waits for; the others were left over."""
-    tombs: array[int] = field(default_factory=lambda: array("Q"))
+    tombs: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     """Sequences that the records of this commit say were removed."""
-    unlinks: list[str] = field(default_factory=list)
+    unlinks: list[str] = msgspec.field(default_factory=list)
     sync_names: bool = False
     """Whether what was unlinked, now or before, may not come back: it could hold what is erased."""
     rewrite: Rewrite | None = None

@@ -11,9 +11,10 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.subject_table import SubjectTable
@@ -148,23 +149,22 @@ class Gap(NamedTuple):
     batch: Batch | None = None
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(msgspec.Struct):
     """Everything valid in one log file, as columns."""
 
     head: FileHead | None
     size: int
     end: int = 0
-    seqs: array[int] | range = field(default_factory=lambda: array("Q"))
-    offsets: array[int] = field(default_factory=lambda: array("I"))
-    sizes: array[int] = field(default_factory=lambda: array("I"))
-    sids: array[int] = field(default_factory=lambda: array("I"))
-    timed: array[int] = field(default_factory=lambda: array("Q"))
+    seqs: array[int] | range = msgspec.field(default_factory=lambda: array("Q"))
+    offsets: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    sizes: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    sids: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    timed: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     """Sequences of the messages flagged TIMED."""
-    erased_seqs: set[int] = field(default_factory=set)
+    erased_seqs: set[int] = msgspec.field(default_factory=set)
     erased_bytes: int = 0
-    records: list[Record] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    records: list[Record] = msgspec.field(default_factory=list)
+    gaps: list[Gap] = msgspec.field(default_factory=list)
     first_ts: int = 0
     last_ts: int = 0
     durable_seq: int = 0

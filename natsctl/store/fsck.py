@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk
@@ -81,31 +82,30 @@ class Found(NamedTuple):
     scan: Scan
 
 
-@dataclass(slots=True)
-class StreamCheck:
+class StreamCheck(msgspec.Struct):
     """What one stream's folder holds, what has to be repaired, and what forbids opening it."""
 
     folder: str
-    table: SubjectTable = field(default_factory=SubjectTable)
+    table: SubjectTable = msgspec.field(default_factory=SubjectTable)
     envelope: Envelope | None = None
-    segments: list[Found] = field(default_factory=list)
+    segments: list[Found] = msgspec.field(default_factory=list)
     journal: Found | None = None
-    damage: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    cuts: list[tuple[str, int]] = field(default_factory=list)
+    damage: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    cuts: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """(file name, length to keep)."""
     reborn: int = 0
     """Base of a last segment whose header never got to the disk; it is made anew."""
-    erasures: list[tuple[str, int, bytes]] = field(default_factory=list)
+    erasures: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """(file name, offset, bytes) that finish an erasure that had begun."""
-    unerased: list[tuple[str, int, bytes]] = field(default_factory=list)
+    unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """The same of erasures that had not: the journal may not tell yet what those messages did."""
-    fallen: list[Found] = field(default_factory=list)
+    fallen: list[Found] = msgspec.field(default_factory=list)
     """Segments below the floor that are still there, of which the same holds."""
-    indexes: set[str] = field(default_factory=set)
+    indexes: set[str] = msgspec.field(default_factory=set)
     """Names of the index files that are there, to be trusted or not."""
-    leftovers: list[str] = field(default_factory=list)
-    strangers: dict[str, str] = field(default_factory=dict)
+    leftovers: list[str] = msgspec.field(default_factory=list)
+    strangers: dict[str, str] = msgspec.field(default_factory=dict)
     """Segments by name that are not this stream's, and why."""
     last_seq: int = 0
     proven_seq: int = 0

@@ -14,9 +14,10 @@ from __future__ import annotations
 import struct
 from array import array
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
+
+import msgspec
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk
@@ -40,8 +41,7 @@ SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size
 """Length of a whole SEAL frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexImage:
+class IndexImage(msgspec.Struct, frozen=True):
     """What an index file will say; the columns are never changed after this was made."""
 
     head: FileHead

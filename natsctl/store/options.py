@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 SyncPolicy = Literal["always", "never"] | int
 """`always`: an ack waits for fdatasync. An int: nanoseconds between syncs, acks wait for the write. `never`: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(msgspec.Struct, frozen=True):
     """Sizes are bytes; counts are per store."""
 
     sync: SyncPolicy = "always"

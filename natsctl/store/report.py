@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 
 def refusal(key: str, reason: str) -> str:
@@ -10,12 +10,11 @@ def refusal(key: str, reason: str) -> str:
     return f"stream {key} is damaged and refused: {reason}"
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     """What `Store.open` found: notes for the log, and why streams (by key, or folder) were refused."""
 
     streams: int = 0
     messages: int = 0
     clean_stop: bool = False
-    notes: list[str] = field(default_factory=list)
-    damaged: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = msgspec.field(default_factory=list)
+    damaged: dict[str, str] = msgspec.field(default_factory=dict)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from zlib import crc32
+
+import msgspec
 
 from natsctl.store import frame
 from natsctl.store.index import StreamIndex
@@ -18,8 +19,7 @@ from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """A segment that goes into the new file; `positions` are the messages to keep, `sids` its column as planned."""
 
     segment: Segment
@@ -41,8 +41,7 @@ class Part:
         return offsets[-1] + sizes[-1] - offsets[0] == sum(sizes) + frame.FRAME_OVER_SIZE * (len(sizes) - 1)
 
 
-@dataclass(slots=True)
-class Rewrite:
+class Rewrite(msgspec.Struct):
     """Sealed segments in a row to be written anew as one."""
 
     parts: list[Part]
@@ -52,7 +51,7 @@ class Rewrite:
     names: list[bytes]
     block_bytes: int = 0
     """Length of the blocks that the new file is compressed in; 0 leaves it plain."""
-    offsets: array[int] = field(default_factory=lambda: array("I"))
+    offsets: array[int] = msgspec.field(default_factory=lambda: array("I"))
     built: Segment | None = None
 
     def build(self, read: Callable[[SegmentFile], bytes | None]) -> bytes | None:

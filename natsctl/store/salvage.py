@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from natsctl.store import frame, fsck
 from natsctl.store.disk import Disk
@@ -24,8 +25,7 @@ REMAINS = "refused"
 """Folder beside streams/ for what was salvaged."""
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(msgspec.Struct):
     """One segment file that is the stream's."""
 
     name: str
@@ -33,8 +33,7 @@ class _Source:
     scan: frame.Scan
 
 
-@dataclass(slots=True)
-class Salvage:
+class Salvage(msgspec.Struct):
     """What one refused folder gives."""
 
     check: StreamCheck
@@ -42,13 +41,13 @@ class Salvage:
     """The owner's metadata, None where it cannot be read."""
     last_seq: int
     """The highest sequence that is known to have been given out."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     remains: str = ""
     """Where the old folder was moved to."""
-    records: list[Entry] = field(default_factory=list)
-    _names: list[tuple[int, int, str]] = field(default_factory=list)
+    records: list[Entry] = msgspec.field(default_factory=list)
+    _names: list[tuple[int, int, str]] = msgspec.field(default_factory=list)
     _floor: int = 0
-    _removed: set[int] = field(default_factory=set)
+    _removed: set[int] = msgspec.field(default_factory=set)
 
     def messages(self, disk: Disk, max_frame_bytes: int) -> Iterator[tuple[StoredMessage, bool]]:
         """Yield the messages that are there and not removed, in order, and whether each has a time of its own."""

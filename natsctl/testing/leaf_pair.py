@@ -7,7 +7,8 @@ come to rest together: as long as a cable has something to carry, they take turn
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from natsctl.broker.leaf.leafs import Leafs
 from natsctl.broker.leaf.link import LeafLink

@@ -7,11 +7,12 @@ A plant replaces one function of the store while it is active. A simulation that
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from array import array
 from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite
 from natsctl.store.commit import Commit
@@ -155,7 +156,7 @@ def _index_of_another_segment_believed() -> Patch:
 
 def _index_without_removals() -> Patch:
     def image_of(*arguments: Any, **named: Any) -> IndexImage:
-        return dataclasses.replace(index_file.image_of(*arguments, **named), tombs=array("Q"))
+        return msgspec.structs.replace(index_file.image_of(*arguments, **named), tombs=array("Q"))
 
     return mock.patch("natsctl.store.file_log.image_of", image_of)
 
@@ -166,7 +167,7 @@ def _superseded_segment_kept() -> Patch:
 
 def _rewritten_without_the_removals_it_holds() -> Patch:
     def plan_rewrite(*arguments: Any) -> Rewrite:
-        return dataclasses.replace(rewrite.plan_rewrite(*arguments), tombs=array("Q"))
+        return msgspec.structs.replace(rewrite.plan_rewrite(*arguments), tombs=array("Q"))
 
     return mock.patch("natsctl.store.compaction.plan_rewrite", plan_rewrite)
 

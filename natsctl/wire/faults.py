@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class FaultKind(Enum):
@@ -31,8 +32,7 @@ class ProtocolFault(Exception):
         return self.kind.value
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one peer may send, in bytes. Defaults are the reference server's."""
 
     max_control_line: int = 4096

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import nats
 import pytest
+from msgspec.structs import replace
 from nats.aio.client import Client
 
 from natsctl.api.errors import UsageError

@@ -2,9 +2,9 @@
 
 import random
 import resource
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.store.disk import PosixDisk
 from natsctl.store.errors import StoreFull, StoreLocked, StorePoisoned

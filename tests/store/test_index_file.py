@@ -1,9 +1,9 @@
 """Index files save reading, and are never believed when they do not fit."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.store.errors import StoreDamaged
 from natsctl.store.filters import ALL, Filters

@@ -8,8 +8,9 @@ item, or None when they need more bytes, so that an archive of any size passes t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState
@@ -39,20 +40,18 @@ class ArchiveFault(Exception):
     """The archive is damaged, incomplete, or of no known format; the text says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a consumer is; pending maps a stream sequence to (first consumer sequence, last delivery in ns)."""
 
     delivered_cseq: int = 0
     delivered_sseq: int = 0
     floor_cseq: int = 0
     floor_sseq: int = 0
-    pending: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    redelivered: Mapping[int, int] = field(default_factory=dict)
+    pending: Mapping[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    redelivered: Mapping[int, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedConsumer:
+class ArchivedConsumer(msgspec.Struct, frozen=True):
     """One consumer; `created_ns` is 0 where the format does not tell."""
 
     name: str
@@ -61,8 +60,7 @@ class ArchivedConsumer:
     created_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivedStream:
+class ArchivedStream(msgspec.Struct, frozen=True):
     """What an archive says of its stream before any message; `config` is None where the format does not tell."""
 
     config: StreamConfig | None = None
@@ -70,8 +68,7 @@ class ArchivedStream:
     state: StreamState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     """The sequence holds no message, since `ts_ns` at the latest; one that came before is to be removed."""
 
     seq: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.stream import StreamConfig
@@ -20,8 +21,7 @@ def no_limits(config: StreamConfig) -> ApiError | None:
     return None
 
 
-@dataclass(slots=True, kw_only=True)
-class Draft:
+class Draft(msgspec.Struct, kw_only=True):
     """One configuration and what it is held against; checks change `config` in place."""
 
     config: StreamConfig

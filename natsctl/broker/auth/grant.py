@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
+import msgspec
+
+from natsctl.api.model import Confidential
 from natsctl.broker.auth.connect_options import ConnectOptions
 from natsctl.broker.auth.distinguished_names import DistinguishedName
 from natsctl.broker.auth.permissions import Permissions
@@ -14,8 +16,7 @@ from natsctl.broker.reasons import CloseReason
 UNLIMITED: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True):
     """The names in a client's verified certificate; `subject` is the text that nats-server makes of it.
 
     That text lacks attributes, and has the others in an order of its own; `dn` is the whole subject.
@@ -31,8 +32,7 @@ class Certificate:
     """None where an attribute's type has no name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """Everything an authenticator may look at."""
 
     options: ConnectOptions
@@ -46,12 +46,13 @@ class Credentials:
     """The wall clock, since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Confidential, frozen=True):
     """What a client is let in as; `user` is what connz shows, empty for tokens.
 
     Limits of `UNLIMITED` leave those of the account and of the server.
     """
+
+    UNSHOWN: ClassVar = ("jwt",)
 
     user: str
     account: str
@@ -63,13 +64,12 @@ class Grant:
     nkey: str = ""
     issuer: str = ""
     """The account's key that signed the user's JWT."""
-    jwt: str = field(default="", repr=False)
+    jwt: str = ""
     name_tag: str = ""
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a client is not let in: what it is told, how connz calls it, and `detail` for who debugs; never a secret."""
 
     detail: str = ""
@@ -77,8 +77,7 @@ class Refusal:
     reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
 
     A session waits for it with everything that follows its CONNECT; who can not wait calls `work` where it stands.

@@ -9,8 +9,9 @@ later CONNECT asks anew, as whoever it names, and ends the subscriptions that we
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from natsctl.api.syntax import go_quote
 from natsctl.broker.account import GLOBAL_ACCOUNT

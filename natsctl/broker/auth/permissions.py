@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 """How long a reply may be answered where nobody says. Source: reference, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectRules:
+class SubjectRules(msgspec.Struct, frozen=True):
     """Patterns for one direction; those of subscriptions may be `subject queue`, both with wildcards.
 
     `deny` wins over `allow`; where `allow` is None everything that is not denied is allowed.
@@ -20,20 +20,18 @@ class SubjectRules:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseRule:
+class ResponseRule(msgspec.Struct, frozen=True):
     """Leave to publish to the reply subjects of messages that were received; -1 in `max_msgs` is any number."""
 
     max_msgs: int = 1
     expires_ns: int = RESPONSE_EXPIRES_NS
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(msgspec.Struct, frozen=True):
     """All rules of one user."""
 
-    publish: SubjectRules = field(default_factory=SubjectRules)
-    subscribe: SubjectRules = field(default_factory=SubjectRules)
+    publish: SubjectRules = msgspec.field(default_factory=SubjectRules)
+    subscribe: SubjectRules = msgspec.field(default_factory=SubjectRules)
     responses: ResponseRule | None = None
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
+from natsctl.api.model import Confidential
 from natsctl.broker.auth.distinguished_names import DistinguishedName, in_any_order, parse_dn
 from natsctl.broker.auth.grant import Certificate, Credentials, Grant, Pending, Refusal
 from natsctl.broker.auth.passwords import cost_of, is_bcrypt, is_known, secret_matches, spend
@@ -30,12 +30,13 @@ CONNECTION_TYPES: Final = frozenset({
 """What `allowed_connection_types` may name."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Confidential, frozen=True):
     """One configured user; `password` is plain or a bcrypt hash."""
 
+    UNSHOWN: ClassVar = ("password",)
+
     name: str
-    password: str = field(repr=False)
+    password: str
     account: str = "$G"
     nkey: str = ""
     """A public user key, instead of name and password."""

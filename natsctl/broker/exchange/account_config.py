@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Literal
+
+import msgspec
 
 from natsctl.api.account import AccountLimits
 
@@ -14,8 +15,7 @@ RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
 ResponseType = Literal["single", "stream", "chunked"]
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(msgspec.Struct, frozen=True):
     """How often the latency of an exported service is measured, and where the results go.
 
     `sampling` is a percentage; 0 means requests that carry a tracing header.
@@ -25,8 +25,7 @@ class Latency:
     sampling: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class StreamExport:
+class StreamExport(msgspec.Struct, frozen=True):
     """Messages that other accounts may subscribe to; `accounts` None: every account."""
 
     subject: str
@@ -37,8 +36,7 @@ class StreamExport:
     """The import needs an activation token (JWT only)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceExport:
+class ServiceExport(msgspec.Struct, frozen=True):
     """Requests that other accounts may send; `accounts` None: every account."""
 
     subject: str
@@ -50,8 +48,7 @@ class ServiceExport:
     token_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StreamImport:
+class StreamImport(msgspec.Struct, frozen=True):
     """Messages of another account, seen here on `to`; empty: on their own subject."""
 
     account: str
@@ -61,8 +58,7 @@ class StreamImport:
     """Activation token of a private export."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceImport:
+class ServiceImport(msgspec.Struct, frozen=True):
     """A service of another account, asked here on `to`; empty: on its own subject."""
 
     account: str
@@ -73,24 +69,21 @@ class ServiceImport:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """Where a part of the messages of a mapping goes, in percent."""
 
     subject: str
     weight: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectMap:
+class SubjectMap(msgspec.Struct, frozen=True):
     """What clients publish on `source` goes to one of the destinations; what their weights leave stays."""
 
     source: str
     destinations: tuple[Destination, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """What the connections of an account may use together, and what each may send."""
 
     max_connections: int = UNLIMITED
@@ -100,8 +93,7 @@ class ConnectionLimits:
     max_payload: int = UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
-class AccountConfig:
+class AccountConfig(msgspec.Struct, frozen=True):
     """Everything that is said about one account; without `jetstream` it has none."""
 
     name: str
@@ -109,7 +101,7 @@ class AccountConfig:
     exports: tuple[StreamExport | ServiceExport, ...] = ()
     imports: tuple[StreamImport | ServiceImport, ...] = ()
     mappings: tuple[SubjectMap, ...] = ()
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    limits: ConnectionLimits = msgspec.field(default_factory=ConnectionLimits)
     display_name: str = ""
     """What people call it where `name` is a key."""
     jetstream_tiers: tuple[tuple[str, AccountLimits], ...] = ()

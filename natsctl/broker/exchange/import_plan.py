@@ -10,8 +10,9 @@ reference's (server/accounts.go).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from natsctl.api.mapping_functions import BadTransform
 from natsctl.api.subject_transform import SubjectMapping
@@ -32,8 +33,7 @@ _TOO_DEEP: Final = "search cycle depth exhausted"
 _INVALID: Final = "sublist: invalid subject"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLink:
+class StreamLink(msgspec.Struct, frozen=True):
     """An import of a stream in effect: `subject` there is seen as `local` here, made by `destination` where given."""
 
     account: str
@@ -42,8 +42,7 @@ class StreamLink:
     destination: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceLink:
+class ServiceLink(msgspec.Struct, frozen=True):
     """An import of a service in effect: `local` here asks `subject` there, made by `destination` where given."""
 
     account: str
@@ -54,8 +53,7 @@ class ServiceLink:
     export: ServiceExport
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What is wrong with one export or import of an account, in the reference's words."""
 
     account: str

@@ -5,9 +5,9 @@ Source: reference, shouldSample and ServiceLatency in server/accounts.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import field
 
 from natsctl.api import headers
@@ -51,8 +51,7 @@ class ServiceLatency(Model):
     total: int = field(default_factory=zero)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One request that is measured."""
 
     subject: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.exchange.account_config import UNLIMITED, AccountConfig

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import ClassVar
 
+from natsctl.api.model import Confidential
 from natsctl.broker.jwt.claims import OperatorClaims
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Confidential, frozen=True):
     """The keys that may sign accounts, and what else operators ask for."""
+
+    UNSHOWN: ClassVar = ("sentinel",)
 
     keys: frozenset[str] = frozenset()
     strict_keys: frozenset[str] = frozenset()
@@ -22,7 +24,7 @@ class Trust:
     system_account: str = ""
     pinned: frozenset[str] | None = None
     """The only accounts whose users may connect; None: every one."""
-    sentinel: str = field(default="", repr=False)
+    sentinel: str = ""
     """The JWT of clients that bring none; empty: they are refused."""
 
 

@@ -7,8 +7,9 @@ other side may call itself the hub: then we are its spoke.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from natsctl.api.syntax import go_quote
 from natsctl.broker.auth.connect_options import ConnectOptions, parse_connect

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import SECOND_NS
@@ -41,8 +42,7 @@ class LinkLog(Protocol):
         """Note what helps to find a fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeafOptions:
+class LeafOptions(msgspec.Struct, frozen=True):
     """How leaf nodes are accepted, and what this server says of itself on both kinds of connections."""
 
     host: str = ""
@@ -66,8 +66,7 @@ class LeafOptions:
     """Accounts whose JetStream is not kept apart from that of the other side."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteOptions:
+class RemoteOptions(msgspec.Struct, frozen=True):
     """One hub that this server connects to, for one of its accounts."""
 
     account: str = "$G"
@@ -78,4 +77,4 @@ class RemoteOptions:
     isolate: bool = False
     request_isolation: bool = False
     first_info_ns: int = FIRST_INFO_NS
-    signer: Signer = field(default=anonymous)
+    signer: Signer = msgspec.field(default=anonymous)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveWriter
 from natsctl.api.archive.archive_v1 import WriterV1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
+class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of atomic and fast batches. Source: reference, stream.go, for all but the bytes."""
 
     timeout_ns: int = 10_000_000_000

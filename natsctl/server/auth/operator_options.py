@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
+import msgspec
+
+from natsctl.api.model import Confidential
 from natsctl.broker.jwt.claims import OperatorClaims
 
 Deleting = Literal["no", "rename", "remove"]
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryOptions:
+class DirectoryOptions(msgspec.Struct, frozen=True):
     """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
 
     folder: Path
@@ -24,16 +25,17 @@ class DirectoryOptions:
     """How long a JWT is kept that nobody asks for; 0: for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorOptions:
+class OperatorOptions(Confidential, frozen=True):
     """Operators, and their accounts' resolver."""
+
+    UNSHOWN: ClassVar = ("preload", "sentinel")
 
     operators: tuple[OperatorClaims, ...] = ()
     trusted_keys: tuple[str, ...] = ()
     memory: bool = False
     """The resolver is what is preloaded."""
     directory: DirectoryOptions | None = None
-    preload: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    preload: tuple[tuple[str, str], ...] = ()
     """Account JWTs by public key."""
     pinned: tuple[str, ...] = ()
-    sentinel: str = field(default="", repr=False)
+    sentinel: str = ""

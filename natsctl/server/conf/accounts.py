@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.subjects import is_literal, is_valid_subject
@@ -30,17 +32,16 @@ ACCOUNT_LIMIT_KEYS: Final = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(msgspec.Struct):
     """One account on its way from the file."""
 
     name: str
     users: Item | None = None
     permissions: Permissions | None = None
     jetstream: AccountLimits | None = None
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    exports: Found = field(default_factory=list)
-    imports: Found = field(default_factory=list)
+    limits: ConnectionLimits = msgspec.field(default_factory=ConnectionLimits)
+    exports: Found = msgspec.field(default_factory=list)
+    imports: Found = msgspec.field(default_factory=list)
     mappings: tuple[Any, ...] = ()
 
     def config(self) -> AccountConfig:

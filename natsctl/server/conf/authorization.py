@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from natsctl.api.syntax import go_quote
 from natsctl.broker.auth.permissions import Permissions

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from natsctl.broker.jwt.nkey import is_public
 from natsctl.server import options as defaults

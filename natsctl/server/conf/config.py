@@ -7,9 +7,10 @@ serve is refused by name; so is one that nobody knows. Flags of the command line
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from natsctl.api.subjects import domain_prefix, is_valid_subject
 from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.subjects import is_valid_subject

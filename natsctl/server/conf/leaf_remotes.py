@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
 
 from natsctl.api.subjects import is_valid_subject
 from natsctl.server.conf.leaf_compression import check_compression

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts

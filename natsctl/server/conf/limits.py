@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.server.conf.setter import Setter, set_option
 from natsctl.server.conf.syntax import Item

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.api.mapping_functions import BadTransform
 from natsctl.api.subjects import is_valid_subject

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, decode
 from natsctl.broker.jwt.nkey import is_public

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block

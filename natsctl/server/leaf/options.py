@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote
 
+import msgspec
+
+from natsctl.api.model import Confidential
 from natsctl.broker.auth.static_auth import User
 
 if TYPE_CHECKING:
@@ -20,15 +22,16 @@ DIAL_TIMEOUT_S: Final = 1.0
 AUTH_TIMEOUT_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class LeafUrl:
+class LeafUrl(Confidential, frozen=True):
     """Where a hub may be reached; user and password are those of the url."""
+
+    UNSHOWN: ClassVar = ("password",)
 
     scheme: str
     host: str
     port: int
     user: str = ""
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     path: str = ""
 
     @property
@@ -48,14 +51,15 @@ class LeafUrl:
         return f"{self.scheme}://{user}{self.address}{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class LeafRemoteOptions:
+class LeafRemoteOptions(Confidential, frozen=True):
     """One hub, for one account."""
+
+    UNSHOWN: ClassVar = ("nkey",)
 
     urls: tuple[LeafUrl, ...] = ()
     account: str = "$G"
     creds: Path | None = None
-    nkey: str = field(default="", repr=False)
+    nkey: str = ""
     """A user's seed."""
     tls: TlsOptions | None = None
     deny_imports: tuple[str, ...] = ()
@@ -86,8 +90,7 @@ class LeafRemoteOptions:
         return f'urls=[{urls}], account="{self.account}"{secret}'
 
 
-@dataclass(frozen=True, slots=True)
-class LeafNodesOptions:
+class LeafNodesOptions(msgspec.Struct, frozen=True):
     """The listener, where `port` is not 0, and the remotes."""
 
     host: str = "0.0.0.0"

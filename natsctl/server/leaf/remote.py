@@ -13,8 +13,9 @@ import errno
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from natsctl.broker.leaf.options import RemoteOptions
 from natsctl.broker.options import SECOND_NS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 import traceback
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from natsctl.server.http import HttpServer
 from natsctl.server.monitor.pages import Monitor

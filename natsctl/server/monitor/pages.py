@@ -11,11 +11,12 @@ import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from html import escape
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
+
+from msgspec.structs import replace
 
 from natsctl.api.codec import encode
 from natsctl.api.syntax import go_quote

@@ -1,9 +1,11 @@
 """The flags of `natsctl server run`: the reference server's own spellings, and what each one sets."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import complaints
@@ -77,8 +79,7 @@ _SPECS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(msgspec.Struct, frozen=True):
     """What a command line asks for: a server with `options`, a look at `config`, version or help, or a signal."""
 
     action: Literal["run", "check", "version", "help", "signal"]

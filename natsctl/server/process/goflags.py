@@ -6,8 +6,9 @@ given a meaning by the caller.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 Kind = Literal["bool", "int", "text", "texts"]
 """What a flag's value is; `texts` gathers the values of a flag that is given again and again."""
@@ -21,16 +22,14 @@ class FlagError(Exception):
     """A command line that cannot be understood; the text says which flag and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlagSpec:
+class FlagSpec(msgspec.Struct, frozen=True):
     """One flag: the name of the setting that it fills, and the kind of its value."""
 
     setting: str
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """What stood on a command line: values by setting (the last one wins), the spelling used, and what followed."""
 
     values: dict[str, Value]

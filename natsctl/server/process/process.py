@@ -13,11 +13,12 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError
 from natsctl.server.capacity import default_max_storage

@@ -6,8 +6,9 @@ Names in refusals are the reference's field names and texts its own: tools and p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from natsctl.api.units import format_size
 from natsctl.server.conf.values import format_seconds

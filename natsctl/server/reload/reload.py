@@ -8,8 +8,9 @@ anything was derived from the machine or from the ports that were found free; di
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError
 from natsctl.broker.auth.reauthorization import close_excess, reauthorize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -38,8 +37,7 @@ class ProfilezOptions(msgspec.Struct, kw_only=True):
     duration: Duration = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: how its request reads, and what answers it."""
 
     form: Form
@@ -105,8 +103,7 @@ def _account_statz(server: ServerInstance, options: AccstatzOptions, account: st
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class AccountEndpoint:
+class AccountEndpoint(msgspec.Struct, frozen=True):
     """One endpoint that is asked about an account."""
 
     form: Form

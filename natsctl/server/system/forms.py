@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
@@ -46,8 +45,7 @@ class NoOptions(msgspec.Struct):
     """The options of an endpoint that has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """The body of one kind of request; `name` and `part` are what error texts call it and its options."""
 
     name: str

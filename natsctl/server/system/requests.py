@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from natsctl.api.clock import Clock
@@ -28,8 +29,7 @@ RUN_NS: Final = 10_000_000
 """How long a turn goes on answering."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request; `account` is where it was asked, and where its answer goes."""
 
     account: Account

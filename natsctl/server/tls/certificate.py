@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import ssl
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from natsctl.broker.auth.distinguished_names import DistinguishedName
 from natsctl.broker.auth.grant import Certificate

@@ -11,13 +11,14 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 import h11
+import msgspec
 
+from natsctl.api.model import Confidential
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket.frames import Deflater
 
@@ -49,9 +50,10 @@ class NotUpgraded(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(Confidential, frozen=True):
     """A request that was accepted."""
+
+    UNSHOWN: ClassVar = ("cookies",)
 
     answer: bytes
     leaf: bool = False
@@ -61,7 +63,7 @@ class Upgrade:
     whole: bool = False
     """Compressed messages must not be split: Safari."""
     forwarded_for: str = ""
-    cookies: dict[str, str] = field(default_factory=dict, repr=False)
+    cookies: dict[str, str] = msgspec.field(default_factory=dict)
     """Fields of CONNECT, for those that the client's own leaves empty."""
 
 

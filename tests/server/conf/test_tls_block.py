@@ -1,8 +1,8 @@
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.conf.syntax import ConfError

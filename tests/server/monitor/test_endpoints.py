@@ -2,10 +2,10 @@ import asyncio
 import http.client
 import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance

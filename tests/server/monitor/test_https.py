@@ -119,7 +119,7 @@ async def test_new_certificates_are_taken_for_the_next_handshake(tmp_path: Path)
     async with ServerInstance(options) as server:
         port = server.port_of("monitoring")
         before = await name(port)
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         server.options = replace(server.options, tls=TlsOptions(new.cert, new.key))
         assert (before, await name(port)) == ("old", "new")

@@ -6,12 +6,12 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.reasons import CloseReason
@@ -348,7 +348,7 @@ async def test_the_name_that_a_client_asks_for_chooses_the_certificate(files: Fi
 
 
 async def test_new_files_are_for_new_connections(files: Files) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     async with serving(tls=files.tls()) as server, talking(server.port) as before:
         await before.line()
@@ -431,7 +431,7 @@ async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files
     ],
 )
 async def test_what_can_not_be_used_is_an_error_at_the_start(files: Files, change: dict[str, Path], told: str) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     with pytest.raises(OSError, match=told):
         await ServerInstance(ServerOptions(host="127.0.0.1", port=-1, tls=replace(files.tls(), **change))).start()

@@ -4,9 +4,9 @@ import asyncio
 import json
 import socket
 import zlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.reasons import CloseReason

@@ -2,7 +2,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import h11
@@ -10,6 +9,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
