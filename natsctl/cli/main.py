@@ -313,8 +313,8 @@ def _dispatch(words: list[str]) -> int:
     if [noun.name, *rest[1:2]] == ["server", "run"]:
         from natsctl.cli.server.provisioned import serve
 
-        # Its flags are the reference server's, not Typer's: loading Typer would only double the time to a ready server.
-        gc.enable()
+        # Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server, which
+        # itself enables garbage collection.
         return serve(rest[2:])
     from natsctl.cli.typer_run import run_noun
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.errors import UsageError
@@ -11,7 +10,6 @@ from natsctl.broker.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from natsctl.broker.auth.grant import Authenticator
 from natsctl.broker.options import BrokerOptions, WebSocketListener
 from natsctl.server.auth.authenticators import authenticator, websocket_authenticator
-from natsctl.server.auth.operator_mode import trust
 from natsctl.server.descriptors import descriptor_shares
 from natsctl.server.options import ServerOptions
 from natsctl.server.version import PROTOCOL_VERSION
@@ -71,6 +69,8 @@ def advertised_address(options: ServerOptions, port: int) -> tuple[str, int]:
     """Return where INFO says that clients connect. Raises UsageError where `client_advertise` is no address."""
     if not options.client_advertise:
         return options.host, port
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(f"//{options.client_advertise}")
         host, named = parts.hostname, parts.port
@@ -104,6 +104,10 @@ def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, 
 
 def system_account(options: ServerOptions) -> str:
     """Return the account of the server's own requests and events."""
+    if options.operator is None:
+        return options.system_account or SYSTEM_ACCOUNT
+    from natsctl.server.auth.operator_mode import trust
+
     return trust(options).system_account or SYSTEM_ACCOUNT
 
 

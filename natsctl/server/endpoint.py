@@ -96,8 +96,9 @@ def bind(host: str, port: int) -> socket.socket:
         sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         return _bound(sock, ("::", max(port, 0)))
+    name = host.encode() if host.isascii() else host  # a text would load the codec of international names
     family, kind, protocol, _, address = socket.getaddrinfo(
-        host, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        name, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     return _bound(socket.socket(family, kind, protocol), address)
 

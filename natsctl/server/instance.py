@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.catalogue import entries
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
-from natsctl.server.auth.operator_mode import start_operator_mode, wake_accounts
 from natsctl.server.broker_setup import broker_options
 from natsctl.server.clock import SystemClock
 from natsctl.server.default_domains import map_default_domains
 from natsctl.server.endpoint import Endpoint, TransportEndpoint, named
+from natsctl.server.listener import client_connection
 from natsctl.server.monitor.refused import Refused
-from natsctl.server.options import ServerOptions, WebSocketOptions
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
-from natsctl.server.storage import engine_options, open_store
 from natsctl.server.tls.gate import TlsGate
-from natsctl.server.tls.listener import client_connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.in_process import InProcessDoor
     from natsctl.server.leaf.leafs import LeafNodes
+    from natsctl.server.options import ServerOptions, WebSocketOptions
     from natsctl.server.system.system import System
     from natsctl.server.tls.gate import GateContexts
     from natsctl.server.websocket.upgrade import WebSocketDoor
@@ -159,12 +155,14 @@ class ServerInstance:
             raise
 
     def _build(self) -> None:
-        clock, rng = SystemClock(), random.Random(secrets.randbits(128))
-        self._broker = Broker(
-            clock, rng, broker_options(self.options, self.server_id, self.port), random.SystemRandom()
-        )
+        clock, secure = SystemClock(), random.SystemRandom()
+        rng = random.Random(secure.getrandbits(128))
+        self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port), secure)
         self._broker.configure(self.options.accounts)
-        self._operated = start_operator_mode(self._broker, self.log)
+        if self.options.operator is not None:
+            from natsctl.server.auth.operator_mode import start_operator_mode
+
+            self._operated = start_operator_mode(self._broker, self.log)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
         self._shell = Shell(
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
@@ -229,12 +227,17 @@ class ServerInstance:
         return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, gate, door))
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
+        from natsctl.api.catalogue import entries
         from natsctl.jetstream.engine import Engine
+        from natsctl.server.storage import engine_options, open_store
 
         entries()  # read now: once descriptors are short, it could not be
         self.store = open_store(self.options, self.log, rng)
         options = engine_options(self.options, self._operated)
-        wake_accounts(broker, dict.fromkeys(key.partition("/")[0] for key in self.store.streams), self.log)
+        if self.options.operator is not None:
+            from natsctl.server.auth.operator_mode import wake_accounts
+
+            wake_accounts(broker, dict.fromkeys(key.partition("/")[0] for key in self.store.streams), self.log)
         engine = Engine(self.store, broker, clock, rng, options, self.log.warn)
         engine.recover()
         return engine

@@ -13,11 +13,12 @@ import struct
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from natsctl.broker.notices import log_name
-from natsctl.server.process.protocol_trace import ProtocolTrace
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
+    from natsctl.server.process.protocol_trace import ProtocolTrace
     from natsctl.server.shell import Shell
+    from natsctl.server.tls.gate import TlsGate
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """What the transport may hold before output waits in the session instead."""
@@ -115,6 +116,8 @@ class ClientConnection(asyncio.Protocol):
         """Write to the log what the operations in a chunk are."""
         log = self._shell.log
         if self._traces is None:
+            from natsctl.server.process.protocol_trace import ProtocolTrace
+
             self._traces = ProtocolTrace(sent=False), ProtocolTrace(sent=True)
         name = log_name(self.session)
         for line in self._traces[sent].lines(data, log.traced_bytes):
@@ -143,6 +146,15 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+
+def client_connection(shell: Shell, gate: TlsGate) -> ClientConnection:
+    """Return the protocol of a new connection, as the gate is now."""
+    if gate.options is None:
+        return ClientConnection(shell)
+    from natsctl.server.tls.listener import TlsConnection
+
+    return TlsConnection(shell, gate)
 
 
 def is_gone(transport: asyncio.Transport) -> bool:

@@ -1,17 +1,19 @@
 """What one server run is told: every flag of `natsctl server run` as a typed value."""
 
-import tempfile
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from natsctl.broker.auth.static_auth import User
-from natsctl.broker.exchange.account_config import AccountConfig
-from natsctl.server.auth.operator_options import OperatorOptions
-from natsctl.server.conf.jetstream_limits import JetStreamLimits
-from natsctl.server.leaf.options import LeafNodesOptions
+if TYPE_CHECKING:
+    from natsctl.broker.auth.static_auth import User
+    from natsctl.broker.exchange.account_config import AccountConfig
+    from natsctl.jetstream.publish.batch_limits import BatchLimits
+    from natsctl.server.auth.operator_options import OperatorOptions
+    from natsctl.server.leaf.options import LeafNodesOptions
 
 SyncPolicy = Literal["always", "never"] | int
 """When messages are synced: before every ack, left to the kernel, or every so many nanoseconds."""
@@ -88,6 +90,17 @@ class WebSocketOptions(msgspec.Struct, frozen=True):
     """What the answer to a handshake carries besides the protocol's own."""
     ping_interval_s: float = 0.0
     """How often clients of this listener are asked whether they live; 0: as everywhere."""
+
+
+class JetStreamLimits(msgspec.Struct, frozen=True):
+    """What every account may ask of JetStream, as the engine's options name it; 0: none, or the default."""
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    default_max_consumers: int = 0
+    max_duplicate_window_ns: int = 0
+    batches: BatchLimits | None = None
+    """None: the engine's own."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -193,8 +206,12 @@ class ServerOptions(msgspec.Struct, frozen=True):
     @property
     def store_path(self) -> Path:
         """The folder of the store: `jetstream` under the named folder, or under the system's temporary one."""
-        return (self.store_dir or Path(tempfile.gettempdir()) / "nats") / "jetstream"
+        if self.store_dir is not None:
+            return self.store_dir / "jetstream"
+        from tempfile import gettempdir
 
-    def at(self, host: str, port: int) -> "ServerOptions":
+        return Path(gettempdir()) / "nats" / "jetstream"
+
+    def at(self, host: str, port: int) -> ServerOptions:
         """Return the same options for another listen address."""
         return replace(self, host=host, port=port)

@@ -44,8 +44,9 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
         max_duplicate_window_ns=limits.max_duplicate_window_ns,
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
-        batches=limits.batches,
     )
+    if limits.batches is not None:
+        found.batches = limits.batches
     if limits.default_max_consumers:
         found.default_max_consumers = limits.default_max_consumers
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,4 +20,6 @@ def draw_digits(rng: Rng, length: int) -> str:
 
 def hash_digits(name: str, length: int) -> str:
     """Return the beginning of a name's SHA-256, a digit for each byte."""
+    import hashlib  # loads OpenSSL's, which a plain server does without
+
     return "".join(_DIGITS[byte % 62] for byte in hashlib.sha256(name.encode()).digest()[:length])

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from natsctl.broker.account import SYSTEM_ACCOUNT
-from natsctl.broker.auth.grant import Authenticator
-from natsctl.broker.auth.static_auth import StaticAuthenticator, User
-from natsctl.server.auth.operator_mode import jwt_authenticator
-from natsctl.server.options import ServerOptions
+
+if TYPE_CHECKING:
+    from natsctl.broker.auth.grant import Authenticator
+    from natsctl.server.options import ServerOptions
 
 
 def authenticator(options: ServerOptions) -> Authenticator | None:
     """Return who knows the users, None where everybody is let in."""
-    if options.operator is not None and (jwts := jwt_authenticator(options)) is not None:
-        return jwts
+    if options.operator is not None:
+        from natsctl.server.auth.operator_mode import jwt_authenticator
+
+        if (jwts := jwt_authenticator(options)) is not None:
+            return jwts
+    if not (options.users or options.user or options.token):
+        return None
+    from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+
     users = options.users + ((User(options.user, options.password),) if options.user else ())
     if users and not options.no_auth_user and all(user.account == SYSTEM_ACCOUNT for user in users):
         # Who names users of the system account alone does not mean to lock everybody else out.
+        import secrets
+
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))
         known = (*users, anyone)
         return StaticAuthenticator("", known, anyone.name, hidden_default=True, **_mapping(options, "STANDARD"))
-    if not users and not options.token:
-        return None
     return StaticAuthenticator(options.token, users, options.no_auth_user, **_mapping(options, "STANDARD"))
 
 
@@ -36,6 +42,8 @@ def websocket_authenticator(options: ServerOptions, main: Authenticator | None) 
     websocket = options.websocket
     if websocket is None or options.operator is not None:
         return main
+    from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+
     if websocket.user or websocket.token or websocket.no_auth_user:
         token, silent = websocket.token, websocket.no_auth_user
         single = (User(websocket.user, websocket.password),) if websocket.user else ()

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from natsctl.broker.auth.grant import Grant, Refusal
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from natsctl.broker.session import Session
 
 Answer = Grant | Refusal
@@ -56,6 +57,8 @@ class Logins:
             pending = session.login.pending
             if pending is not None:
                 if self._thread is None:
+                    from concurrent.futures import ThreadPoolExecutor
+
                     self._thread = ThreadPoolExecutor(1, "natsctl-logins")
                 self._running, self._future = session, self._thread.submit(pending.work)
                 self._future.add_done_callback(partial(self._done, session))

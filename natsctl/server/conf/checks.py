@@ -7,12 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from natsctl.broker.jwt.nkey import is_public
 from natsctl.server import options as defaults
-from natsctl.server.conf.default_domain import domain_complaints
-from natsctl.server.conf.operator_checks import operator_complaints
-from natsctl.server.conf.values import format_seconds
-from natsctl.server.conf.websocket import websocket_complaints
 from natsctl.server.options import ServerOptions
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -44,8 +39,13 @@ def with_defaults(options: ServerOptions) -> ServerOptions:
 
 def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
     """Yield what is wrong between options: the configuration key it is about, and a text."""
-    yield from domain_complaints(options)
+    if options.default_js_domain:
+        from natsctl.server.conf.default_domain import domain_complaints
+
+        yield from domain_complaints(options)
     if options.lame_duck_grace_s >= options.lame_duck_duration_s:
+        from natsctl.server.conf.values import format_seconds
+
         yield (
             "lame_duck_grace_period",
             (
@@ -62,11 +62,16 @@ def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield "server_name", "server name cannot contain spaces"
     if options.http_port and options.https_port:
         yield "https_port", "can't specify both HTTP and HTTPs ports"
-    yield from operator_complaints(options)
+    if options.operator is not None:
+        from natsctl.server.conf.operator_checks import operator_complaints
+
+        yield from operator_complaints(options)
     yield from _about_no_auth_user(options, "no_auth_user", options.no_auth_user)
     if options.websocket is not None:
+        from natsctl.server.conf.websocket import websocket_complaints
+
         yield from _about_no_auth_user(options, "websocket", options.websocket.no_auth_user)
-    yield from (("websocket", text) for text in websocket_complaints(options))
+        yield from (("websocket", text) for text in websocket_complaints(options))
     yield from _about_leafnodes(options)
 
 
@@ -75,6 +80,8 @@ def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
     if leafnodes is None:
         return
     if options.operator is not None:
+        from natsctl.broker.jwt.nkey import is_public
+
         if leafnodes.users:
             yield "leafnodes", "operator mode does not allow specifying users in leafnode config"
         if any(not is_public(remote.account, "account") for remote in leafnodes.remotes):

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from natsctl.jetstream.publish.batch_limits import BatchLimits
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, duration_text_of, number_of
-
-
-class JetStreamLimits(msgspec.Struct, frozen=True):
-    """Limits as the engine's options name them; 0: none, or the default."""
-
-    max_ack_pending: int = 0
-    max_request_batch: int = 0
-    default_max_consumers: int = 0
-    max_duplicate_window_ns: int = 0
-    batches: BatchLimits = msgspec.field(default_factory=BatchLimits)
-
+from natsctl.server.options import JetStreamLimits
 
 COUNT_KEYS: Final = {
     "max_ack_pending": "max_ack_pending",

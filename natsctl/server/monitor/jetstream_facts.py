@@ -60,17 +60,18 @@ def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
     """Return the limits of JetStream that are configured, and the one that always is; empty without JetStream."""
     if server.engine is None:
         return {}
-    given, usual = server.options.jetstream_limits, BatchLimits()
+    limits, usual = server.options.jetstream_limits, BatchLimits()
+    given = limits.batches or usual
     batches = {
-        "max_batch_inflight_per_stream": (given.batches.atomic_of_stream, usual.atomic_of_stream),
-        "max_batch_inflight_total": (given.batches.atomic_of_server, usual.atomic_of_server),
-        "max_batch_size": (given.batches.atomic_size, usual.atomic_size),
-        "max_batch_timeout": (given.batches.timeout_ns, usual.timeout_ns),
+        "max_batch_inflight_per_stream": (given.atomic_of_stream, usual.atomic_of_stream),
+        "max_batch_inflight_total": (given.atomic_of_server, usual.atomic_of_server),
+        "max_batch_size": (given.atomic_size, usual.atomic_size),
+        "max_batch_timeout": (given.timeout_ns, usual.timeout_ns),
     }
     shown = {
-        "max_request_batch": given.max_request_batch,
-        "max_ack_pending": given.max_ack_pending,
-        "max_duplicate_window": given.max_duplicate_window_ns,
+        "max_request_batch": limits.max_request_batch,
+        "max_ack_pending": limits.max_ack_pending,
+        "max_duplicate_window": limits.max_duplicate_window_ns,
         **{key: value for key, (value, default) in batches.items() if value != default},
         "default_max_consumers": server.engine.options.default_max_consumers,
     }

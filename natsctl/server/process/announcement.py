@@ -8,8 +8,6 @@ from typing import Final
 from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.auth.passwords import is_bcrypt
-from natsctl.server.auth.operator_log import announce_directory, announce_operators
 from natsctl.server.capacity import default_max_memory
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
@@ -31,7 +29,10 @@ def announce(log: Log, server: ServerInstance) -> None:
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_file is not None:
         log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
-    announce_operators(log, options, int(time.time()))
+    if options.operator is not None:
+        from natsctl.server.auth.operator_log import announce_operators
+
+        announce_operators(log, options, int(time.time()))
     for key in options.unserved:
         log.warn(f"{key}: not served by this version, nothing listens or connects there")
     if options.jetstream:
@@ -59,7 +60,10 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
 def announce_listeners(log: Log, server: ServerInstance) -> None:
     """Say where the server that has started listens."""
     options = server.options
-    announce_directory(log, options)
+    if options.operator is not None:
+        from natsctl.server.auth.operator_log import announce_directory
+
+        announce_directory(log, options)
     if port := server.port_of("monitoring"):
         scheme = "https" if options.https_port else "http"
         log.info(f"Starting {scheme} monitor on {_address(options.monitoring_host, port)}")
@@ -83,6 +87,10 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
 
 def _plain_secrets(options: ServerOptions) -> bool:
     secrets = [user.password for user in options.users] + [options.password, options.token]
+    if not any(secrets):
+        return False
+    from natsctl.broker.auth.passwords import is_bcrypt
+
     return any(secret and not is_bcrypt(secret) for secret in secrets)
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import complaints
-from natsctl.server.conf.config import read_config
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 from natsctl.server.process.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.process.provision import Documents
@@ -108,6 +107,8 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
         return CommandLine("signal", ServerOptions(), signal=given.text("signal"))
     config, base = _path(given, "config"), ServerOptions(store_dir=_path(given, "store_dir"))
     if config is not None:
+        from natsctl.server.conf.config import read_config
+
         base = read_config(config, base, environment or {})
     options = _options(given, base)
     for _, text in complaints(options):

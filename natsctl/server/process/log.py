@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -153,6 +152,8 @@ class Log:
         if self._open_anew(path):
             self.info(f'Rotated log, backup saved as "{aside}"')
         if self._max_files > 0:
+            from glob import escape
+
             kept = sorted(path.parent.glob(f"{escape(path.name)}.[0-9]*"))
             for old in kept[: max(len(kept) - (self._max_files - 1), 0)]:
                 with suppress(OSError):

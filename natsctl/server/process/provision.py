@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.broker.account import GLOBAL_ACCOUNT
-from natsctl.broker.jwt.authenticator import JwtAuthenticator
-from natsctl.broker.jwt.token import JwtError
-from natsctl.server.broker_setup import jetstream_accounts
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
+    from natsctl.broker.jwt.authenticator import JwtAuthenticator
     from natsctl.server.in_process import Way
     from natsctl.server.instance import ServerInstance
     from natsctl.server.options import ServerOptions
@@ -66,6 +64,9 @@ async def provision(documents: Documents, carry: Carry, server: ServerInstance, 
 
 def _account(options: ServerOptions, broker: Broker, named: str) -> str:
     """Return the account that was named, or the one that has JetStream; raises UsageError."""
+    from natsctl.broker.jwt.authenticator import JwtAuthenticator
+    from natsctl.server.broker_setup import jetstream_accounts
+
     auth = broker.options.auth
     if isinstance(auth, JwtAuthenticator):
         return _operated_account(auth, broker, named)
@@ -81,6 +82,8 @@ def _account(options: ServerOptions, broker: Broker, named: str) -> str:
 
 def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
     """Return an account of an operator, alive; raises UsageError."""
+    from natsctl.broker.jwt.token import JwtError
+
     if not named:
         raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")
     try:

@@ -170,6 +170,8 @@ class TlsGate:
         With `contexts`, made of those options before, nothing is read and nothing raised.
         """
         if options is not None:
+            import natsctl.server.tls.listener  # noqa: F401  # now, and not with the first client
+
             self._contexts = contexts or gate_contexts(options)
         self.options = options
         self.allow_non_tls = allow_non_tls

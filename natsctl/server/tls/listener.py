@@ -233,11 +233,6 @@ class TlsConnection(ClientConnection):
         super().connection_lost(exc)
 
 
-def client_connection(shell: Shell, gate: TlsGate) -> ClientConnection:
-    """Return the protocol of a new connection, as the gate is now."""
-    return ClientConnection(shell) if gate.options is None else TlsConnection(shell, gate)
-
-
 def text_of(error: Exception) -> str:
     """Return the system's words for an error of a socket."""
     return (getattr(error, "strerror", None) or str(error)).lower()
