@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from typing import Any
@@ -223,3 +224,54 @@ def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(house: Any,
         heard.append(client.heard())
         client.session.closed()
     assert heard[0] == heard[1]
+
+
+def test_a_literal_subscription_is_three_objects(house: Any) -> None:
+    talker = house.client()
+    lines = b"".join(b"SUB t_%d q %d\r\n" % (n, n) for n in range(1000))
+    gc.collect()
+    before = len(gc.get_objects())
+    talker.say(lines)
+    gc.collect()
+    made = len(gc.get_objects()) - before
+    assert len(talker.session.subs) == 1000
+    assert made <= 3_100, "subscription, node of the trie, and the tuple in it: memory and collections count by objects"
+
+
+def test_a_subject_with_one_taker_has_one_cached_route(house: Any) -> None:
+    talker = house.client()
+    talker.say(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(1000)))
+    said = talker.say(b"".join(b"PUB t.%d 0\r\n\r\n" % n for n in range(1000)))
+    assert said.count(b"MSG ") == 1000
+    assert house.account.routes.cached == 1000
+
+
+def test_a_long_route_stays_beside_many_others(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_CACHED_TAKERS", 600)
+    monkeypatch.setattr(routes, "MAX_ROUTE_COST", 300, raising=False)
+    for _ in range(1000):
+        listen(house.account, b"work", b"q")
+    listen(house.account, b"other.*.x")
+    made = Counter[bytes]()
+    make = routes.Routes._make
+
+    def counted(self: routes.Routes, nodes: Any, subject: bytes) -> Any:
+        made[subject] += 1
+        return make(self, nodes, subject)
+
+    monkeypatch.setattr(routes.Routes, "_make", counted)
+    for number in range(1000):
+        assert house.account.publish(b"work", b"", b"", b"") == 1
+        assert house.account.publish(b"other.%d.x" % number, b"", b"", b"") == 1
+    assert made[b"work"] <= 20, "not once for each other subject"
+
+
+def test_groups_of_one_and_of_several_get_one_copy_each(house: Any) -> None:
+    one, other = house.client(), house.client()
+    one.say(b"SUB a q 1\r\n")
+    assert one.say(b"PUB a 0\r\n\r\n").count(b"MSG a 1") == 1
+    other.say(b"SUB a q 1\r\nSUB a r 2\r\n")
+    heard = one.say(b"PUB a 0\r\n\r\n" * 100).count(b"MSG a 1"), other.heard()
+    assert heard[0] + heard[1].count(b"MSG a 1") == 100 and heard[1].count(b"MSG a 2") == 100
+    quiet = house.client(b'CONNECT {"verbose":false,"echo":false,"headers":true,"no_responders":true,"protocol":1}\r\n')
+    assert b"503" in quiet.say(b"SUB mine q 1\r\nSUB back 2\r\nPUB mine back 0\r\n\r\n"), "no echo in a group of one"

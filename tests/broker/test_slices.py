@@ -14,7 +14,7 @@ from natsctl.broker.leaf.options import LeafOptions
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
-from natsctl.broker.slices import LOOK_MASK, MAX_PUT_OFF_BYTES, SLICE_NS, go_on
+from natsctl.broker.slices import LEFT_STEP, LOOK_MASK, MANY_LEFT, MAX_PUT_OFF_BYTES, SLICE_NS, end_left, go_on
 from natsctl.testing.leaf_pair import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
@@ -199,3 +199,75 @@ def test_what_another_server_sends_is_put_off_too() -> None:
     assert finish(house) > 5
     assert heard(listener) == work(20)[1] + b"MSG a.last 1 1\r\nx\r\n"
     assert heard(link).endswith(b"PONG\r\n")
+
+
+def crowd(house: Broker, count: int) -> Session:
+    """Return a client with a subscription in a queue group for each of `count` subjects, and one for a shared one."""
+    session = client(house)
+    session.receive(b"SUB shared all q\r\n" + b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(count)))
+    finish(house)
+    assert len(session.subs) == count + 1
+    return session
+
+
+def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> None:
+    house = broker()
+    session = crowd(house, 4 * MANY_LEFT)
+    before = house.subscriptions
+    session.closed()
+    assert house.subscriptions == before, "nothing is removed inside the call"
+    assert isinstance(house.clock, SlowClock)
+    house.clock.step_ns = 1
+    removed = []
+    while house.left:
+        held = house.subscriptions
+        end_left(house, 0)
+        removed.append(held - house.subscriptions)
+        assert len(removed) < 10_000, "no end"
+    assert max(removed) == LEFT_STEP, "the clock is looked at after every few"
+    assert sum(removed) == 4 * MANY_LEFT + 1
+    assert session.left_count == 4 * MANY_LEFT + 1
+
+
+def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_removed() -> None:
+    house = broker()
+    session, other, requester = crowd(house, 2 * MANY_LEFT), client(house), client(house)
+    other.receive(b"SUB shared all 1\r\nPUB t.5 0\r\n\r\nPUB shared 0\r\n\r\n" * 2)
+    heard(other)
+    session.closed()
+    end_left(house, 0)
+    assert house.left
+    requester.receive(b"SUB inbox 1\r\nPUB t.5 inbox 0\r\n\r\n")
+    assert b"NATS/1.0 503" in heard(requester), "nobody is left on t.5"
+    requester.receive(b"PUB shared 0\r\n\r\n" * 50)
+    assert heard(other).count(b"MSG shared 1 0\r\n") == 50, "the group goes on with who is left"
+    assert not house.account("$G").has_interest(b"t.7")
+    assert session.out == []
+    house.tick()
+    while house.left:
+        house.tick()
+    assert house.account("$G").routes.subs.taking(b"t.5") == []
+
+
+def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> None:
+    house = broker()
+    first = crowd(house, 2 * MANY_LEFT)
+    first.closed()
+    again = crowd(house, 2 * MANY_LEFT)
+    publisher = client(house)
+    publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
+    assert heard(again).count(b"MSG ") == 40
+    while house.left:
+        end_left(house, 0)
+    publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
+    assert heard(again).count(b"MSG ") == 40
+    assert house.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
+
+
+def test_many_subscriptions_sent_at_once_are_put_off() -> None:
+    house = broker(SLICE_NS)
+    session = client(house)
+    session.receive(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(100)))
+    assert len(session.subs) <= 2 * (LOOK_MASK + 1)
+    finish(house)
+    assert len(session.subs) == 100
