@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,8 @@ def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
 
     Everybody may read it, as far as the umask lets them; the process id is for the owner. Source: server.go.
     """
+    import json
+
     path = ports_path(folder, os.getpid())
     content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
     write_atomically(path, content.encode(), mode=0o666)

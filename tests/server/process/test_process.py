@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.rawclient import RawClient
 
@@ -336,3 +337,65 @@ async def store_one(url: str) -> None:
 def mode_of(path: Path) -> str:
     """Return the permission bits of a file."""
     return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+NOT_AT_A_PLAIN_START = (
+    "bcrypt", "click", "cramjam", "cryptography", "dataclasses", "h11", "hashlib", "json", "nacl", "nats", "nkeys",
+    "numpy", "orjson", "pydantic", "rich", "tempfile", "typer", "wsproto", "yaml",
+    "natsctl.api.config", "natsctl.broker.auth.static_auth", "natsctl.broker.jwt", "natsctl.broker.leaf.link",
+    "natsctl.client", "natsctl.jetstream", "natsctl.plan", "natsctl.server.auth.operator_mode",
+    "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http", "natsctl.server.leaf",
+    "natsctl.server.monitor.listen", "natsctl.server.process.protocol_trace", "natsctl.server.reload",
+    "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket", "natsctl.store",
+)  # fmt: skip
+"""Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
+MODULES_OF_A_PLAIN_START = 330
+"""Most modules of all kinds that are loaded when the listener opens (296 when this was written, 400 before)."""
+SERVER_RUN = [sys.executable, "-X", "importtime", "-m", "natsctl", "server", "run"]
+
+
+def loaded_at_start(folder: Path, running: list[Running], *flags: str) -> set[str]:
+    """Return the modules that a server has imported when it says that it is ready."""
+    server = Running(folder, *flags, command=SERVER_RUN)
+    running.append(server)
+    server.wait_for("Server is ready")
+    before, _, _ = server.log.partition("Server is ready")
+    return {line.rpartition("|")[2].strip() for line in before.splitlines() if line.startswith("import time:")}
+
+
+def found_in(loaded: set[str], packages: Sequence[str]) -> list[str]:
+    return [name for name in packages if any(one == name or one.startswith(name + ".") for one in loaded)]
+
+
+def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, running: list[Running]) -> None:
+    loaded = loaded_at_start(tmp_path, running)
+    assert {"uvloop", "natsctl.broker.session"} <= loaded, "modules are found in the log"
+    assert found_in(loaded, NOT_AT_A_PLAIN_START) == []
+    assert len(loaded) <= MODULES_OF_A_PLAIN_START
+
+
+CONFIGURED = {
+    "jetstream": ("jetstream: {store_dir: FOLDER}", ("natsctl.jetstream.engine", "natsctl.store.store")),
+    "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls.listener",)),
+    "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf.leafs",)),
+    "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.listen",)),
+    "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket.upgrade",)),
+}
+
+
+@pytest.mark.parametrize("what", CONFIGURED)
+def test_what_is_configured_is_loaded_before_the_first_client(
+    what: str, tmp_path: Path, running: list[Running]
+) -> None:
+    """Later it would hold up everybody, or fail where descriptors have run out."""
+    text, needed = CONFIGURED[what]
+    issued = Authority(tmp_path / "ca").issue("server", addresses=["127.0.0.1"])
+    for name, path in {"FOLDER": tmp_path, "CERT": issued.cert, "KEY": issued.key}.items():
+        text = text.replace(name, f"'{path}'")
+    (tmp_path / "nats.conf").write_text(text + "\n")
+    loaded = loaded_at_start(tmp_path, running, "-c", str(tmp_path / "nats.conf"))
+    assert set(needed) <= loaded
+    others = {one for _, modules in CONFIGURED.values() for one in modules}
+    if what == "leaf nodes":
+        others.discard("natsctl.server.tls.listener")  # their listener is made of it, in clear, too
+    assert found_in(loaded, sorted(others - set(needed))) == []
