@@ -1,11 +1,11 @@
-"""Many streams on one server, many consumers on one stream: two of the curves of `python -m bench.scale`."""
+"""Many streams on one server, many consumers on one stream, many subscriptions: curves of `python -m bench.scale`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,8 @@ BUSY: Final = 40_000
 IDLE_S: Final = 3.0
 FOR_ALL: Final = 10
 """Messages that every consumer takes."""
+CHUNK: Final = 4000
+"""Lines that are sent at once where a million follow each other."""
 MANY_FILTERS: Final = 1000
 
 
@@ -38,6 +40,64 @@ def cpu_s(server: ServerProcess) -> float:
     """Return the processor time that a server has used."""
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def restored(server: ServerProcess, count: int, shared: bool = False) -> Row:
+    """Measure a client that comes back with `count` queue subscriptions, and a message for each.
+
+    Each is on a subject of its own, or all are in one group on one subject where they are `shared`; another client
+    asks for PONGs meanwhile. Source: nats.java, AuthViolationDuringReconnectOnFlushTimeoutTest.
+    """
+    row: Row = {}
+    client, other = await RawClient.connect(server.url), await RawClient.connect(server.url)
+    worst_s = [0.0]
+    watching = asyncio.create_task(_longest_round_trip(other, worst_s))
+    came, begin_mb, used_s = 0, rss_mb(server), cpu_s(server)
+    done = asyncio.Event()
+
+    def take(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        nonlocal came
+        came += 1
+        if came == count:
+            done.set()
+
+    async def send(act: Callable[[list[bytes]], None]) -> None:
+        for start in range(0, count, CHUNK):
+            numbers = range(start, min(start + CHUNK, count))
+            act([b"test" if shared else b"test_%d" % number for number in numbers])
+            await client.flush()
+
+    def publish(subjects: list[bytes]) -> None:
+        client.send(b"".join([b"PUB %s 1\r\nx\r\n" % subject for subject in subjects]))
+
+    row["restore_per_s"] = count / await timed(send(lambda subjects: client.subscribe_all(subjects, b"q", take)))
+    row["restore, processor"], used_s = cpu_s(server) - used_s, cpu_s(server)
+    row["memory of one_kb"] = (rss_mb(server) - begin_mb) * 1024 / count
+    row["publish and receive_per_s"] = count / await timed(_until(done, send(publish)))
+    row["publish, processor"] = cpu_s(server) - used_s
+    row["longest PING meanwhile"], worst_s[0] = worst_s[0], 0.0
+    await client.close()
+    await asyncio.sleep(IDLE_S)
+    watching.cancel()
+    await timed(other.flush())
+    row["longest PING after its end"] = worst_s[0]
+    await other.close()
+    return row
+
+
+async def _until(done: asyncio.Event, work: Awaitable[None]) -> None:
+    """Return when `work` is done and everything has arrived."""
+    await work
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        await done.wait()
+
+
+async def _longest_round_trip(client: RawClient, worst_s: list[float]) -> None:
+    """Keep the longest round trip since the caller has looked last."""
+    while True:
+        took_s = await timed(client.flush())
+        worst_s[0] = max(worst_s[0], took_s)
+        await asyncio.sleep(0.005)
 
 
 def name_of(number: int) -> str:

@@ -1,7 +1,7 @@
 """How costs grow on one node, natsctl beside the reference server: `python -m bench.scale`.
 
-Five curves: messages in one stream, subjects in one stream, streams on one server, consumers on one stream, consumers
-of a stream that keeps messages only while somebody wants them. Each row
+Six curves: messages in one stream, subjects in one stream, streams on one server, consumers on one stream, consumers
+of a stream that keeps messages only while somebody wants them, queue subscriptions that a client restores. Each row
 is one size on both servers in turn; a ratio is natsctl's time (or memory) over the reference's, so below 1 natsctl
 needs less. natsctl syncs before every ack (its default), the reference has its lazy default. The sizes of a run are
 arguments; the largest ones (10 million messages, 10,000 streams) take minutes and want a machine that does nothing
@@ -15,7 +15,7 @@ import json
 from functools import partial
 from typing import Final
 
-from bench.crowds import many_consumers, many_streams, many_wants
+from bench.crowds import many_consumers, many_streams, many_wants, restored
 from bench.measure import ANSWER_WITHIN_S, Row, api, consumer, fetched, fill, measure, restarted, rss_mb, timed
 from natsctl.testing import process
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--streams", type=sizes, default=sizes("1e3"))
     parser.add_argument("--consumers", type=sizes, default=sizes("100,1e3"))
     parser.add_argument("--wants", type=sizes, default=sizes("1e3"), help="consumers on an interest stream")
+    parser.add_argument("--restored", type=sizes, default=sizes("1e5"), help="queue subscriptions of one client")
     parser.add_argument("--alone", action="store_true", help="natsctl without the reference")
     options = parser.parse_args()
     kinds: list[Kind] = ["natsctl", "reference"]
@@ -84,6 +85,10 @@ def main() -> None:
         measure(f"{count:,} consumers on one stream", kinds, partial(many_consumers, count=count))
     for count in options.wants:
         measure(f"{count:,} consumers on one interest stream", kinds, partial(many_wants, count=count))
+    for count in options.restored:
+        measure(f"{count:,} queue subscriptions restored, a subject each", kinds, partial(restored, count=count))
+        title = f"{count:,} queue subscriptions restored, one group on one subject"
+        measure(title, kinds, partial(restored, count=count, shared=True))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,36 @@
-"""What short commands cost, natsctl beside the reference tool: `python -m bench.startup`.
+"""What short commands and starts of the server cost, beside nats and nats-server: `python -m bench.startup`.
 
 Each line is a whole process with its output in a pipe, on natsctl's server with a few streams, consumers and buckets;
 figures are wall time and processor time, the best of several. Without `nats` on PATH natsctl's figures stand alone.
 Bytecode has to be kept (no PYTHONDONTWRITEBYTECODE), else every process compiles what it imports.
+
+`--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to the line INFO and to the first
+PONG, median and 95th percentile, and the processor time of the process, on an idle machine and beside `--busy` loops.
+`--against FOLDER` adds another tree of natsctl, such as a worktree of an older commit; ratios are to nats-server's.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shutil
+import socket
+import ssl
+import statistics
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.listing import cost
 from bench.measure import api
-from natsctl.testing.process import ServerProcess
+from natsctl.testing.certificates import Authority
+from natsctl.testing.process import ServerProcess, reference_binary
 from natsctl.testing.rawclient import RawClient
 
 STREAMS: Final = 20
@@ -50,10 +63,121 @@ async def fill(url: str) -> None:
     await client.close()
 
 
-def main() -> None:
+HELLO: Final = b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\nPING\r\n'
+ACCOUNTS: Final = """
+accounts: {
+  A: {users: [{user: a, password: b}], exports: [{service: "help.>"}]}
+  B: {users: [{user: c, password: d}], imports: [{service: {account: A, subject: "help.>"}}]}
+  SYS: {users: [{user: admin, password: e}]}
+}
+system_account: SYS
+"""
+RETRY_S: Final = 0.001
+
+
+class Start(NamedTuple):
+    """Seconds from the spawn to INFO and to PONG, and of the processor to there and through the stop."""
+
+    info_s: float
+    pong_s: float
+    cpu_s: float
+
+
+@contextmanager
+def beside(busy: int) -> Iterator[None]:
+    """Keep so many processors busy."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
+    """Start a server, talk to it, and stop it."""
+    port = free_port()
+    begun_s = time.perf_counter()
+    words = [*command, "-a", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(words, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port))
+            break
+        except ConnectionRefusedError:
+            time.sleep(RETRY_S)
+    with connection:
+        connection.recv(1 << 16)
+        info_s = time.perf_counter() - begun_s
+        if secure:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            connection = context.wrap_socket(connection)
+        connection.sendall(HELLO)
+        heard = b""
+        while b"PONG" not in heard:
+            heard += connection.recv(1 << 16)
+        pong_s = time.perf_counter() - begun_s
+        connection.close()
+    process.terminate()
+    _, _, used = os.wait4(process.pid, 0)
+    process.returncode = 0
+    return Start(info_s, pong_s, used.ru_utime + used.ru_stime)
+
+
+def compare_starts(rounds: int, against: Path | None, title: str, flags: Sequence[str], store: bool) -> None:
+    """Print what starts with these flags take, a line for each server."""
+    own = [sys.executable, "-m", "natsctl", "server", "run"]
+    servers: dict[str, tuple[list[str], Path]] = {"natsctl": (own, Path.cwd())}
+    if against is not None:
+        servers["before"] = (own, against)
+    if reference := reference_binary():
+        servers["nats-server"] = ([reference], Path.cwd())
+    starts: dict[str, list[Start]] = {name: [] for name in servers}
+    for number in range(rounds + 1):
+        for name, (command, tree) in servers.items():
+            with tempfile.TemporaryDirectory() as folder:
+                words = [*command, *flags, *(("-js", "-sd", folder) if store else ())]
+                start = start_once(words, tree, "TLS" in title)
+            if number:  # the first one compiles, and fills the page cache
+                starts[name].append(start)
+    print(f"\n{title}", flush=True)
+    floor = statistics.median(one.pong_s for one in starts.get("nats-server", starts["natsctl"]))
+    for name, runs in starts.items():
+        parts = []
+        for what, values in zip(("INFO", "PONG", "processor"), zip(*runs, strict=True), strict=True):
+            late = sorted(values)[int(0.95 * len(values))]
+            parts.append(f"{what} {statistics.median(values) * 1000:6.1f} ms (95 %: {late * 1000:6.1f})")
+        ratio = statistics.median(one.pong_s for one in runs) / floor
+        print(f"  {name:12} {'   '.join(parts)}   ratio {ratio:.1f}", flush=True)
+
+
+def starts_of_servers(rounds: int, busy: int, against: Path | None) -> None:
+    """Measure starts without a configuration, with JetStream, with accounts, with TLS."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        issued = Authority(folder / "ca").issue("server", addresses=["127.0.0.1"])
+        accounts = folder / "accounts.conf"
+        accounts.write_text(ACCOUNTS)
+        secure = ["--tls", f"--tlscert={issued.cert}", f"--tlskey={issued.key}"]
+        for loops in dict.fromkeys((0, busy)):
+            with beside(loops):
+                where = f"beside {loops} busy loops" if loops else "idle"
+                compare_starts(rounds, against, f"no configuration, {where}", (), False)
+                compare_starts(rounds, against, f"JetStream on an empty store, {where}", (), True)
+                compare_starts(rounds, against, f"accounts, {where}", ("-c", str(accounts)), False)
+                compare_starts(rounds, against, f"TLS, {where}", secure, False)
+
+
+def commands() -> None:
     """Print a line for each command."""
-    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
-        sys.exit("unset PYTHONDONTWRITEBYTECODE: without bytecode the figures are those of the compiler")
     reference = shutil.which("nats")
     with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder)) as server:
         asyncio.run(fill(server.url))
@@ -66,6 +190,21 @@ def main() -> None:
                 theirs = cost([reference, *other.split()])
                 line += f"   nats {theirs.wall_s:5.2f} ({theirs.cpu_s:.2f})"
             print(line, flush=True)
+
+
+def main() -> None:
+    """Measure commands, or starts of servers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", type=int, default=0, metavar="ROUNDS", help="start servers, so many of each kind")
+    parser.add_argument("--busy", type=int, default=2, help="loops that run beside the second half of the starts")
+    parser.add_argument("--against", type=Path, help="another tree of natsctl, to be compared")
+    options = parser.parse_args()
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        sys.exit("unset PYTHONDONTWRITEBYTECODE: without bytecode the figures are those of the compiler")
+    if options.servers:
+        starts_of_servers(options.servers, options.busy, options.against)
+    else:
+        commands()
 
 
 if __name__ == "__main__":
