@@ -159,7 +159,9 @@ class Routes:
                 (sub,) = subs
                 if sub.subject == subject:  # nothing else comes this way: no other entry would be of use
                     route = _route_to(sub, subject)
-                    self._pay(2)
+                    self._cost += 2
+                    if self._cost > MAX_CACHED_TAKERS:
+                        self._forget(b">")
                     self.exact[subject] = route
                     return route
         reached = tuple(nodes)
@@ -229,9 +231,10 @@ def _route(
 
 def _route_to(sub: Subscription, subject: bytes) -> Route:
     """Return the route of a subject that one subscription takes."""
-    if sub.queue:
-        return (), ((_taker(sub, subject),),), ()
-    return ((_taker(sub, subject),), (), ()) if sub.session is not None else ((), (), (sub,))
+    if sub.session is None and not sub.queue:
+        return (), (), (sub,)
+    taker = sub.session, sub, b"MSG " + subject + sub.sid_field
+    return ((), ((taker,),), ()) if sub.queue else ((taker,), (), ())
 
 
 def _taker(sub: Subscription, subject: bytes) -> Taker:
