@@ -158,12 +158,12 @@ class Routes:
             if len(subs) == 1 and not self._leaving:
                 (sub,) = subs
                 if sub.subject == subject:  # nothing else comes this way: no other entry would be of use
-                    route = _route_to(sub, subject)
+                    alone = _route_to(sub, subject)
                     self._cost += 2
                     if self._cost > MAX_CACHED_TAKERS:
                         self._forget(b">")
-                    self.exact[subject] = route
-                    return route
+                    self.exact[subject] = alone
+                    return alone
         reached = tuple(nodes)
         shared = route = self._by_nodes.get(reached)
         if shared is None or route is None:
