@@ -304,12 +304,15 @@ def _resync(data: bytes, view: memoryview, position: int, salt: int, max_frame: 
     return len(data)
 
 
-def claimed_durable(data: bytes) -> int:
-    """Return the highest durable_seq that anything looking like a frame claims, where the salt is lost."""
+def claimed_durable(data: bytes, base: int) -> int:
+    """Return the highest durable_seq that anything looking like a frame of this segment claims, where the salt is lost.
+
+    A frame says no less than what was synced before it; anything else is an old block of another file, or garbage.
+    """
     needle, position, highest = struct.pack("<I", MAGIC), 0, 0
     while (position := data.find(needle, position)) >= 0 and position + HEAD_BYTES <= len(data):
-        _, length, _, kind, _, _, _, _, synced = _head_at(data, position)
-        if kind in KINDS and position + length <= len(data):
+        _, length, _, kind, _, _, seq, _, synced = _head_at(data, position)
+        if kind in KINDS and position + length <= len(data) and synced <= seq >= base - 1:
             highest = max(highest, synced)
         position += 1
     return highest

@@ -500,7 +500,7 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
         check.damage.append(f"{name}: the segment after it is missing")
     if scan.head is None:
         check.reborn = base
-        proven = max(proven, frame.claimed_durable(_read(disk, name)))
+        proven = max(proven, frame.claimed_durable(_read(disk, name), base))
         before = f"{name}: no valid header in {scan.size} bytes"
     elif scan.gaps or scan.batch is not None:
         gap = scan.gaps[0] if scan.gaps else None
