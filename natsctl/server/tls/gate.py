@@ -52,7 +52,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 class GateContexts(NamedTuple):
-    """The contexts of a listener; `spare` is a second one of the same files where clients' certificates are verified."""
+    """The contexts of a listener; `spare`, of the same files, stands by where clients' certificates are verified."""
 
     first: ssl.SSLContext
     spare: ssl.SSLContext | None
