@@ -180,7 +180,7 @@ class ServerInstance:
         return LeafNodes(self.options, shell)
 
     def follow_leafnodes(self, options: ServerOptions, contexts: GateContexts | None = None) -> None:
-        """Go by other options of leaf nodes; `contexts` is what their listener uses. A server without may get remotes."""
+        """Go by other options of leaf nodes; `contexts` are their listener's. A server without any may get remotes."""
         if self.leafs is not None:
             self.leafs.apply(options, contexts)
         elif options.leafnodes is not None:
