@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Container
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +13,8 @@ from natsctl.api.subjects import is_valid_name
 
 META_NAME = "backup.json"
 DATA_NAME = "stream.tar.s2"
+NEWER_DATA_NAME = "stream.arc.s2"
+"""The name that the `nats` tool gives the data of servers from 2.15 on; the data tells its format itself."""
 MANIFEST_NAME = "manifest.json"
 NAMES = frozenset({META_NAME, DATA_NAME, MANIFEST_NAME})
 FILE_ENDINGS = (".tgz", ".tar.gz", ".tar", ".tar.s2")
@@ -35,6 +38,14 @@ def checked_name(noun: str, name: str) -> str:
     if not is_valid_name(name) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ProtocolError(f"the server lists a {noun} called {name!r}, a name that no {noun} can have")
     return name
+
+
+def data_name(names: Container[str]) -> str:
+    """Return which of a backup's files has the data, "" where none has; raises StorageError where two may."""
+    found = [name for name in (DATA_NAME, NEWER_DATA_NAME) if name in names]
+    if len(found) > 1:
+        raise StorageError(f"the backup holds both {DATA_NAME} and {NEWER_DATA_NAME}")
+    return found[0] if found else ""
 
 
 def plain_file(path: Path) -> IO[bytes]:

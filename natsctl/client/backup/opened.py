@@ -26,6 +26,7 @@ from natsctl.client.backup.layout import (
     MANIFEST_NAME,
     MAX_META_BYTES,
     META_NAME,
+    data_name,
     plain_file,
     small_file,
 )
@@ -112,7 +113,7 @@ def _instead(path: Path) -> str:
 
 def _open_directory(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
     meta = small_file(path / META_NAME)
-    data = stack.enter_context(plain_file(path / DATA_NAME))
+    data = stack.enter_context(plain_file(path / (data_name({file.name for file in path.iterdir()}) or DATA_NAME)))
     said = path / MANIFEST_NAME
     manifest = decode_manifest(small_file(said), path) if said.exists() else None
     config, state = _parse_meta(meta, path)
@@ -142,20 +143,21 @@ def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
     for member in tar:
         if member.isfile():
             members[member.name.removeprefix("./")] = member
-        if (META_NAME in members and DATA_NAME in members) or _SERVER_META in members:
+        if (META_NAME in members and data_name(members)) or _SERVER_META in members:
             break
     if _SERVER_META in members:
         return _open_server_files(path, tar, members[_SERVER_META], stack)
-    if META_NAME not in members or DATA_NAME not in members:
+    if META_NAME not in members or not data_name(members):
         raise UsageError(f"{path} is not a stream backup: it lacks {META_NAME} or {DATA_NAME}")
     meta = _small(path, tar, members[META_NAME])
     said = members.get(MANIFEST_NAME)
     manifest = decode_manifest(_small(path, tar, said), path) if said else None
-    data = tar.extractfile(members[DATA_NAME])
+    name = data_name(members)
+    data = tar.extractfile(members[name])
     if data is None:
-        raise StorageError(f"{path}: {DATA_NAME} is no plain file")
+        raise StorageError(f"{path}: {name} is no plain file")
     config, state = _parse_meta(meta, path)
-    size = members[DATA_NAME].size
+    size = members[name].size
     return OpenBackup(path, Form.FILE, config, state, stack.enter_context(data), size, manifest, meta)
 
 

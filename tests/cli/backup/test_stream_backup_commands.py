@@ -132,6 +132,19 @@ def test_archives_of_the_reference_are_restored(natsctl: Callable[..., Any], tmp
     assert found.json["state"]["messages"] > 0
 
 
+def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(
+    natsctl: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = _directory(tmp_path, DATA / "reference_v1_S.s2")
+    (folder / "stream.tar.s2").rename(folder / "stream.arc.s2")
+    found = natsctl("str", "restore", str(folder), "-j")
+    assert found.code == 0, found.err
+    assert found.json["state"]["messages"] > 0
+    shutil.copy(folder / "stream.arc.s2", folder / "stream.tar.s2")
+    refused = natsctl("backup", "verify", str(folder))
+    assert (refused.code, "holds both stream.tar.s2 and stream.arc.s2" in refused.out + refused.err) == (1, True)
+
+
 def _directory(tmp_path: Path, archive: Path) -> Path:
     """A backup directory of the nats tool around an archive that nats-server made."""
     folder = tmp_path / "made"

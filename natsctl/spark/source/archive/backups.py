@@ -19,6 +19,8 @@ from natsctl.spark.source.errors import BackupFault
 
 _META: Final = "backup.json"
 _DATA: Final = "stream.tar.s2"
+_DATA_NAMES: Final = (_DATA, "stream.arc.s2")
+"""The second is what the `nats` tool calls the data of servers from 2.15 on."""
 _MANIFEST: Final = "manifest.json"
 _SERVER_META: Final = "meta.inf"
 _FILE_ENDINGS: Final = (".tgz", ".tar.gz", ".tar")
@@ -73,7 +75,7 @@ def _read(path: Path) -> Backup:
 
 
 def _in_folder(path: Path) -> Backup:
-    data = path / _DATA
+    data = next((path / name for name in _DATA_NAMES if (path / name).exists()), path / _DATA)
     manifest = path / _MANIFEST
     said = manifest.read_bytes() if manifest.is_file() else b""
     return _told(path, (path / _META).read_bytes(), said, DataFile(str(data), 0, data.stat().st_size))
@@ -87,14 +89,15 @@ def _in_tar(path: Path) -> Backup:
         for member in tar:
             if member.isfile():
                 members[member.name.removeprefix("./")] = member
-            if _SERVER_META in members or {_META, _DATA} <= members.keys():
+            if _SERVER_META in members or (_META in members and any(name in members for name in _DATA_NAMES)):
                 break
         if _SERVER_META in members:
             return _of_server_files(path, _text(tar, members[_SERVER_META]), zipped)
-        if not {_META, _DATA} <= members.keys():
+        name = next((name for name in _DATA_NAMES if name in members), "")
+        if _META not in members or not name:
             raise BackupFault(f"{path} is no backup: {_META} or {_DATA} is not in it")
         manifest = _text(tar, members[_MANIFEST]) if _MANIFEST in members else b""
-        data = DataFile(str(path), members[_DATA].offset_data, members[_DATA].size, zipped)
+        data = DataFile(str(path), members[name].offset_data, members[name].size, zipped)
         return _told(path, _text(tar, members[_META]), manifest, data)
 
 
