@@ -97,10 +97,10 @@ class Stream:
         self.timed.recover(records)
         self.upstreams.recover(records)  # before anything expires that tells how far sources have come
         self.expiry.catch_up()
-        self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
-        if not self.engine.store.stopped_cleanly:
+        if not self.engine.store.stopped_cleanly:  # before consumers count what waits for them
             self.limits.recovered()
             rollups.finish(self)
+        self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:

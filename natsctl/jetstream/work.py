@@ -141,8 +141,7 @@ class Work:
         """Open or close the stream as what is left to be done says, and ask for a turn for it."""
         closed = bool(self._jobs and self._shut) or self._changes > 0
         if closed is not self.closed:
-            self.closed = closed
-            self._stream.keep_out(closed)
+            self._open_or_close(closed)
             if closed:
                 self._engine.closed[self._stream.store] = None
             else:
@@ -152,6 +151,11 @@ class Work:
                     self._engine.ready(runnable)
         if self._jobs or self._held:
             self._engine.ready(self)
+
+    def _open_or_close(self, closed: bool) -> None:
+        if closed is not self.closed:
+            self.closed = closed
+            self._stream.keep_out(closed)
 
     def finish(self) -> None:
         """Do everything that is left in one go; for a server that stops."""
@@ -218,5 +222,12 @@ class Work:
             store = self._stream.store
             store.held -= 1
             store.held_bytes -= held.size
-        held.call(*held.arguments)
+        if not self.closed:
+            held.call(*held.arguments)
+            return held.cost
+        self._open_or_close(False)  # for this call, which would wait again
+        try:
+            held.call(*held.arguments)
+        finally:
+            self._open_or_close(True)
         return held.cost

@@ -132,13 +132,17 @@ class Compaction:
         self._note_small(index, at - 1)
         self._note_small(index, at)
 
+    def old_segments(self) -> list[Segment]:
+        """Return the segments that are in no index and whose files may still be there."""
+        return [*self._leaving, *self._retired]
+
     def settle(self) -> None:
         """Forget the segments whose files the commit that ended has unlinked."""
         self._leaving = []
 
     def places(self, index: StreamIndex, seq: int) -> Iterator[tuple[Segment, int, SegmentFile]]:
         """Yield every place on disk where message `seq` lies: (segment, position, file)."""
-        old = [(s, s.position_from(seq)) for s in (*self._leaving, *self._retired)]
+        old = [(s, s.position_from(seq)) for s in self.old_segments()]
         places = [index.physical(seq), *old]
         for place in places:
             if place is not None:

@@ -146,6 +146,11 @@ class FileStreamStore(FileLog):
         )
 
     def _marks(self) -> Iterator[SegmentMark]:
+        """Yield what is there of segments: first those that go, as the record that lets them go may not be synced."""
+        for segment in self._compaction.old_segments():
+            if segment.body is not None:
+                head = segment.body.head
+                yield SegmentMark(head.base, 0, head.generation, head.salt)
         ends = [base - 1 for base in self._index.bases[1:]] + [0]
         for segment, covers in zip(self._index.segments, ends, strict=True):
             if segment.body is not None and segment.body.created:

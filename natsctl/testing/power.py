@@ -213,6 +213,9 @@ class RealSession(Session):
     def _look_for(self, payloads: list[bytes]) -> None:
         """Leave that to the power failures."""
 
+    def _keep_early_files(self) -> None:
+        """Keep nothing: no file is misplaced here."""
+
     def end(self) -> None:
         """Settle what is in flight and close the store."""
         self._settle()

@@ -146,6 +146,10 @@ class Session:
         self._disk.plan = plan
         for key, stream in self._store.streams.items():
             self._listen(stream, self._ledger.streams[key])
+        self._keep_early_files()
+
+    def _keep_early_files(self) -> None:
+        """Keep what each file held when it was first seen, to be put back later."""
         for path in self._disk.files():
             if path not in self._early and path.startswith("streams/s"):
                 self._early[path] = self._disk.content(path)
@@ -289,8 +293,9 @@ class Session:
             for _ in range(self._work.choice((2, 8, 24))):
                 subject, payload = self._work.choice(SUBJECTS), self._work.randbytes(self._work.choice((24, 120)))
                 self._now_ns += self._work.randint(0, 1000)
-                seq = stream.append(subject, b"", payload, self._now_ns)
-                ledger.attempted(StoredMessage(seq, self._now_ns, subject, b"", payload))
+                wall_ns, ts_ns = self._read_clock(stream)
+                seq = stream.append(subject, b"", payload, wall_ns)
+                ledger.attempted(StoredMessage(seq, ts_ns, subject, b"", payload))
                 while stream.count_of(subject) > keep:
                     removed.append(stream.first_seq_of(subject))
                     stream.remove(removed[-1])

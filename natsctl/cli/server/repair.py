@@ -51,7 +51,7 @@ def repair(
             return
         found = repair_streams(folder, account, streams, config.read_bytes() if config is not None else None)
     if json:
-        from dataclasses import asdict
+        from msgspec.structs import asdict
 
         output.emit_json([asdict(one) for one in found])
         return

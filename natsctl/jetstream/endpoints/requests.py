@@ -121,18 +121,22 @@ class ApiRequest:
         return PENDING
 
     def answer_when_all_durable(self, settling: Sequence[Settling], answer: Model) -> Pending:
-        """Send `answer` once all of them have settled, else the error of the first that can not."""
+        """Send `answer` once all of them have settled, else the error of the first that could not."""
         if not settling:
             self.answer(answer)
             return PENDING
+        left = len(settling)
+        first: StoreError | None = None
 
         def settled(fault: StoreError | None) -> None:
-            if fault is None:
-                self.answer_when_all_durable(settling[1:], answer)
-            else:
-                self.answer(storage_error(fault))
+            nonlocal left, first
+            left -= 1
+            first = first or fault
+            if not left:
+                self.answer(answer if first is None else storage_error(first))
 
-        settling[0].on_durable(settled)
+        for one in settling:
+            one.on_durable(settled)
         return PENDING
 
     def when_settled(self, stores: Iterable[StreamStore], look: Callable[[bool], Outcome]) -> Outcome:

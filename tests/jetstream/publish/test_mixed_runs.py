@@ -87,4 +87,4 @@ def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(jet.machine.engine.accounts["$G"].streams["S"].store, "append_copies", full)
     jet.wire.send(chunk(6))
-    assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10023] * 6
+    assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10047] * 6

@@ -150,7 +150,7 @@ EXACT = (
     "/subsz?subs=x", "/accountz?acc=nope", "/accstatz?unused=x", "/jsz?offset=x", "/jsz?streams=yes", "/leafz?subs=q",
     "/gatewayz?accs=q", "/routez?subs=q", "/ipqueuesz?all=q", "/raftz", "/nothing", "/varz/", "/VARZ",
     "//varz", "/a/../varz", "/a/./b?x=1", "//", "/..", "/%2e%2e/healthz", "/%2Fhealthz", "/%zz", "/healthz/.",
-    "http://other/healthz", "/%00", "/%ff", "/healthz/../varz/", "/debug//vars",
+    "http://127.0.0.1/healthz", "/%00", "/%ff", "/healthz/../varz/", "/debug//vars",
     "/healthz", "/healthz?details=1", "/healthz?js-enabled-only=1", "/healthz?js-server-only=true",
     "/healthz?stream=x", "/healthz?consumer=c", "/healthz?account=nope", "/healthz?account=A",
     "/healthz?account=A&stream=nope",
