@@ -9,7 +9,7 @@ unless it has one. A crash needs no rules of its own: what was in flight has no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from natsctl.api import headers
@@ -284,7 +284,10 @@ class Book:
                 if kept:
                     raise self.broken(f"{later} is there beside what it rolls up: {kept}")
 
-    def _check_limits(self, messages: Iterable[StoredMessage]) -> None:
+    def _check_limits(self, messages: Collection[StoredMessage]) -> None:
+        """A limit that was tightened takes nothing out of a stream that refuses new messages; it lets no more in."""
+        if self.config.get("discard") == "new" and all(message.seq in self.before.messages for message in messages):
+            return
         max_msgs, per_subject = self.config.get("max_msgs", 0), self.config.get("max_msgs_per_subject", 0)
         counts: dict[bytes, int] = {}
         size = 0

@@ -466,7 +466,8 @@ class Session:
     def _misplace_at_rest(self) -> None:
         """Put a file of another stream, or of an earlier time, into a cleanly closed store, and take it out again."""
         rng = random.Random(f"{self.report.seed}/misplaced")
-        files = {path: self._disk.content(path) for path in self._disk.files() if path.startswith("streams/s")}
+        paths = [path for path in self._disk.files() if path.startswith("streams/s") and _kind(path) != "torn"]
+        files = {path: self._disk.content(path) for path in paths}
         swaps = [
             (here, here, files[there])
             for here in files

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from natsctl.server.conf.syntax import read_file
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.layer import TlsLayer
 from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES, TLS13_SUITES
@@ -128,6 +127,8 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
 
 def _check_readable(path: Path, fault: str) -> None:
     try:
+        from natsctl.server.conf.syntax import read_file
+
         read_file(path)
     except OSError as error:
         raise TlsFileError(f"{fault}open {path}: {(error.strerror or str(error)).lower()}") from error
