@@ -96,9 +96,11 @@ class Work:
         self._jobs.append(_Job(steps, then))
         if len(self._jobs) == 1 and not self._held and not self._running:
             spent = 0
-            while self._jobs and spent < FIRST_SLICE:
-                spent += self._step()
-            self._go_on()
+            try:
+                while self._jobs and spent < FIRST_SLICE:
+                    spent += self._step()
+            finally:  # a fault in one call must not leave the stream closed to all others
+                self._go_on()
 
     def shut(self) -> None:
         """Keep everything out until the present job has ended; without one there is nothing to wait for."""
@@ -132,9 +134,11 @@ class Work:
     def run(self, budget: int) -> int:
         """Go on with what is to be done, for a slice."""
         spent, budget = 0, min(budget, SLICE)
-        while spent < budget and (self._jobs or self._held):
-            spent += self._step() if self._jobs else self._let_in()
-        self._go_on()
+        try:
+            while spent < budget and (self._jobs or self._held):
+                spent += self._step() if self._jobs else self._let_in()
+        finally:
+            self._go_on()
         return spent
 
     def _go_on(self) -> None:

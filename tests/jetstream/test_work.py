@@ -346,6 +346,43 @@ def test_messages_wait_for_an_update_in_their_order() -> None:
     assert stream.store.held == 0 and not stream.work.closed
 
 
+def test_pull_requests_acks_and_gets_wait_for_an_update_and_are_served_then() -> None:
+    jet = filled(MANY)
+    jet.consumer("C", ack_wait=60 * SECOND)
+    jet.pull({"batch": 1, "no_wait": True}, "C")
+    config = ok(jet.api("STREAM.INFO.S"))["config"] | {"max_msgs": MANY - 2000, "allow_direct": True}
+    sid = jet.listen("_INBOX.>")
+
+    chunk = encode_pub(b"$JS.API.STREAM.UPDATE.S", b"_INBOX.1", b"", json.dumps(config).encode())
+    chunk += encode_pub(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"_INBOX.2", b"", b'{"batch":1,"no_wait":true}')
+    chunk += encode_pub(b"s.1.x", b"_INBOX.3", b"", b"new")
+    jet.wire.session.receive(chunk)
+    stream = stream_of(jet)
+    assert stream.work.closed and stream.store.held == 2
+    jet.machine.settle()
+    subjects = [message.subject for message in jet.wire.take(sid)]
+    assert b"_INBOX.1" in subjects and b"_INBOX.3" in subjects and len(subjects) == 3
+    assert stream.store.held == 0 and not stream.work.busy and not stream.work.closed
+
+
+def test_a_fault_in_a_call_that_waited_leaves_the_stream_open() -> None:
+    jet = filled(MANY)
+    stream = stream_of(jet)
+    config = ok(jet.api("STREAM.INFO.S"))["config"] | {"max_msgs": 10}
+    jet.wire.session.receive(encode_pub(b"$JS.API.STREAM.UPDATE.S", b"_INBOX.1", b"", json.dumps(config).encode()))
+    assert stream.work.closed
+
+    def fail() -> None:
+        raise LookupError
+
+    stream.work.hold(fail)
+    with pytest.raises(LookupError):
+        jet.machine.settle()
+    jet.machine.settle()
+    assert not stream.work.busy and not stream.work.closed
+    assert ok(jet.api("STREAM.INFO.S"))["state"]["messages"] == 10
+
+
 def heard_in_order(wire: Wire, sid: bytes) -> list[tuple[bytes, Any]]:
     return [(message.subject, message.json()) for message in wire.take(sid)]
 

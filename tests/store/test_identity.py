@@ -488,3 +488,18 @@ def test_the_floor_of_a_foreign_segment_hides_no_messages():
     lab.disk.unlink(own)
     put(lab, own, files[foreign])
     assert own in refused(lab)["$G/A"]
+
+
+def test_segments_that_are_about_to_go_are_named_until_they_have_gone(lab):
+    store = lab.store = lab.open()
+    stream = fill(lab, "$G/A")
+    bases = [mark.base for mark in stream.witness_entry(whole=True).segments]
+    assert len(bases) >= 2
+    for seq in range(stream.first_seq, bases[1]):
+        stream.remove(seq)
+    commit = stream.begin_commit()  # in flight: nothing on the disk says yet that the first segment goes
+    assert [mark.base for mark in stream.witness_entry(whole=True).segments] == bases
+    commit.run()
+    stream.finish_commit(commit)
+    lab.pump(store)
+    assert [mark.base for mark in stream.witness_entry(whole=True).segments] == bases[1:]
