@@ -244,7 +244,11 @@ class Engine:
             if budget <= 0:
                 self._ready = dict.fromkeys(islice(waiting, at, None)) | self._ready  # before those that have run
                 break
-            budget -= runnable.run(max(budget // (len(waiting) - at), RUN_MIN))
+            try:
+                budget -= runnable.run(max(budget // (len(waiting) - at), RUN_MIN))
+            except BaseException:  # the fault of one costs the others no turn
+                self._ready = dict.fromkeys(islice(waiting, at + 1, None)) | self._ready
+                raise
         return bool(self._ready)
 
     # Time

@@ -383,6 +383,28 @@ def test_a_fault_in_a_call_that_waited_leaves_the_stream_open() -> None:
     assert ok(jet.api("STREAM.INFO.S"))["state"]["messages"] == 10
 
 
+def test_a_fault_in_one_turn_costs_the_others_none() -> None:
+    engine, ran = Machine().engine, []
+
+    class Turn:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def run(self, budget: int) -> int:
+            ran.append(self.name)
+            if self.name == "broken":
+                raise LookupError
+            return 1
+
+    for name in ("first", "broken", "last"):
+        engine.ready(Turn(name))
+    with pytest.raises(LookupError):
+        engine.run_ready(2048)
+    assert ran == ["first", "broken"]
+    engine.run_ready(2048)
+    assert ran == ["first", "broken", "last"]
+
+
 def heard_in_order(wire: Wire, sid: bytes) -> list[tuple[bytes, Any]]:
     return [(message.subject, message.json()) for message in wire.take(sid)]
 
