@@ -77,6 +77,24 @@ def test_a_file_makes_a_stream_and_flags_and_name_win(natsctl: Run, file: str) -
     assert config["max_msgs"] == -1
 
 
+def test_flags_a_file_and_buckets_agree_on_the_defaults_of_a_stream(natsctl: Run, tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    file.write_text('{"subjects": ["f.>"]}')
+    made = [
+        natsctl("str", "add", "FLAGS", "--subjects", "s.>", "-j").json["config"],
+        natsctl("str", "add", "FILE", "--config", str(file), "-j").json["config"],
+        natsctl("str", "add", "NULLS", "--config", "-", "-j", stdin=b"subjects: [n]\nallow_direct:\n").json["config"],
+    ]
+    for config in made:
+        del config["name"], config["subjects"]
+    assert made[0] == made[1] == made[2]
+    assert made[0]["allow_direct"] is True
+    for noun in ("kv", "obj"):
+        assert natsctl(noun, "add", "B", "-j").json["stream_info"]["config"]["allow_direct"] is True
+    file.write_text('{"name": "OFF", "subjects": ["o"], "allow_direct": false}')
+    assert natsctl("str", "add", "--config", str(file), "-j").json["config"]["allow_direct"] is False
+
+
 def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsctl: Run, tmp_path: Path) -> None:
     orders, several = str(EXAMPLES / "orders.yaml"), tmp_path / "several.yaml"
     several.write_text("kind: Stream\nname: A\nsubjects: [a]\n---\nstreams: {B: {subjects: [b]}}\n")

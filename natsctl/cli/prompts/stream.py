@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from natsctl.api.subjects import MAX_NAME, is_valid_name
-from natsctl.api.units import format_duration, parse_duration
+from natsctl.api.units import format_duration
 from natsctl.cli.flags import Config, Flag, Given
 from natsctl.cli.prompts.ask import Question, prompt, prompt_confirm
 from natsctl.cli.prompts.source import read_subject
 from natsctl.cli.stream.flags import STREAM_FLAGS
+from natsctl.client.assets.stream_defaults import window_of
 
 FLAGS: dict[str, Flag] = {flag.name: flag for flag in STREAM_FLAGS}
-DEFAULT_WINDOW_NS = parse_duration("2m")
 LARGEST_MSG_SIZE = 2**31 - 1
 REQUIRED_MAX_BYTES = "256MB"
 """What is offered when the account does not allow streams without a limit of bytes."""
@@ -116,8 +116,7 @@ def _prompt_origins(config: Config) -> None:
 def _question(step: Step, flag: Flag, config: Config, max_bytes_required: bool) -> Question:
     default = step.default
     if step.flag == "--dupe-window":
-        age = int(config.get("max_age") or 0)
-        default = format_duration(min(DEFAULT_WINDOW_NS, age) if age > 0 else DEFAULT_WINDOW_NS)
+        default = format_duration(window_of(int(config.get("max_age") or 0)))
     if step.flag == "--max-bytes" and max_bytes_required:
         default = REQUIRED_MAX_BYTES
 

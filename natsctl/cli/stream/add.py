@@ -12,6 +12,7 @@ from natsctl.cli.options import Config as ConfigFile
 from natsctl.cli.options import Defaults, IfNotExists, Json, Output, StreamName, Validate, session_of
 from natsctl.cli.stream.config import check_config, create_stream
 from natsctl.cli.stream.flags import STREAM_ADD
+from natsctl.client.assets.stream_defaults import new_stream
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -32,6 +33,7 @@ def add(
     """Create a stream from flags, a file or answers; flags win over the file."""
     session = session_of(ctx)
     wanted = _from_file(stream, config, given) if config else _from_flags(session, stream, given, defaults)
+    wanted = new_stream(wanted)
     if validate or output_file:
         check_config(wanted)
         from natsctl.api.stream import StreamConfig
@@ -63,7 +65,7 @@ def _from_flags(session: Session, name: str | None, given: Given, defaults: bool
         from natsctl.cli.prompts.stream import prompt_stream_name
 
         name = prompt_stream_name()
-    wanted: Config = {"name": name, "allow_direct": True}
+    wanted: Config = {"name": name}
     apply(wanted, STREAM_ADD, given)
     check_config(wanted)
     if asks:

@@ -18,6 +18,7 @@ from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.flags import STREAM_ADD
 from natsctl.cli.verbs import Verb
+from natsctl.client.assets.stream_defaults import new_stream
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -57,14 +58,14 @@ def add(
 def _wanted(name: str | None, given: Given) -> Config:
     if not name:
         raise UsageError("a name for the template is needed: give TEMPLATE")
-    config: Config = {"allow_direct": True}
+    config: Config = {}
     apply(config, TEMPLATE_ADD, given)
     most = config.pop("max_streams", None)
     if most is None:
         raise UsageError("a limit of streams is needed: give --max-streams")
     if not config.get("subjects"):
         raise UsageError("subjects are needed: give --subjects")
-    return {"name": name, "config": {"name": "", **config}, "max_streams": most}
+    return {"name": name, "config": new_stream({"name": "", **config}), "max_streams": most}
 
 
 def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:

@@ -1,4 +1,8 @@
-"""What a server makes of a stream configuration that leaves things out, so that only true changes are told."""
+"""Defaults of streams: those of natsctl for a new one, and those that a server fills in by itself.
+
+A field that nobody mentioned is left to the server, which fills in `DEFAULTS` and `LIMITS`; `CREATED` are the fields
+for which natsctl asks otherwise when it creates a stream, whether from flags, a file, a document or as a bucket.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,17 @@ DEFAULTS: Final[dict[str, Any]] = {
     "num_replicas": 1,
     "max_age": 0,
 }
+CREATED: Final[dict[str, Any]] = {"allow_direct": True}
+"""Fields of a new stream for which natsctl, as nats does, asks for another value than the server's default."""
+
+
+def new_stream(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with which a stream is created: `config` and the defaults for what it leaves out.
+
+    A field given as None counts as left out.
+    """
+    given = {name: value for name, value in config.items() if value is not None}
+    return given | {name: value for name, value in CREATED.items() if name not in given}
 
 
 def settled(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +55,10 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
     for name in LIMITS:
         kept[name] = kept.get(name) or -1
     if not kept.get("duplicate_window") and not kept.get("mirror") and not kept.get("sources"):
-        age_ns = int(kept["max_age"])
-        kept["duplicate_window"] = min(WINDOW_NS, age_ns) if age_ns > 0 else WINDOW_NS
+        kept["duplicate_window"] = window_of(int(kept["max_age"]))
     return kept
+
+
+def window_of(max_age_ns: int) -> int:
+    """Return how many ns message ids are remembered unless asked otherwise: never longer than messages live."""
+    return min(WINDOW_NS, max_age_ns) if max_age_ns > 0 else WINDOW_NS

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import MINUTE
+from natsctl.client.assets.stream_defaults import CREATED, window_of
 from natsctl.client.buckets import KV
 
 MAX_HISTORY = 64
-LONGEST_WINDOW_NS = 2 * MINUTE
 
 
 def new_bucket(bucket: str) -> dict[str, Any]:
@@ -25,12 +24,12 @@ def new_bucket(bucket: str) -> dict[str, Any]:
         "max_msg_size": -1,
         "max_consumers": -1,
         "max_age": 0,
-        "duplicate_window": LONGEST_WINDOW_NS,
+        "duplicate_window": window_of(0),
         "num_replicas": 1,
         "discard": "new",
         "allow_rollup_hdrs": True,
         "deny_delete": True,
-        "allow_direct": True,
+        **CREATED,
     }
 
 
@@ -44,7 +43,7 @@ def set_history(config: dict[str, Any], values: int) -> None:
 def set_ttl(config: dict[str, Any], ns: int) -> None:
     """Let values go after that time, 0 or less for never; the window of duplicates can not be longer."""
     config["max_age"] = max(0, ns)
-    config["duplicate_window"] = min(LONGEST_WINDOW_NS, ns) if ns > 0 else LONGEST_WINDOW_NS
+    config["duplicate_window"] = window_of(ns)
 
 
 def set_marker_ttl(config: dict[str, Any], ns: int) -> None:
