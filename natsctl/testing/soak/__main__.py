@@ -1,9 +1,9 @@
 """`python -m natsctl.testing.soak --connections 2000 --minutes 10`: exit 1 when a good client suffered or memory grew.
 
 A tenth of the connections misbehave, one offence after another; the others publish to themselves all the time and must
-get everything back. The server's memory is read every few seconds; it is called flat when the median of the last
-quarter is within `GROWTH` of the third one's: until then caches warm up, and the 10,000 connections gather that have
-ended and are remembered for monitoring.
+get everything back. Meanwhile the server's configuration is reloaded twice a second, well or badly. The server's memory
+is read every few seconds; it is called flat when the median of the last quarter is within `GROWTH` of the third one's:
+until then caches warm up, and the 10,000 connections gather that have ended and are remembered for monitoring.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from natsctl.testing.killclients import Eraser
 from natsctl.testing.process import Kind, ServerProcess
 from natsctl.testing.rawclient import RawClient
 from natsctl.testing.soak.citizen import Citizen
-from natsctl.testing.soak.edges import CONFIG, EDGES
+from natsctl.testing.soak.edges import CONFIG, EDGES, Operator
 
 BAD_SHARE: Final = 10
 """One of so many connections misbehaves."""
@@ -56,6 +56,7 @@ class Soak:
     host: str
     ports: dict[str, int]
     pid: int
+    operator: Operator
     connections: int
     seconds: float
     seed: int
@@ -80,9 +81,10 @@ class Soak:
         self.eraser.start(keeper)
         end = time.monotonic() + self.seconds
         bad = [self._misbehave(number, end) for number in range(self.connections // BAD_SHARE)]
-        await asyncio.gather(self._talk(end), self._weigh(end), *bad)
+        await asyncio.gather(self._talk(end), self._weigh(end), self.operator.run(loop.time() + self.seconds), *bad)
         self.eraser.stop()
         await asyncio.sleep(2.0)  # what is under way arrives
+        self.wrong += await self.operator.check(self.host, self.ports["clients"])
         self.wrong += await self.eraser.check(keeper)
         for citizen in self.citizens:
             citizen.close()
@@ -143,6 +145,7 @@ class Soak:
                 f"{self.eraser.acked} keys written beside that, {len(self.eraser.erased)} of them erased",
                 f"{sum(self.offences.values())} offences: "
                 + ", ".join(f"{name} {count}" for name, count in sorted(self.offences.items())),
+                "reloads: " + ", ".join(f"{kind} {count}" for kind, count in sorted(self.operator.kinds.items())),
                 *self.faults[:20],
             ]
         )
@@ -188,15 +191,17 @@ def main() -> int:
         ports = free_ports([listener for listener in EDGES if listener != "clients"])
         config = Path(folder) / "soak.conf"
         config.write_text(CONFIG % ports)
-        return _run(ServerProcess(Path(folder), kind, "-c", str(config)), ports, options)
+        return _run(ServerProcess(Path(folder), kind, "-c", str(config)), ports, config, options)
 
 
-def _run(process: ServerProcess, ports: dict[str, int], options: argparse.Namespace) -> int:
+def _run(process: ServerProcess, ports: dict[str, int], config: Path, options: argparse.Namespace) -> int:
     with process as server:
         address = urlsplit(server.url)
         assert address.hostname is not None and address.port is not None
         ports["clients"] = address.port
-        soak = Soak(address.hostname, ports, server.pid, options.connections, options.minutes * 60, options.seed)
+        operator = Operator(config, server.pid, options.seed)
+        seconds = options.minutes * 60
+        soak = Soak(address.hostname, ports, server.pid, operator, options.connections, seconds, options.seed)
         asyncio.run(soak.run())
         print(soak.render())
         _, fault, told = server.log().partition("internal fault")

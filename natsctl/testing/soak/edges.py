@@ -1,4 +1,4 @@
-"""Offences at the server's other edges: logins, permissions, monitoring, WebSocket and leaf node listeners.
+"""Offences at the server's other edges (logins, permissions, monitoring, WebSocket, leaf nodes), and reloads.
 
 `CONFIG` has what they need; both servers read it. Good clients come without credentials.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
+from collections import Counter
+from pathlib import Path
 from typing import Final
 
 from natsctl.testing.soak.citizen import HELLO
@@ -186,3 +190,76 @@ EDGES: Final[dict[str, tuple[Offence, ...]]] = {
     "monitoring": (monitoring_queries,),
 }  # fmt: skip
 """What is done wrong at each listener."""
+
+
+# Reloads
+
+MEMBER: Final = "  users: [\n"
+VARIED: Final = (
+    'ping_interval: "%ds"', "ping_max: %d", "max_control_line: %d000", 'write_deadline: "%ds"',
+    "max_traced_msg_len: %d", "debug: false # %d", "connect_error_reports: %d", "reconnect_error_reports: %d", 'server_tags: ["n:%d"]',
+)  # fmt: skip
+"""Options that a reload takes, each with a number from 4 to 20."""
+RELOAD_S: Final = 0.5
+"""Mean time between two reloads."""
+
+
+class Operator:
+    """An operator who rewrites the server's configuration all the time: most are good, some are cut off or refused.
+
+    Each good configuration has one more user, `op` with the number of the reload as its password.
+    """
+
+    def __init__(self, path: Path, pid: int, seed: int) -> None:
+        """`path` is the configuration that the server of process `pid` has read; it is the base of all others."""
+        self.kinds: Counter[str] = Counter()
+        self._path, self._pid, self._chance = path, pid, random.Random(seed)
+        self._base = path.read_text()
+        self._number = 0
+
+    async def run(self, end: float) -> None:
+        """Reload until the loop's time `end`."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < end:
+            self.reload(self._chance.choice(("good", "good", "good", "cut off", "refused", "missing")))
+            await asyncio.sleep(self._chance.random() * 2 * RELOAD_S)
+
+    def reload(self, kind: str = "good") -> None:
+        """Write a configuration of a kind and send the signal."""
+        self.kinds[kind] += 1
+        self._number += 1
+        text = self._base.replace(MEMBER, f'{MEMBER}    {{user: op, password: "{self._number}"}}\n')
+        for option in self._chance.sample(VARIED, 3):
+            text += option % self._chance.randint(4, 20) + "\n"
+        if kind == "cut off":  # inside the block of the users, so that no prefix is a configuration by chance
+            text = text[: text.index(MEMBER) + self._chance.randint(0, len(MEMBER))]
+        elif kind == "refused":
+            text += 'server_name: "another"\n'
+        if kind == "missing":
+            self._path.unlink(missing_ok=True)
+        else:
+            self._path.write_text(text)
+        os.kill(self._pid, signal.SIGHUP)
+
+    async def check(self, host: str, port: int) -> list[str]:
+        """Reload once more, well, and return what is wrong with the users that the server knows then."""
+        stale = f"{self._number}"
+        self.reload()
+        wrong = [f"reload {self._number} was not carried out"]
+        for _ in range(100):
+            if await _accepted(host, port, f"{self._number}"):
+                wrong = []
+                break
+            await asyncio.sleep(0.1)
+        return wrong + ([f"the password of reload {stale} is still good"] if await _accepted(host, port, stale) else [])
+
+
+async def _accepted(host: str, port: int, password: str) -> bool:
+    """Return whether the server lets user `op` in with this password."""
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(_hello(user="op", **{"pass": password}) + b"PING\r\n")
+    heard = await reader.readline()
+    while heard and not heard.startswith((b"PONG", b"-ERR")):
+        heard = await reader.readline()
+    writer.transport.abort()
+    return heard.startswith(b"PONG")
