@@ -197,7 +197,8 @@ EDGES: Final[dict[str, tuple[Offence, ...]]] = {
 MEMBER: Final = "  users: [\n"
 VARIED: Final = (
     'ping_interval: "%ds"', "ping_max: %d", "max_control_line: %d000", 'write_deadline: "%ds"',
-    "max_traced_msg_len: %d", "debug: false # %d", "connect_error_reports: %d", "reconnect_error_reports: %d", 'server_tags: ["n:%d"]',
+    "max_traced_msg_len: %d", "debug: false # %d", "connect_error_reports: %d",
+    "reconnect_error_reports: %d", 'server_tags: ["n:%d"]',
 )  # fmt: skip
 """Options that a reload takes, each with a number from 4 to 20."""
 RELOAD_S: Final = 0.5
