@@ -18,7 +18,7 @@ NOTHING = "0 to create, 0 to update, 0 to replace, 0 to remove, "
 def test_a_plan_says_what_apply_would_do_and_changes_nothing(natsctl: Run, audit: Any) -> None:
     done = natsctl("plan", "-f", ORDERS)
     assert (done.code, done.err) == (10, "")
-    assert done.out.startswith("+ Stream ORDERS\n    subjects: ORDERS.*, max_age: 1y0d0h0m0s\n")
+    assert done.out.startswith("+ Stream ORDERS\n    subjects: ORDERS.*, max_age: 1y0d0h0m0s, allow_direct: true\n")
     assert done.out.endswith("4 to create, 0 to update, 0 to replace, 0 to remove, 0 unchanged\n")
     assert audit.changes() == []
 
