@@ -144,10 +144,16 @@ class Book:
             raise self.broken(f"{message} was published as {attempt}")
 
     def _check_totals(self, after: Snapshot) -> None:
-        """Add up what was counted; an increment without an answer and without a message may count or not, once."""
+        """Add up what was counted; an increment without an answer and without a message may count or not, once.
+
+        A counter starts over where a limit of the stream has dropped its last message, as in nats-server.
+        """
         totals = {m.subject: {total_of(m)} for _, m in sorted(self.before.messages.items())}
+        stored = [m.subject for _, m in sorted(self.before.messages.items())]
         for attempt in self.step.attempts:
             possible = totals.get(attempt.subject, {0})
+            if attempt.subject in stored and self._drops_behind(stored[::-1].index(attempt.subject)):
+                possible = possible | {0}
             added = {total + (attempt.incr or 0) for total in possible}
             told = (attempt.answer or {}).get("val")
             message = after.messages.get(attempt.seq)
@@ -157,6 +163,12 @@ class Book:
             if (value is not None and value not in added) or (told is not None and int(told) != value):
                 raise self.broken(f"{attempt} counts {message or value}, it should be {added}")
             totals[attempt.subject] = {value} if value is not None else possible | added
+            if attempt.seq:
+                stored.append(attempt.subject)
+
+    def _drops_behind(self, later: int) -> bool:
+        """Tell whether a limit may have dropped a message with so many behind it, and those that nobody saw."""
+        return any(0 < config.get("max_msgs", 0) <= later + self._unseen for config in self.step.configs)
 
     def _place_foreign(self, message: StoredMessage) -> None:
         """Check a message of a mirror or of a stream with a source."""
@@ -247,6 +259,17 @@ class Book:
         wishes = ("allow_msg_schedules", "subject_delete_marker_ttl")
         return self.origin is not None or any(self.config.get(wish) for wish in wishes)
 
+    def check_end(self) -> None:
+        """Raise Violation unless a mirror that has had time to catch up ends with its origin.
+
+        Of messages that went from the origin's end before the mirror took them nobody hears: nats-server's mirror ends
+        before them too.
+        """
+        assert self.origin is not None
+        theirs = self.origin.before
+        if not max(theirs.messages, default=0) <= self.before.last_seq <= theirs.last_seq:
+            raise self.broken(f"ends at {self.before.last_seq}, its origin at {theirs.last_seq}")
+
     # Reasons
 
     def _may_go(self, message: StoredMessage, others: list[StoredMessage], after: Snapshot, now_ns: int) -> bool:
@@ -258,8 +281,21 @@ class Book:
                 return True
         if any(rolls_up(other, message) or ends_schedule(other, message) for other in later):
             return True
+        if self._unseen and self._rolled_up_unseen(message):
+            return True
         return bool(headers.get(message.header, headers.SCHEDULE)) and (
             message.payload in self.produced or self._unseen > 0
+        )
+
+    def _rolled_up_unseen(self, message: StoredMessage) -> bool:
+        """Tell whether a rollup that came and went within the step may have taken a message with it."""
+        if self.origin is None:
+            return any(not attempt.refused and rolls_up(attempt, message) for attempt in self.step.attempts)
+        source = (headers.get(message.header, headers.STREAM_SOURCE) or b"").split(b" ")
+        seq = int(source[1]) if len(source) > 1 else message.seq
+        return any(
+            not attempt.refused and not 0 < attempt.seq <= seq and rolls_up(attempt, message)
+            for attempt in self.origin.attempted.values()
         )
 
     def _check_obligations(self, after: Snapshot, now_ns: int) -> None:
@@ -286,18 +322,28 @@ class Book:
 
     def _check_limits(self, messages: Collection[StoredMessage]) -> None:
         """A limit that was tightened takes nothing out of a stream that refuses new messages; it lets no more in."""
-        if self.config.get("discard") == "new" and all(message.seq in self.before.messages for message in messages):
-            return
-        max_msgs, per_subject = self.config.get("max_msgs", 0), self.config.get("max_msgs_per_subject", 0)
+        configs = [self.config]
+        if self.config.get("discard") == "new":
+            if all(message.seq in self.before.messages for message in messages):
+                return
+            configs = self.step.configs  # what is new may have come before the limit
+        excesses = [self._excess(messages, config) for config in configs]
+        if all(excesses):
+            raise self.broken(excesses[-1])
+
+    def _excess(self, messages: Collection[StoredMessage], config: dict[str, Any]) -> str:
+        """Return how the limits of a configuration are exceeded, "" where they are not."""
+        max_msgs, per_subject = config.get("max_msgs", 0), config.get("max_msgs_per_subject", 0)
         counts: dict[bytes, int] = {}
         size = 0
         for message in messages:
             counts[message.subject] = counts.get(message.subject, 0) + 1
             size += size_of(message)
-        if 0 < max_msgs < sum(counts.values()) or 0 < self.config.get("max_bytes", 0) < size:
-            raise self.broken(f"{sum(counts.values())} messages of {size} bytes: more than the limits allow")
+        if 0 < max_msgs < sum(counts.values()) or 0 < config.get("max_bytes", 0) < size:
+            return f"{sum(counts.values())} messages of {size} bytes: more than the limits allow"
         if 0 < per_subject < max(counts.values(), default=0):
-            raise self.broken(f"more than {per_subject} messages of a subject: {counts}")
+            return f"more than {per_subject} messages of a subject: {counts}"
+        return ""
 
     def _check_markers(
         self, gone: list[StoredMessage], came: list[StoredMessage], after: Snapshot, now_ns: int

@@ -8,7 +8,7 @@ from natsctl.api import headers
 from natsctl.jetstream.timed.message_ttl import parse_ttl
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage, file_size
-from natsctl.testing.engine_steps import Wanted
+from natsctl.testing.engine_steps import Attempt, Wanted
 
 
 def passed_on(header: bytes) -> bytes:
@@ -61,7 +61,8 @@ def pushed_out(message: StoredMessage, later: list[StoredMessage], config: dict[
     return 0 < max_bytes < sum(map(size_of, later)) + size_of(message)
 
 
-def rolls_up(later: StoredMessage, message: StoredMessage) -> bool:
+def rolls_up(later: StoredMessage | Attempt, message: StoredMessage) -> bool:
+    """Tell whether a message, or what somebody published, is a rollup that stands for an earlier message."""
     rollup = (headers.get(later.header, headers.ROLLUP) or b"").lower()
     return rollup == b"all" or (rollup == b"sub" and later.subject == message.subject)
 

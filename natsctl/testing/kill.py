@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import orjson
 
-from natsctl.testing.killclients import Eraser, Publisher, Worker
+from natsctl.testing.killclients import REPEAT_WITHIN_NS, Eraser, Publisher, Worker
 from natsctl.testing.killflowjudge import FlowSummary
 from natsctl.testing.killflows import FlowLoop
 from natsctl.testing.killjournal import Journal
@@ -40,6 +40,14 @@ LIFE_S: Final = (0.05, 0.6)
 START_KILL_SHARE: Final = 0.15
 """Part of the kills that hit a server while it starts."""
 
+KILL_STREAM: Final[dict[str, Any]] = {
+    "name": "KILL",
+    "subjects": ["KILL.*"],
+    "storage": "file",
+    "num_replicas": 1,
+    "retention": "limits",
+    "duplicate_window": REPEAT_WITHIN_NS,
+}
 READ_BATCH: Final = 1000
 
 LAST_WORK_S: Final = 2.5
@@ -80,8 +88,7 @@ class KillLoop:
 
     async def _prepare(self) -> None:
         client = await RawClient.connect(self._server.url)
-        stream = {"name": "KILL", "subjects": ["KILL.*"], "storage": "file", "num_replicas": 1, "retention": "limits"}
-        await _api(client, b"STREAM.CREATE.KILL", stream | {"duplicate_window": 120_000_000_000})
+        await _api(client, b"STREAM.CREATE.KILL", KILL_STREAM)
         await _api(client, b"STREAM.CREATE.ERASE", Eraser.CONFIG)
         worker = {
             "durable_name": "WORK",

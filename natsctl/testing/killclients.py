@@ -20,6 +20,9 @@ WINDOW: Final = 32
 FETCH: Final = 200
 """Messages of one request of the worker."""
 
+REPEAT_WITHIN_NS: Final = 3_600_000_000_000
+"""Duplicate window of the streams whose publishers repeat: longer than several starts on a busy machine take."""
+
 
 class Publisher:
     """Publishes numbered messages over one connection after another and journals their acks."""

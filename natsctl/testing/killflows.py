@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from natsctl.testing.killclients import Publisher, Worker
+from natsctl.testing.killclients import REPEAT_WITHIN_NS, Publisher, Worker
 from natsctl.testing.killflowjudge import FlowJudge, FlowSummary, Stored
 from natsctl.testing.killjournal import Journal
 from natsctl.testing.process import ServerProcess
@@ -35,7 +35,7 @@ SUBJECTS: Final = (b"o.0", b"o.1", b"o.2", b"q.3", b"p.4", b"e.5")
 """What each publisher writes to."""
 
 STREAMS: Final[dict[bytes, dict[str, Any]]] = {
-    b"ORIGIN": {"subjects": ["o.*"]},
+    b"ORIGIN": {"subjects": ["o.*"], "duplicate_window": REPEAT_WITHIN_NS},
     b"COPY": {"mirror": {"name": "ORIGIN"}},
     b"GATHER": {
         "sources": [
@@ -44,10 +44,10 @@ STREAMS: Final[dict[bytes, dict[str, Any]]] = {
         ]
     },
     b"TASKS": {"sources": [{"name": "ORIGIN", "filter_subject": "o.2"}], "retention": "workqueue"},
-    b"QUEUE": {"subjects": ["q.*"], "retention": "workqueue"},
-    b"PIPE": {"subjects": ["p.*"], "retention": "workqueue"},
+    b"QUEUE": {"subjects": ["q.*"], "retention": "workqueue", "duplicate_window": REPEAT_WITHIN_NS},
+    b"PIPE": {"subjects": ["p.*"], "retention": "workqueue", "duplicate_window": REPEAT_WITHIN_NS},
     b"DRAIN": {"sources": [{"name": "PIPE"}]},
-    b"EVENTS": {"subjects": ["e.*"], "retention": "interest"},
+    b"EVENTS": {"subjects": ["e.*"], "retention": "interest", "duplicate_window": REPEAT_WITHIN_NS},
 }
 WORKERS: Final = ((b"TASKS", b"W"), (b"QUEUE", b"W"), (b"EVENTS", b"A"), (b"EVENTS", b"B"))
 

@@ -36,6 +36,8 @@ from natsctl.testing.platter import (
 
 STALE_SECTORS = 64
 """Old blocks kept of those that a power loss may leave where nothing was written."""
+LEFTOVERS = (".torn", "RESERVE", "LOCK")
+"""Files that are never synced or hold what was cut off: a power loss may leave old blocks in them for good."""
 
 
 class Crash(BaseException):
@@ -254,10 +256,10 @@ class SimDisk:
         return self._file(path).cache[offset]
 
     def forget(self, data: bytes) -> None:
-        """Take these bytes out of freed blocks and of what a crash made of them: no secure delete reaches those."""
+        """Take these bytes out of freed blocks and of files that a crash filled with them: no erasure reaches those."""
         self._freed = [sector for sector in self._freed if data not in sector]
         for path in self.files():
-            if path.endswith((".torn", "RESERVE")):
+            if path.endswith(LEFTOVERS):
                 file = self._file(path)
                 file.cache, file.durable = (
                     image.replace(data, bytes(len(data))) for image in (file.cache, file.durable)

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.kill import KillLoop
+from natsctl.testing.kill import KILL_STREAM, KillLoop
 from natsctl.testing.killclients import Publisher
+from natsctl.testing.killflows import STREAMS as FLOW_STREAMS
 from natsctl.testing.killjournal import Journal, expected_payload
 from natsctl.testing.killjudge import Judge, Summary
+from natsctl.testing.process import READY_WITHIN_S
 
 
 @pytest.mark.slow
@@ -20,6 +22,12 @@ async def test_nothing_acknowledged_is_lost_altered_or_reordered_by_kills(tmp_pa
     assert summary.acked > 500
     assert summary.double_acked > 100
     assert summary.stored >= summary.acked
+
+
+def test_repeats_are_known_for_longer_than_a_server_takes_to_start() -> None:
+    for config in (KILL_STREAM, *FLOW_STREAMS.values()):
+        if "subjects" in config:
+            assert config["duplicate_window"] > 10 * READY_WITHIN_S * 1_000_000_000
 
 
 class Case:

@@ -186,6 +186,23 @@ def test_the_platter_holds_only_what_is_durable() -> None:
     assert read(disk, "b") == b"not yet named"
 
 
+@pytest.mark.parametrize("name", ["LOCK", "RESERVE", "s1.torn"])
+def test_what_was_erased_is_forgotten_where_a_crash_left_old_blocks_for_good(name: str) -> None:
+    held = 0
+    for seed in range(60):
+        disk = sim(seed)
+        put(disk, "old", b"erased " * 100)
+        disk.fsync_dir("")
+        disk.unlink("old")
+        put(disk, name, b"unsynced " * 100, sync=False)
+        disk.fsync_dir("")
+        disk.power_loss()
+        held += disk.holds(b"erased " * 3)
+        disk.forget(b"erased " * 3)
+        assert not disk.holds(b"erased " * 3)
+    assert held
+
+
 def test_the_same_seed_gives_the_same_images() -> None:
     def image(seed: int) -> bytes:
         disk = sim(seed)
