@@ -17,6 +17,9 @@ Validate = Annotated[bool, typer.Option("--validate", help="check and print the 
 Output = Annotated[str | None, typer.Option("--output", metavar="FILE", help="write the configuration, create nothing")]
 Defaults = Annotated[bool, typer.Option("--defaults", help="take defaults instead of asking", show_default=False)]
 Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
+Details = Annotated[
+    bool, typer.Option("--details", help="with -j, whole objects in place of names", show_default=False)
+]
 Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, as they are", show_default=False)]
 IfNotExists = Annotated[
     bool, typer.Option("--if-not-exists", help="leave alone what exists already, whatever it is", show_default=False)
@@ -37,6 +40,14 @@ ConsumerName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="th
 Header = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="KEY:VALUE", help="a header", show_default=False)
 ]
+
+
+def check_details(details: bool, json: bool) -> None:
+    """Raise UsageError for `--details` without `-j`: tables choose their columns otherwise."""
+    if details and not json:
+        from natsctl.api.errors import UsageError
+
+        raise UsageError("--details is for -j")
 
 
 def session_of(context: typer.Context) -> Session:

@@ -25,7 +25,14 @@ def width() -> int | None:
 
 
 def show_page(page: Page) -> None:
-    """Print an information page."""
+    """Print an information page.
+
+    With TESTING=true in the environment it is JSON of labels and values: tests written for the `nats` tool, which does
+    the same, compare those.
+    """
+    if os.environ.get("TESTING") == "true":
+        output.emit_json(page.fields())
+        return
     output.emit(page.text(width(), output.has_color(sys.stdout)).rstrip("\n"))
 
 

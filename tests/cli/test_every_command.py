@@ -171,8 +171,8 @@ def state(
         assert natsctl(*shlex.split(line)).code == 0, line
 
     def told() -> Any:
-        streams = natsctl("str", "ls", "-a", "-j").json
-        consumers = [natsctl("con", "ls", one["config"]["name"], "-j").json for one in streams]
+        streams = natsctl("str", "ls", "-a", "-j", "--details").json
+        consumers = [natsctl("con", "ls", one["config"]["name"], "-j", "--details").json for one in streams]
         return _without_clock([streams, consumers]), _files(tmp_path)
 
     return told

@@ -21,6 +21,7 @@ from natsctl.cli.render.message import Received, message_document, render_next, 
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.stream import render_stream
 from natsctl.cli.render.stream_table import LIST, render_stream_list, stream_rows
+from natsctl.cli.screen import show_page
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -297,3 +298,24 @@ def test_an_ack_sample_is_shown_in_the_long_form() -> None:
 def test_an_unknown_event_is_shown_as_it_is() -> None:
     assert '"a": 1' in render_event("x", b'{"type":"new.thing","a":1}', NOW_NS)
     assert "not \\x1b json" in render_event("x", b"not \x1b json", NOW_NS)
+
+
+def test_a_page_is_json_of_labels_and_values_for_tests_of_the_nats_tool(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Page("Heading")
+    page.section().row("Name", "x")
+    section = page.section("State")
+    section.many("Sources", ["A", "B"])
+    section.row("Messages", "1,000")
+    page.section("Empty")
+    monkeypatch.setenv("TESTING", "true")
+    show_page(page)
+    assert json.loads(capsys.readouterr().out) == {
+        "Header": "Heading",
+        "Name": "x",
+        "State": {"Sources": "A", "Messages": "1,000"},
+    }
+    monkeypatch.setenv("TESTING", "false")
+    show_page(page)
+    assert capsys.readouterr().out.startswith("Heading\n")

@@ -225,7 +225,8 @@ def test_lists_are_a_table_names_or_json(natsctl: Run) -> None:
     # As the tool takes its group's flag: before the verb, and with verbs that list nothing.
     assert natsctl("ms", "-a", "ls", "-n", "-j").json == ["A", "B", "KV_x"]
     assert natsctl("str", "-a", "state", "A").code == natsctl("str", "info", "A", "--all").code == 0
-    assert [one["config"]["name"] for one in natsctl("str", "ls", "-j").json] == ["A", "B"]
+    assert natsctl("str", "ls", "-j").json == ["A", "B"]
+    assert [one["config"]["name"] for one in natsctl("str", "ls", "-j", "--details").json] == ["A", "B"]
     table = natsctl("stream", "list").out
     assert "╭" in table
     assert " A " in table

@@ -11,19 +11,17 @@ because the tests use fixed ports; elsewhere they run one after the other.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import nats_py
-from nats_py import Outcome
+import baseline
+from baseline import Outcome
 
 BASELINE: Final = Path(__file__).with_suffix(".txt")
 TEST_TIMEOUT_S: Final = 180
@@ -32,26 +30,20 @@ WORKERS: Final = 2
 
 def main() -> int:
     """Run the suite and return the exit status: 0 when everything is as the baseline says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", type=Path)
+    parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
-    parser.add_argument("--work", type=Path, help="keep the build and logs in this folder")
     arguments = parser.parse_args()
-    work = (arguments.work or Path(tempfile.mkdtemp(prefix="natsctl-nats-c-"))).resolve()
-    work.mkdir(parents=True, exist_ok=True)
+    work = baseline.folder_of(arguments, "nats-c")
     sources = arguments.sources.resolve()
-    server = nats_py.prepare_server(work, arguments.server) / "nats-server"
+    server = baseline.prepare_server(work, arguments.server) / "nats-server"
     version = subprocess.run([server, "-v"], capture_output=True, text=True, check=True).stdout
     environ = {**os.environ, "NATS_TEST_SERVER_EXE": str(server), "NATS_TEST_SERVER_VERSION": version.strip()}
     run = partial(run_test, sources / "test", work, build(sources, work), environ)
     names = re.findall(r"_test\((\w+)\)", (sources / "test" / "list_test.txt").read_text())
-    with ThreadPoolExecutor(WORKERS if nats_py.own_network() else 1) as pool:
+    with ThreadPoolExecutor(WORKERS if baseline.own_network() else 1) as pool:
         results = dict(zip(names, pool.map(run, names), strict=True))
     results |= {name: run(name) for name, outcome in results.items() if outcome == "failed"}
-    if arguments.server == "reference":
-        nats_py.write_baseline(results, BASELINE)
-        return 0
-    return nats_py.judge(results, nats_py.read_baseline(BASELINE), "nats.c")
+    return baseline.finish(results, BASELINE, "nats.c", write=arguments.server == "reference")
 
 
 def build(sources: Path, work: Path) -> Path:
@@ -69,7 +61,7 @@ def run_test(folder: Path, work: Path, program: Path, environ: dict[str, str], n
     """Run one test and return how it ended."""
     with (work / f"{name}.log").open("w+b") as log:
         try:
-            command = [*nats_py.own_network(), str(program), name]
+            command = [*baseline.own_network(), str(program), name]
             status = subprocess.run(command, cwd=folder, env=environ, stdout=log, stderr=log, timeout=TEST_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return "failed"

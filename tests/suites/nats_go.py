@@ -11,7 +11,6 @@ pass here has its reason behind a `#`. A test that fails is run once more, so th
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -20,17 +19,16 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import baseline
 import nats
-import nats_py
+from baseline import Outcome, Results
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats_py import Outcome, Results
 
 from natsctl.testing.certificates import Authority
 
@@ -287,22 +285,16 @@ def free_ports(count: int) -> list[int]:
 
 def main() -> int:
     """Run the suite and return the exit status: 0 when everything is as the baseline says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", type=Path)
+    parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
-    parser.add_argument("--work", type=Path, help="keep logs in this folder")
     parser.add_argument("--run", help="only the tests that match, as go test takes it")
     arguments = parser.parse_args()
-    work = arguments.work or Path(tempfile.mkdtemp(prefix="natsctl-nats-go-"))
-    work.mkdir(parents=True, exist_ok=True)
-    results = asyncio.run(run_suite(arguments.sources.resolve(), work.resolve(), arguments.server, arguments.run))
+    work = baseline.folder_of(arguments, "nats-go")
+    results = asyncio.run(run_suite(arguments.sources.resolve(), work, arguments.server, arguments.run))
     if arguments.run:
         print("\n".join(f"{outcome:7} {name}" for name, outcome in sorted(results.items())))
         return 0
-    if arguments.server == "reference":
-        nats_py.write_baseline(results, BASELINE)
-        return 0
-    return nats_py.judge(results, nats_py.read_baseline(BASELINE), "nats.go")
+    return baseline.finish(results, BASELINE, "nats.go", write=arguments.server == "reference")
 
 
 async def run_suite(sources: Path, work: Path, server: str, pattern: str | None) -> Results:
@@ -312,7 +304,7 @@ async def run_suite(sources: Path, work: Path, server: str, pattern: str | None)
         raise SystemExit("nats-server is not on PATH: the tests ask for servers over it")
     port = free_ports(1)[0]
     process = await asyncio.create_subprocess_exec(bus, "-a", "127.0.0.1", "-p", str(port), "-l", str(work / "bus.log"))
-    program = nats_py.prepare_server(work, server) / "nats-server"
+    program = baseline.prepare_server(work, server) / "nats-server"
     await asyncio.sleep(1)
     connection = await nats.connect(f"nats://127.0.0.1:{port}")
     tester = Tester(connection, str(program), work / "servers", clusters=server == "reference")

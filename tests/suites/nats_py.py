@@ -11,19 +11,18 @@ tests use fixed ports.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-Outcome = Literal["passed", "failed", "skipped"]
+import baseline
+from baseline import Outcome, Results, own_network
 
 BASELINE: Final = Path(__file__).with_suffix(".txt")
 TEST_TIMEOUT_S: Final = 90
@@ -50,43 +49,18 @@ GROUPS: Final = (
 )
 """The two clients share the namespace `nats` and can not be installed together."""
 
-Results = dict[str, Outcome]
-
 
 def main() -> int:
     """Run the suite and return the exit status: 0 when everything is as the baseline says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", type=Path)
+    parser = baseline.parser_of(__doc__)
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
-    parser.add_argument("--work", type=Path, help="keep environments and logs in this folder")
     arguments = parser.parse_args()
-    work = arguments.work or Path(tempfile.mkdtemp(prefix="natsctl-nats-py-"))
-    work.mkdir(parents=True, exist_ok=True)
-    binaries = prepare_server(work, arguments.server)
+    work = baseline.folder_of(arguments, "nats-py")
+    binaries = baseline.prepare_server(work, arguments.server)
     with ThreadPoolExecutor(len(GROUPS)) as pool:
-        found = pool.map(lambda group: run_group(group, arguments.sources.resolve(), work.resolve(), binaries), GROUPS)
+        found = pool.map(lambda group: run_group(group, arguments.sources.resolve(), work, binaries), GROUPS)
         results: Results = {name: outcome for part in found for name, outcome in part.items()}
-    if arguments.server == "reference":
-        write_baseline(results)
-        return 0
-    return judge(results, read_baseline())
-
-
-def prepare_server(work: Path, server: str) -> Path:
-    """Return a folder whose `nats-server` is the one to test."""
-    folder = work / f"bin-{server}"
-    folder.mkdir(exist_ok=True)
-    program = folder / "nats-server"
-    program.unlink(missing_ok=True)
-    if server == "natsctl":
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m natsctl server run "$@"\n')
-        program.chmod(0o755)
-    else:
-        found = shutil.which("nats-server")
-        if found is None:
-            raise SystemExit("the reference nats-server is not on PATH")
-        program.symlink_to(found)
-    return folder.resolve()
+    return baseline.finish(results, BASELINE, "nats.py", write=arguments.server == "reference")
 
 
 def run_group(group: Group, sources: Path, work: Path, binaries: Path) -> Results:
@@ -148,17 +122,6 @@ def run_tests(folder: Path, work: Path, binaries: Path, python: Path, paths: tup
     return {f"{folder.name} {case.get('classname')}::{case.get('name')}": outcome(case) for case in cases(report)}
 
 
-def own_network() -> list[str]:
-    """Return the command that gives what follows a network of its own, nothing where that is not allowed."""
-    start = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    wrapped = [*start, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-    try:
-        allowed = subprocess.run([*wrapped, "true"], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        allowed = False
-    return wrapped if allowed else []
-
-
 def cases(report: Path) -> list[ET.Element]:
     """Return the test cases of a JUnit report; raises SystemExit where the run did not get that far."""
     if not report.exists():
@@ -185,40 +148,6 @@ def node_ids(folder: Path, names: list[str]) -> tuple[str, ...]:
                 found.append("::".join([str(path), *parts[cut:], test]))
                 break
     return tuple(found)
-
-
-def write_baseline(results: Results, path: Path = BASELINE) -> None:
-    """Keep the outcomes on the reference, and the reasons that stand already."""
-    reasons = {name: reason for name, (_, reason) in read_baseline(path).items() if reason} if path.exists() else {}
-    lines = []
-    for name in sorted(results):
-        reason = reasons.get(name)
-        lines.append(f"{results[name]:7} {name}" + (f"  # {reason}" if reason else ""))
-    path.write_text("\n".join(lines) + "\n")
-
-
-def read_baseline(path: Path = BASELINE) -> dict[str, tuple[Outcome, str]]:
-    """Return outcome on the reference and reason for an exception, by test."""
-    baseline: dict[str, tuple[Outcome, str]] = {}
-    for line in path.read_text().splitlines():
-        entry, _, reason = line.partition("  # ")
-        word, _, name = entry.partition(" ")
-        for known in ("passed", "failed", "skipped"):
-            if word == known:
-                baseline[name.strip()] = (known, reason)
-    return baseline
-
-
-def judge(results: Results, baseline: dict[str, tuple[Outcome, str]], suite: str = "nats.py") -> int:
-    """Say which tests fail that pass on the reference, and return 1 when one of them has no reason."""
-    wanted = {name: reason for name, (outcome, reason) in baseline.items() if outcome == "passed"}
-    ran = {name for name in wanted if name.split(" ")[0] in {found.split(" ")[0] for found in results}}
-    broken = sorted(name for name in ran if results.get(name) != "passed")
-    for name in broken:
-        print(f"{results.get(name, 'missing'):7} {name}" + (f"  # {wanted[name]}" if wanted[name] else ""))
-    unexplained = [name for name in broken if not wanted[name]]
-    print(f"{suite}: {len(ran) - len(broken)} of the {len(ran)} tests that pass on the reference pass here")
-    return 1 if unexplained else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ TOPICS = (
             ("the same in a script that may run twice", f"{_MADE} --if-not-exists"),
             ("store a few messages", _SOME),
             ("all streams, and only their names", "natsctl stream ls"),
-            ("for scripts: whole objects, or names", "natsctl stream ls -j"),
+            ("for scripts: names, or whole objects", "natsctl stream ls -j --details"),
             ("configuration and state", "natsctl stream info ORDERS"),
             ("which subjects it holds", "natsctl stream subjects ORDERS"),
             ("one message, and the last one of a subject", "natsctl stream get ORDERS 1"),

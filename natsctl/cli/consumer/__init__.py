@@ -28,7 +28,7 @@ VERBS = (
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=("natsctl con copy ORDERS NEW NEW2 --filter ORDERS.returned",),
     ),
-    Verb("ls, list, l", "consumer.ls:ls", answer="ConsumerInfo[]"),
+    Verb("ls, list, l", "consumer.ls:ls", answer="schema.shapes:Names|ConsumerInfo[]"),
     Verb(
         "find, query",
         "consumer.find:find",

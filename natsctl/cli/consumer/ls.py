@@ -10,7 +10,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.names import pick_stream, suggesting
-from natsctl.cli.options import All, Json, Names, NoSelect, StreamName, session_of
+from natsctl.cli.options import All, Details, Json, Names, NoSelect, StreamName, check_details, session_of
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.values import safe
@@ -32,12 +32,15 @@ def ls(
     wide: Wide = False,
     no_select: NoSelect = False,
     all_streams: All = False,
+    details: Details = False,
     json: Json = False,
 ) -> None:
     """List the consumers of a stream.
 
     With -n they are printed as the server sorts them, each page as it comes; a table is shown when all pages are there.
+    With -j the names are one array, and with -j --details whole objects.
     """
+    check_details(details, json)
     session = session_of(ctx)
     if no_select and not stream:
         raise UsageError("a stream is needed: give STREAM")
@@ -47,7 +50,9 @@ def ls(
             _show_names(session, stream, json)
         return
     answers = list_consumers(session, stream)
-    show_consumers(answers, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json)
+    show_consumers(
+        answers, sort=sort, reverse=reverse, columns=columns, wide=wide, json=json, names=json and not details
+    )
     warn_of_absent(answers)
 
 
@@ -72,9 +77,10 @@ def show_consumers(
     columns: str | None,
     wide: bool,
     json: bool,
+    names: bool = False,
     none: str = "No Consumers defined",
 ) -> None:
-    """Show consumers as a table, or as whole objects."""
+    """Show consumers as a table, or with `json` as whole objects or their `names`."""
     from natsctl.cli.render.columns import chosen, ordered
     from natsctl.cli.render.consumer_table import consumer_columns
 
@@ -83,7 +89,8 @@ def show_consumers(
     # The columns are for people, but a wrong name is told in any case.
     rows = ordered(answers, table, sort, reverse)
     if json:
-        output.emit_json([one.raw for one in (rows if sort or reverse else answers)])
+        shown_rows = rows if sort or reverse else answers
+        output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
     elif rows:
         from natsctl.cli.render.columns import render_columns
         from natsctl.cli.screen import show_table

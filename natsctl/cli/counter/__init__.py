@@ -7,7 +7,12 @@ COUNTER = "client.counters:Counter"
 VERBS = (
     Verb("get, g", "counter.show:get", answer=COUNTER, examples=("natsctl counter get visits.home",)),
     Verb("view, v", "counter.show:view", answer=COUNTER),
-    Verb("ls, list, l", "counter.show:ls", answer=f"{COUNTER}[]", examples=("natsctl counter ls 'visits.>'",)),
+    Verb(
+        "ls, list, l",
+        "counter.show:ls",
+        answer=f"schema.shapes:Names|{COUNTER}[]",
+        examples=("natsctl counter ls 'visits.>'",),
+    ),
     Verb(
         "increment, incr, inc, i",
         "counter.change:increment",

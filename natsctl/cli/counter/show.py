@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.options import Json, Names, session_of
+from natsctl.cli.options import Details, Json, Names, check_details, session_of
 
 if TYPE_CHECKING:
     from natsctl.client.counters import Counter
@@ -43,24 +43,31 @@ def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json =
 
 
 def ls(
-    ctx: typer.Context, subject: Pattern = "", stream: Stream = "", names: Names = False, json: Json = False
+    ctx: typer.Context,
+    subject: Pattern = "",
+    stream: Stream = "",
+    names: Names = False,
+    details: Details = False,
+    json: Json = False,
 ) -> None:
-    """List the counters on a subject, in a stream, or all."""
+    """List the counters on a subject, in a stream, or all.
+
+    With -j their subjects are one array, and with -j --details whole objects.
+    """
     from natsctl.cli.names import suggesting
     from natsctl.cli.render.counter import render_counters
     from natsctl.cli.screen import show_table
     from natsctl.client.counters import counters
 
+    check_details(details, json)
     session = session_of(ctx)
     with suggesting(session, stream):
         found = session.run(lambda manager: counters(manager, subject, stream))
     subjects = dict.fromkeys(one.subject for one in found)
-    if names and json:
-        output.emit_json(list(subjects))
+    if json:
+        output.emit_json(msgspec.json.encode(found) if details else list(subjects))
     elif names:
         output.emit_names(subjects)
-    elif json:
-        output.emit_json(msgspec.json.encode(found))
     elif found:
         show_table(render_counters(found))
     else:

@@ -69,6 +69,22 @@ class Page:
             lines.append("")
         return "\n".join(lines)
 
+    def fields(self) -> dict[str, str | dict[str, str]]:
+        """Return labels and values: those under the heading beside `Header`, those of each section below its title.
+
+        A row without a label continues the one above it and is left out, as the `nats` tool does.
+        """
+        found: dict[str, str | dict[str, str]] = {"Header": self.heading} if self.heading else {}
+        for section in self.sections:
+            rows = {label: value for label, value in section.rows if label}
+            if not section.title:
+                found |= rows
+            elif rows:
+                below = found.setdefault(section.title, {})
+                assert isinstance(below, dict)
+                below |= rows
+        return found
+
 
 def _row(label: str, value: str, column: int, width: int | None) -> list[str]:
     lead = f"{label:>{column}}{':' if label else ' '} "

@@ -25,7 +25,10 @@ VERBS = (
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
     Verb(
-        "ls, list, l", "stream.ls:ls", answer="StreamInfo[]", examples=("natsctl stream ls 'ORDERS*' --sort messages",)
+        "ls, list, l",
+        "stream.ls:ls",
+        answer="schema.shapes:Names|StreamInfo[]",
+        examples=("natsctl stream ls 'ORDERS*' --sort messages",),
     ),
     Verb(
         "report",

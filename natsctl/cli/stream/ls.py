@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.options import All, Json, Names, session_of
+from natsctl.cli.options import All, Details, Json, Names, check_details, session_of
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.columns import Columns, Sort
 from natsctl.cli.stream.listing import (
@@ -39,13 +39,15 @@ def ls(
     reverse: Reverse = False,
     columns: Columns = None,
     wide: MoreColumns = False,
+    details: Details = False,
     json: Json = False,
 ) -> None:
     """List the streams, smallest first.
 
     With -n they are printed by name, each page as it comes from the server. A table, and what is sorted, is shown when
-    all pages are there.
+    all pages are there. With -j the names are one array, and with -j --details whole objects.
     """
+    check_details(details, json)
     session = session_of(ctx)
     if names:
         meant = partial(is_meant, patterns=patterns, all_streams=all_streams)
@@ -57,10 +59,12 @@ def ls(
     picked = chosen(LIST, columns or (WIDE if wide else None), False)
     streams = list_streams(session, subject=subject, patterns=patterns, all_streams=all_streams)
     rows = stream_rows([one.value for one in streams.answers], streams.absent, time.time_ns())
-    in_order = ordered(ordered(rows, LIST, "name", False), LIST, sort or "size", reverse)
+    by = sort or ("name" if json and not details else "size")
+    in_order = ordered(ordered(rows, LIST, "name", False), LIST, by, reverse)
     if json:
         raw = {one.value.config.name: one.raw for one in streams.answers}
-        output.emit_json([raw[row.info.config.name] for row in in_order if not row.status])
+        found = [row.info.config.name for row in in_order if not row.status]
+        output.emit_json([raw[name] for name in found] if details else found)
     elif rows:
         from natsctl.cli.screen import show_table
 

@@ -36,7 +36,7 @@ def led(run: Run) -> Run:
 
 
 def leaders(run: Run) -> Counter[str]:
-    return Counter(one["cluster"]["leader"] for one in run("con", "ls", "S", "-j").json)
+    return Counter(one["cluster"]["leader"] for one in run("con", "ls", "S", "-j", "--details").json)
 
 
 def test_leaders_hand_over_and_are_spread_evenly(led: Run) -> None:

@@ -75,11 +75,12 @@ def test_columns_are_chosen_and_sorted_by(three: Run) -> None:
     assert "Filters" not in three("con", "ls", "ORDERS").out
     wrong = three("con", "ls", "ORDERS", "--columns", "nam")
     assert (wrong.code, 'did you mean "name"' in wrong.err) == (2, True)
-    assert [one["name"] for one in three("con", "ls", "ORDERS", "--sort", "name", "-R", "-j").json] == [
-        "WORK",
-        "PUSH",
-        "GROUPS",
-    ]
+    sorted_by_name = three("con", "ls", "ORDERS", "--sort", "name", "-R", "-j")
+    assert sorted_by_name.json == ["WORK", "PUSH", "GROUPS"]
+    whole = three("con", "ls", "ORDERS", "--sort", "name", "-R", "-j", "--details").json
+    assert [one["config"]["durable_name"] for one in whole] == sorted_by_name.json
+    alone = three("con", "ls", "ORDERS", "--details")
+    assert (alone.code, alone.out, "-j" in alone.err) == (2, "", True)
 
 
 def test_a_report_shows_where_each_consumer_stands_and_the_sums(three: Run) -> None:

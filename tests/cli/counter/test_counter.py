@@ -66,10 +66,11 @@ def test_a_view_tells_what_each_source_has_counted(counting: Run) -> None:
 
 def test_lists_hold_whole_counters_or_their_names(counting: Run) -> None:
     assert counting("counter", "incr", "hits.b").code == 0
-    listed = counting("counter", "ls", "-j").json
+    listed = counting("counter", "ls", "-j", "--details").json
     assert [(one["subject"], one["val"]) for one in listed] == [("hits.a", "3"), ("hits.b", "1")]
     assert counting("counter", "ls", "hits.b", "-n").out == "hits.b\n"
     assert counting("counter", "ls", "--stream", "HITS", "-n", "-j").json == ["hits.a", "hits.b"]
+    assert counting("counter", "ls", "--stream", "HITS", "-j").json == ["hits.a", "hits.b"]
     table = counting("counter", "ls", "hits.>").out
     assert [line.split("│")[3].strip() for line in table.splitlines() if "hits." in line] == ["3", "1"]
 

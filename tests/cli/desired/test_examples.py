@@ -24,9 +24,9 @@ Run = Callable[..., Any]
 def world(natsctl: Run) -> dict[str, dict[str, Any]]:
     """The configuration of every stream and consumer, without what servers and plans write into metadata."""
     found = {}
-    for stream in natsctl("str", "ls", "-a", "-j").json:
+    for stream in natsctl("str", "ls", "-a", "-j", "--details").json:
         found[stream["config"]["name"]] = stream["config"]
-        for consumer in natsctl("con", "ls", stream["config"]["name"], "-j").json:
+        for consumer in natsctl("con", "ls", stream["config"]["name"], "-j", "--details").json:
             found[f"{stream['config']['name']} > {consumer['name']}"] = consumer["config"]
     return {name: {key: value for key, value in config.items() if key != "metadata"} for name, config in found.items()}
 

@@ -53,7 +53,7 @@ def test_03_a_request_that_nobody_answers_fails(run: Line) -> None:
 
 def test_04_every_list_and_report_has_json(run: Line) -> None:
     run("natsctl consumer add ORDERS WORK --pull")
-    assert run("natsctl consumer ls ORDERS -j").json[0]["config"]["ack_policy"] == "explicit"
+    assert run("natsctl consumer ls ORDERS -j --details").json[0]["config"]["ack_policy"] == "explicit"
     for line in ("natsctl stream report -j", "natsctl account info -j", "natsctl kv ls -j"):
         assert run(line).code == 0
         assert isinstance(run(line).json, dict | list)

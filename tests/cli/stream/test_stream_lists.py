@@ -34,9 +34,14 @@ def names(done: Any) -> list[str]:
 
 
 def test_lists_are_sorted_chosen_and_turned_round(filled: Run) -> None:
-    assert names(filled("str", "ls", "-j"))[-1] == "BIG"
-    assert names(filled("str", "ls", "--sort", "messages", "-r", "-j"))[0] == "BIG"
-    assert names(filled("str", "ls", "--sort", "name", "-j", "-a")) == ["ALL", "BIG", "COPY", "EMPTY", "KV_b"]
+    assert names(filled("str", "ls", "-j", "--details"))[-1] == "BIG"
+    assert filled("str", "ls", "--sort", "messages", "-r", "-j").json[0] == "BIG"
+    assert filled("str", "ls", "-j").json == ["ALL", "BIG", "COPY", "EMPTY"]
+    assert filled("str", "ls", "-j", "-R").json == ["EMPTY", "COPY", "BIG", "ALL"]
+    by_name = names(filled("str", "ls", "--sort", "name", "-j", "--details", "-a"))
+    assert by_name == ["ALL", "BIG", "COPY", "EMPTY", "KV_b"] == filled("str", "ls", "-j", "-a").json
+    alone = filled("str", "ls", "--details")
+    assert (alone.code, alone.out, "-j" in alone.err) == (2, "", True)
     assert filled("str", "ls", "-n", "-r").out == "EMPTY\nCOPY\nBIG\nALL\n"
     lines = filled("str", "ls", "--columns", "name,storage,subjects").out.splitlines()
     assert [cell.strip() for cell in lines[2].strip("│").split("│")] == ["Name", "Storage", "Subjects"]
@@ -47,7 +52,7 @@ def test_lists_are_sorted_chosen_and_turned_round(filled: Run) -> None:
 
 def test_lists_are_narrowed_by_patterns_of_names(filled: Run) -> None:
     assert filled("str", "ls", "*B*", "-n").out == "BIG\nKV_b\n".replace("KV_b\n", "")
-    assert names(filled("str", "ls", "KV_*", "-j")) == ["KV_b"]
+    assert filled("str", "ls", "KV_*", "-j").json == ["KV_b"]
     assert filled("str", "ls", "Z*").out == "No Streams match Z*\n"
 
 
