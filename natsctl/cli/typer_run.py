@@ -149,19 +149,16 @@ def _run(command: Any, arguments: list[str], path: str, session: Session) -> int
     usage_error: Any = typer.BadParameter.__base__
     click_error: Any = usage_error.__base__
     try:
-        result = command.main(args=arguments, prog_name=path, standalone_mode=False, obj=session)
-    except typer.Abort:
-        raise KeyboardInterrupt from None
+        # Not `command.main`, which takes an EOFError, as a truncated file raises it, for an interruption by the user.
+        with command.make_context(path, list(arguments), obj=session) as context:
+            result = command.invoke(context)
+    except typer.Exit as end:
+        return int(end.exit_code)
     except Previewed as preview:
         from natsctl.cli.preview import show_preview
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0
-    except SystemExit as end:
-        # Typer ends the process with 1 when whoever reads stdout has gone.
-        if isinstance(end.__context__, BrokenPipeError):
-            raise end.__context__ from None
-        raise
     except usage_error as failure:
         if type(failure).__name__ == "NoArgsIsHelpError":
             tell(failure.format_message())

@@ -46,7 +46,7 @@ class Question:
 
 
 def prompt(question: Question) -> Any:
-    """The value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C."""
+    """The value of the person's answer. Raises KeyboardInterrupt when they press Ctrl-C or Ctrl-D."""
     if question.choices:
         return question.read(_choose(question))
     return question.read(_write(question))
@@ -91,7 +91,7 @@ def _write(question: Question) -> str:
             validate_while_typing=question.at_once,
             **_terminal(),
         )
-        answer = str(asked.unsafe_ask()).strip()
+        answer = str(_asked(asked)).strip()
         if answer != HELP_KEY or not question.help:
             return answer or question.default
         _explain(question.help)
@@ -144,10 +144,18 @@ def _answer(asked: Asked, help: str) -> Any:
         keys.add(HELP_KEY, eager=True)(show_help)
         own = asked.application.key_bindings
         asked.application.key_bindings = merge_key_bindings([own, keys] if own is not None else [keys])
-    answer = asked.unsafe_ask()
+    answer = _asked(asked)
     if answer is _HELP:
         _explain(help)
     return answer
+
+
+def _asked(question: Asked) -> Any:
+    """Return the answer to a question; raise KeyboardInterrupt where the person ends it with Ctrl-C or Ctrl-D."""
+    try:
+        return question.unsafe_ask()
+    except EOFError:
+        raise KeyboardInterrupt from None
 
 
 def _explain(help: str) -> None:
