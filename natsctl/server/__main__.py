@@ -2,9 +2,6 @@
 
 import sys
 
-from natsctl.server.process import import_msgspec
-
-import_msgspec()
-from natsctl.server.process.process import main  # noqa: E402  # behind what makes it quick
+from natsctl.server.process.process import main
 
 sys.exit(main(sys.argv[1:]))

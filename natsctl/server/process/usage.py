@@ -27,8 +27,8 @@ JetStream Options:
         --js_domain <domain>         Serve the API under $JS.<domain>.API too
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
-        --archive_version <1|2>      Format of stream snapshots: 1, which every nats-server restores (default),
-                                     or 2, which those from 2.15 on do; both are understood always
+        --archive_version <1|2>      Format of stream snapshots: 2, as nats-server 2.15 writes them (default),
+                                     or 1, which every nats-server restores; both are understood always
         --apply <path>               Carry out these documents (files, folders; again for more) before anybody can
                                      connect; `natsctl apply` does the same to a server that runs
         --apply_account <account>    The account that they are for, where more than one has JetStream

@@ -47,8 +47,8 @@ def test_sync_policies(text: str, policy: str | int) -> None:
 
 
 def test_the_format_of_snapshots() -> None:
-    assert options().archive_version == 1
-    assert options("--archive_version", "2").archive_version == 2
+    assert options().archive_version == 2
+    assert options("--archive_version", "1").archive_version == 1
 
 
 def test_tls_files() -> None:
