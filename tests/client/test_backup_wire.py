@@ -184,7 +184,7 @@ async def test_a_damaged_backup_replaces_nothing(server: Any, tmp_path: Path) ->
         manager = Manager(connection)
         await _fill(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
-        data = tmp_path / "b" / "stream.tar.s2"
+        data = tmp_path / "b" / "stream.arc.s2"
         data.write_bytes(data.read_bytes()[:-40])
         created = (await manager.stream_info("ORDERS")).value.created
         with pytest.raises(StorageError, match="is damaged"):
@@ -250,7 +250,7 @@ async def test_data_that_is_damaged_is_refused_by_the_server(server: Any, tmp_pa
         await _fill(manager)
         await backup(manager, "ORDERS", tmp_path / "b")
         await manager.stream_delete("ORDERS")
-        data = tmp_path / "b" / "stream.tar.s2"
+        data = tmp_path / "b" / "stream.arc.s2"
         whole = data.read_bytes()
         data.write_bytes(whole[: len(whole) // 2])
         with pytest.raises(NatsctlError):

@@ -8,6 +8,7 @@ from natsctl.api.archive.archive import PAUSE, ArchiveFault, Feed, Item
 from natsctl.api.archive.archive_v1 import read_v1
 from natsctl.api.archive.archive_v2 import MAGIC, read_v2
 from natsctl.api.archive.s2 import FrameFault, FrameReader
+from natsctl.api.archive.tar import MAX_FILL_BYTES
 
 
 class ArchiveReader:
@@ -16,8 +17,10 @@ class ArchiveReader:
     def __init__(self) -> None:
         self._frames = FrameReader()
         self._feed = Feed()
-        self._items = _items(self._feed)
+        self._items = self._read_items()
         self._complete = False
+        self._fill_bytes = 0
+        """Zeros that may still follow the end: none in version 2, what fills up a tar in version 1."""
 
     def read(self, data: bytes) -> Iterator[Item]:
         """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveFault."""
@@ -25,8 +28,7 @@ class ArchiveReader:
             for content in self._frames.read(data):
                 yield PAUSE
                 if self._complete:
-                    if content.strip(b"\0"):
-                        raise ArchiveFault("something follows the end of the archive")
+                    self._check_behind(content)
                     continue
                 self._feed.add(content)
                 yield from self._drain()
@@ -38,7 +40,24 @@ class ArchiveReader:
             if item is None:
                 return
             yield item
-        self._complete = True
+        self._complete = self._frames.content_only = True
+        self._check_behind(self._feed.take(len(self._feed)) or b"")
+
+    def _read_items(self) -> Iterator[Item | None]:
+        feed = self._feed
+        while (magic := feed.peek(len(MAGIC))) is None:
+            yield None
+        if magic == MAGIC:
+            feed.take(len(MAGIC))
+            yield from read_v2(feed)
+        else:
+            self._fill_bytes = MAX_FILL_BYTES
+            yield from read_v1(feed)
+
+    def _check_behind(self, content: bytes) -> None:
+        self._fill_bytes -= len(content)
+        if self._fill_bytes < 0 or any(content):
+            raise ArchiveFault("something follows the end of the archive")
 
     def finish(self) -> None:
         """Raise ArchiveFault unless the archive is whole."""
@@ -46,13 +65,3 @@ class ArchiveReader:
             raise ArchiveFault("EOF")
         if not self._complete or not self._frames.between_frames:
             raise ArchiveFault("the archive is incomplete")
-
-
-def _items(feed: Feed) -> Iterator[Item | None]:
-    while (magic := feed.peek(len(MAGIC))) is None:
-        yield None
-    if magic == MAGIC:
-        feed.take(len(MAGIC))
-        yield from read_v2(feed)
-    else:
-        yield from read_v1(feed)

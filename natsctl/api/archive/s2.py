@@ -54,11 +54,13 @@ class FrameWriter:
 class FrameReader:
     """Decodes frames as they arrive; keeps less than one of them."""
 
-    __slots__ = ("_buffer", "_started")
+    __slots__ = ("_buffer", "_started", "content_only")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._started = False
+        self.content_only = False
+        """Whether frames without content are refused from here on: nothing writes them behind the last content."""
 
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of each frame that `data` completes, and b"" between pieces of long work.
@@ -90,6 +92,8 @@ class FrameReader:
         return self._started and not self._buffer
 
     def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:
+        if self.content_only and (kind == _STREAM_ID or kind in _SKIPPED):
+            raise FrameFault("a frame without content follows the end")
         if kind == _STREAM_ID:
             if body not in _MAGICS:
                 raise FrameFault("this is no S2 or Snappy stream")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from tarfile import BLOCKSIZE, PAX_FORMAT, REGTYPE, TarError, TarInfo
+from tarfile import BLOCKSIZE, PAX_FORMAT, RECORDSIZE, REGTYPE, TarError, TarInfo
 from typing import Final
 
 from natsctl.api.archive.archive import ArchiveFault, Feed
@@ -14,6 +14,8 @@ _FILE_TYPES: Final = (REGTYPE, b"\0")
 _MAX_PAX_BYTES: Final = 64 << 10
 _PIECE_BYTES: Final = 512 << 10
 END: Final = bytes(2 * BLOCKSIZE)
+MAX_FILL_BYTES: Final = len(END) + RECORDSIZE
+"""Zeros that may stand at the end of a tar: its end mark, and what fills up the last record."""
 
 
 def entry(name: str, content: bytes, mtime_s: int) -> bytes:

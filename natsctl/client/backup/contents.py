@@ -98,14 +98,9 @@ def _first_literal(block: bytes) -> bytes:
 def version_of(backup: OpenBackup) -> int:
     """1 or 2: which format the archive has. Raises StorageError when it is neither."""
     finder = FormatFinder()
-    backup.data.seek(0)
-    try:
-        while not finder.version and (piece := backup.data.read(_PIECE_BYTES)):
-            finder.add(piece)
-    except (EOFError, OSError) as fault:
-        raise StorageError(f"{backup.path} is damaged: {fault}") from fault
-    finally:
-        backup.data.seek(0)
+    backup.data.rewind()
+    while not finder.version and (piece := backup.data.read(_PIECE_BYTES)):
+        finder.add(piece)
     if not finder.version:
         raise StorageError(f"{backup.path} is damaged: its data is empty or cut")
     return finder.version
@@ -116,22 +111,28 @@ def read_items(backup: OpenBackup, on_read: OnRead = unseen) -> Iterator[Item]:
     from natsctl.api.archive.archive_reader import ArchiveReader
 
     reader, done = ArchiveReader(), 0
-    backup.data.seek(0)
+    backup.data.rewind()
     try:
         while piece := backup.data.read(_PIECE_BYTES):
             done += len(piece)
             yield from reader.read(piece)
             on_read(done)
         reader.finish()
-    except (ArchiveFault, EOFError, OSError) as fault:
-        raise StorageError(f"{backup.path} is damaged: {_told(fault)}") from fault
-    finally:
-        backup.data.seek(0)
+    except ArchiveFault as fault:
+        why = "its data is empty" if str(fault) == "EOF" else str(fault)
+        raise StorageError(f"{backup.path} is damaged: {why}") from fault
 
 
-def _told(fault: Exception) -> str:
-    text = str(fault)
-    return "its data is empty" if text == "EOF" else text
+def check_whole(backup: OpenBackup, on_read: OnRead = unseen) -> None:
+    """Raise StorageError where data is damaged: by the manifest's checksum, without one by reading what is inside."""
+    if backup.manifest is None:
+        summarise(backup, on_read)
+        return
+    backup.data.rewind()
+    done = 0
+    while piece := backup.data.read(_PIECE_BYTES):
+        done += len(piece)
+        on_read(done)
 
 
 @dataclass(slots=True)

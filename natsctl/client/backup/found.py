@@ -1,4 +1,4 @@
-"""Which backups there are below a folder, and what each is; nothing but their descriptions is read."""
+"""The backups below a folder, and what each is: its description and, on demand, whether its data is whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.backup.configuration import read_saved
-from natsctl.client.backup.contents import version_of
+from natsctl.client.backup.contents import check_whole, version_of
 from natsctl.client.backup.document import Document
 from natsctl.client.backup.layout import DATA_NAME, FILE_ENDINGS, META_NAME
 from natsctl.client.backup.opened import open_backup
@@ -37,11 +37,14 @@ class Found(Document):
     error: str = ""
 
 
-def find_backups(top: Path) -> list[Found]:
-    """What is at that path, or below it, in the order of the paths. Raises UsageError where there is no such path."""
+def find_backups(top: Path, *, read: bool = False) -> list[Found]:
+    """Return what is at that path or below it, in the order of the paths; with `read` damage of data is an error too.
+
+    Raises UsageError where there is no such path.
+    """
     if not top.exists():
         raise UsageError(f"{top} does not exist")
-    return [describe(path) for path in candidates(top)]
+    return [describe(path, read=read) for path in candidates(top)]
 
 
 def candidates(top: Path) -> Iterator[Path]:
@@ -69,12 +72,14 @@ def _is_file_of_one(name: str) -> bool:
     return name.startswith("stream_") and name.endswith(".json")
 
 
-def describe(path: Path) -> Found:
-    """What that backup says of itself."""
+def describe(path: Path, *, read: bool = False) -> Found:
+    """Return what that backup says of itself, and what is wrong with it where it can not be read."""
     try:
         if path.is_file() and path.suffix == ".json":
             return _configuration(path)
         with open_backup(path) as backup:
+            if read:
+                check_whole(backup)
             manifest, state = backup.manifest, backup.state
             return Found(
                 path=str(path),

@@ -14,9 +14,9 @@ from natsctl.api.subjects import is_valid_name
 META_NAME = "backup.json"
 DATA_NAME = "stream.tar.s2"
 NEWER_DATA_NAME = "stream.arc.s2"
-"""The name that the `nats` tool gives the data of servers from 2.15 on; the data tells its format itself."""
+"""The name that the `nats` tool gives the data of servers from 2.15 on, which is of version 2; both names are read."""
 MANIFEST_NAME = "manifest.json"
-NAMES = frozenset({META_NAME, DATA_NAME, MANIFEST_NAME})
+NAMES = frozenset({META_NAME, DATA_NAME, NEWER_DATA_NAME, MANIFEST_NAME})
 FILE_ENDINGS = (".tgz", ".tar.gz", ".tar", ".tar.s2")
 GZIP_ENDINGS = (".tgz", ".tar.gz")
 MAX_META_BYTES = 64 * 1024 * 1024
@@ -38,6 +38,11 @@ def checked_name(noun: str, name: str) -> str:
     if not is_valid_name(name) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ProtocolError(f"the server lists a {noun} called {name!r}, a name that no {noun} can have")
     return name
+
+
+def data_name_of(version: int) -> str:
+    """Return the name of a file with data of that version, 0 where it is not known."""
+    return NEWER_DATA_NAME if version == 2 else DATA_NAME
 
 
 def data_name(names: Container[str]) -> str:

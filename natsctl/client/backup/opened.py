@@ -1,7 +1,7 @@
 """A stream backup that is read, whatever form it has.
 
-* a directory, or a tar file of the same members: `backup.json`, `stream.tar.s2` and, where natsctl made it,
-  `manifest.json`;
+* a directory, or a tar file of the same members: `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where natsctl
+  made it, `manifest.json`;
 * a tar file of a server's own files (`meta.inf`, `msgs/1.blk`, …), as the `nats` tool of 2020 made them: it is what a
   version 1 archive has inside, so it is compressed anew, and its state is counted.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import tarfile
@@ -18,9 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Final, Literal, Self
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.client.backup.data import FAULTS, BackupData, check_tar_end
 from natsctl.client.backup.layout import (
     DATA_NAME,
     MANIFEST_NAME,
@@ -30,7 +32,7 @@ from natsctl.client.backup.layout import (
     plain_file,
     small_file,
 )
-from natsctl.client.backup.manifest import FileSum, Manifest, decode_manifest, sum_of
+from natsctl.client.backup.manifest import FileSum, Manifest, decode_manifest, mismatch, sum_of
 
 _MAX_EXTENDED_BYTES = 1 << 20
 """Of the names and attributes that stand before a member of a tar file."""
@@ -39,6 +41,7 @@ _EXTENDED_TYPES = (
 )  # fmt: skip
 _PIECE_BYTES = 1 << 20
 _SERVER_META = "meta.inf"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _COUNTS = ("messages", "bytes", "first_seq", "last_seq", "consumer_count", "num_subjects", "num_deleted")
 """Of a stream's state."""
 
@@ -54,13 +57,13 @@ class Form(StrEnum):
 
 @dataclass(slots=True)
 class OpenBackup:
-    """A backup that is being read: `data` gives the `size` bytes of stream data, and can be sought."""
+    """A backup that is being read: `data` gives the `size` bytes of stream data."""
 
     path: Path
     form: Form
     config: dict[str, Any]
     state: dict[str, Any]
-    data: IO[bytes]
+    data: BackupData
     size: int
     manifest: Manifest | None = None
     meta: bytes = b""
@@ -71,32 +74,40 @@ class OpenBackup:
         return str(self.config.get("name", ""))
 
     def sums(self) -> list[FileSum]:
-        """Size and checksum of the files that a manifest tells of; reads all of the data."""
-        import io
-
-        self.data.seek(0)
-        data = sum_of(DATA_NAME, self.data)
-        self.data.seek(0)
-        return [sum_of(META_NAME, io.BytesIO(self.meta)), data]
+        """Return size and checksum of the files that a manifest names; reads all of the data."""
+        self.data.rewind()
+        return [sum_of(META_NAME, io.BytesIO(self.meta)), sum_of(self.data.name, self.data)]
 
 
 @contextlib.contextmanager
-def open_backup(path: Path) -> Iterator[OpenBackup]:
-    """The backup at that path.
+def open_backup(path: Path, *, judged: bool = True) -> Iterator[OpenBackup]:
+    """Open the backup at that path.
 
     Raises UsageError when it is none, with what it is instead where that is known; StorageError when it is damaged.
+    With `judged` its files are held to the manifest: backup.json now, the data when it is read to its end.
     """
     with contextlib.ExitStack() as stack:
         try:
-            opened = _open_directory(path, stack) if path.is_dir() else _open_file(path, stack)
+            opened = (_open_directory if path.is_dir() else _open_file)(path, stack, judged)
         except FileNotFoundError as failure:
             missing = Path(failure.filename or path)
             raise UsageError(f"{path} is not a stream backup: {missing} does not exist", hint=_instead(path)) from None
-        except (tarfile.TarError, EOFError, OSError) as failure:
+        except FAULTS as failure:
             # tarfile tells each way that it tried on a line of its own.
             why = str(failure).partition(":\n")[0]
             raise StorageError(f"cannot read the backup {path}: {why}", hint=_instead(path)) from failure
+        if judged and opened.manifest is not None:
+            _check_meta(opened, opened.manifest)
         yield opened
+
+
+def _check_meta(opened: OpenBackup, manifest: Manifest) -> None:
+    found = sum_of(META_NAME, io.BytesIO(opened.meta))
+    if (said := manifest.file(META_NAME)) is not None and (why := mismatch(said, found)):
+        raise StorageError(
+            f"{opened.path} is damaged: {why}",
+            hint=f"remove {MANIFEST_NAME} where {META_NAME} was changed on purpose",
+        )
 
 
 def _instead(path: Path) -> str:
@@ -111,13 +122,15 @@ def _instead(path: Path) -> str:
     return "natsctl backup ls shows the backups below a folder"
 
 
-def _open_directory(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
+def _open_directory(path: Path, stack: contextlib.ExitStack, judged: bool) -> OpenBackup:
     meta = small_file(path / META_NAME)
-    data = stack.enter_context(plain_file(path / (data_name({file.name for file in path.iterdir()}) or DATA_NAME)))
+    name = data_name({file.name for file in path.iterdir()}) or DATA_NAME
+    raw = stack.enter_context(plain_file(path / name))
     said = path / MANIFEST_NAME
     manifest = decode_manifest(small_file(said), path) if said.exists() else None
     config, state = _parse_meta(meta, path)
-    size = os.fstat(data.fileno()).st_size
+    size = os.fstat(raw.fileno()).st_size
+    data = BackupData(path, name, raw, expected=manifest.file(name) if manifest is not None and judged else None)
     return OpenBackup(path, Form.DIRECTORY, config, state, data, size, manifest, meta)
 
 
@@ -131,14 +144,18 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Return a header; raises tarfile.ReadError."""
         header = super().frombuf(buf, encoding, errors)
+        if buf[154:156] != b"\0 ":  # behind the digits of the checksum, and not covered by it
+            raise tarfile.ReadError("a tar header is damaged")
         if header.size > _MAX_EXTENDED_BYTES and header.type in _EXTENDED_TYPES:
             raise tarfile.ReadError("a tar header is too long")
         return header
 
 
-def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
-    stack.enter_context(plain_file(path))  # or tarfile would wait for a pipe
-    tar = stack.enter_context(tarfile.open(path, "r:*", tarinfo=_Header))  # noqa: SIM115  # the stack closes it
+def _open_file(path: Path, stack: contextlib.ExitStack, judged: bool) -> OpenBackup:
+    with plain_file(path) as file:  # or tarfile would wait for a pipe
+        zipped = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    mode: Literal["r:gz", "r:"] = "r:gz" if zipped else "r:"
+    tar = stack.enter_context(tarfile.open(path, mode, tarinfo=_Header))  # noqa: SIM115  # the stack closes it
     members: dict[str, tarfile.TarInfo] = {}
     for member in tar:
         if member.isfile():
@@ -146,19 +163,25 @@ def _open_file(path: Path, stack: contextlib.ExitStack) -> OpenBackup:
         if (META_NAME in members and data_name(members)) or _SERVER_META in members:
             break
     if _SERVER_META in members:
-        return _open_server_files(path, tar, members[_SERVER_META], stack)
+        return _open_server_files(path, tar, members[_SERVER_META], stack, zipped)
     if META_NAME not in members or not data_name(members):
         raise UsageError(f"{path} is not a stream backup: it lacks {META_NAME} or {DATA_NAME}")
     meta = _small(path, tar, members[META_NAME])
     said = members.get(MANIFEST_NAME)
     manifest = decode_manifest(_small(path, tar, said), path) if said else None
     name = data_name(members)
-    data = tar.extractfile(members[name])
-    if data is None:
+    raw = tar.extractfile(members[name])
+    if raw is None:
         raise StorageError(f"{path}: {name} is no plain file")
     config, state = _parse_meta(meta, path)
-    size = members[name].size
-    return OpenBackup(path, Form.FILE, config, state, stack.enter_context(data), size, manifest, meta)
+    data = BackupData(
+        path,
+        name,
+        stack.enter_context(raw),
+        expected=manifest.file(name) if manifest is not None and judged else None,
+        at_end=lambda: check_tar_end(path, tar, zipped=zipped, exact=manifest is not None),
+    )
+    return OpenBackup(path, Form.FILE, config, state, data, members[name].size, manifest, meta)
 
 
 def _small(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -171,7 +194,7 @@ def _small(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _open_server_files(
-    path: Path, tar: tarfile.TarFile, meta: tarfile.TarInfo, stack: contextlib.ExitStack
+    path: Path, tar: tarfile.TarFile, meta: tarfile.TarInfo, stack: contextlib.ExitStack, zipped: bool
 ) -> OpenBackup:
     """The same tar as an archive: in a temporary file, compressed as servers want it."""
     from natsctl.api.archive.s2 import FrameWriter
@@ -184,19 +207,16 @@ def _open_server_files(
     if not isinstance(body, dict) or not body.get("name"):
         raise UsageError(f"{path} is not a stream backup: its {_SERVER_META} names no stream")
     config = {key: value for key, value in body.items() if key not in ("Created", "created")}
-    data = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the stack closes it
+    check_tar_end(path, tar, zipped=zipped, exact=False)
+    packed = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the stack closes it
     frames = FrameWriter()
-    with path.open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rb") if zipped else path.open("rb") as plain:
         while piece := plain.read(_PIECE_BYTES):
-            data.write(frames.write(piece))
-    data.write(frames.finish())
-    size = data.tell()
-    data.seek(0)
-    opened = OpenBackup(path, Form.SERVER_FILES, config, {}, data, size)
+            packed.write(frames.write(piece))
+    packed.write(frames.finish())
+    size = packed.tell()
+    opened = OpenBackup(path, Form.SERVER_FILES, config, {}, BackupData(path, DATA_NAME, packed), size)
     opened.state = state_of(opened)
-    data.seek(0)
     return opened
 
 

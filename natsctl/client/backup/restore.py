@@ -25,7 +25,7 @@ from natsctl.client.answer import Answer
 from natsctl.client.backup.aside import aside
 from natsctl.client.backup.attempts import BrokenOff, Lifeline
 from natsctl.client.backup.compare import NotWhole, lacking, missing
-from natsctl.client.backup.contents import OnRead, summarise
+from natsctl.client.backup.contents import OnRead, check_whole, summarise
 from natsctl.client.backup.opened import OpenBackup, open_backup
 from natsctl.client.backup.progress import OnProgress, Progress, silent
 from natsctl.client.backup.rewrite import fitted, version_for
@@ -144,6 +144,7 @@ async def restore_stream(
             raise _preview(lifeline.manager, backup, config, there)
         await _check_subjects(lifeline.manager, config)
         read = _reading(name, backup.size, on_progress)
+        await aside(lambda on_read: check_whole(backup, on_read), read)
         async with fitted(backup, config, version, read) as done:
             sending = Sending(backup, config, options.idle_s, on_progress)
             if there is None:

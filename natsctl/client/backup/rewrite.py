@@ -26,6 +26,7 @@ from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import format_time
 from natsctl.client.backup.aside import aside
 from natsctl.client.backup.contents import OnRead, Summary, read_messages, summarise, unseen, version_of
+from natsctl.client.backup.data import BackupData
 
 if TYPE_CHECKING:
     from natsctl.client.backup.opened import OpenBackup
@@ -70,8 +71,7 @@ async def fitted(
     before, size = backup.data, backup.size
     with tempfile.TemporaryFile() as data:
         await aside(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
-        backup.data, backup.size = data, data.tell()
-        data.seek(0)
+        backup.data, backup.size = BackupData(backup.path, before.name, data), data.tell()
         try:
             yield f"archive of version {had} rewritten as version {version}" + (", hashed anew" if version == 1 else "")
         finally:

@@ -57,7 +57,7 @@ class Sending:
         if not deliver:
             raise ProtocolError(f"the answer on {answer.subject} names no deliver_subject")
         self._deliver = deliver
-        self.backup.data.seek(0)
+        self.backup.data.rewind()
         self._on_progress(self.progress)
         raw = await self._pieces(manager, deliver)
         if raw is None:

@@ -1,9 +1,10 @@
 """A stream backup while it is written: a directory or a single file, under a temporary name until it is whole.
 
 `backup.json` is `{"config": …, "state": …}` as the server gave them, and the body of the restore request;
-`stream.tar.s2` is what the server sent, unread; `manifest.json` has their checksums. A directory is laid out as the
-`nats` tool does, so either tool restores what the other backed up. A path that ends in .tgz, .tar.gz, .tar or .tar.s2,
-or that is a file already, gets the same members in one tar file, gzipped for .tgz and .tar.gz.
+`stream.tar.s2` (version 1) or `stream.arc.s2` (version 2) is what the server sent, unread; `manifest.json` has their
+checksums. A directory is laid out as the `nats` tool does, so either tool restores what the other backed up. A path
+that ends in .tgz, .tar.gz, .tar or .tar.s2, or that is a file already, gets the same members in one tar file, gzipped
+for .tgz and .tar.gz.
 
 The temporary name is beside the final one: all is synced there and then renamed, so that after a failure nothing is
 left, and an older backup of that name is still there.
@@ -30,6 +31,7 @@ from natsctl.client.backup.layout import (
     META_NAME,
     NAMES,
     PART_PREFIX,
+    data_name_of,
     is_single_file,
 )
 from natsctl.client.backup.manifest import FileSum, Manifest, encode_manifest
@@ -73,32 +75,35 @@ class BackupWriter:
     def finish(self, config: dict[str, Any], state: dict[str, Any], manifest: Manifest) -> None:
         """Put the whole, synced backup under its name; raises StorageError."""
         meta = json.dumps({"config": config, "state": state}, indent=2, ensure_ascii=False).encode() + b"\n"
+        name_of_data = data_name_of(manifest.archive)
         manifest.files = [
             FileSum(name=META_NAME, bytes=len(meta), sha256=hashlib.sha256(meta).hexdigest()),
-            FileSum(name=DATA_NAME, bytes=self.data_bytes, sha256=self._digest.hexdigest()),
+            FileSum(name=name_of_data, bytes=self.data_bytes, sha256=self._digest.hexdigest()),
         ]
         try:
             # What goes into a single file is synced there, once: three syncs less for each stream of an account.
             settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
             settle(self._data)
             self._data.close()
+            (self._folder / DATA_NAME).rename(self._folder / name_of_data)
             for name, content in ((META_NAME, meta), (MANIFEST_NAME, encode_manifest(manifest))):
                 with _create(self._folder / name) as file:
                     file.write(content)
                     settle(file)
             if self._single:
-                self._rename_single()
+                self._rename_single(name_of_data)
             else:
                 rename_folder(self._folder, self.target)
         except OSError as failure:
             raise StorageError(f"cannot write the backup {self.target}: {failure.strerror}") from failure
 
-    def _rename_single(self) -> None:
+    def _rename_single(self, name_of_data: str) -> None:
+        """Pack the files into one, the data last: what stands before it is read at once."""
         packed = self._folder / "packed"
         with _create(packed) as file:
             zipped = self.target.name.lower().endswith(GZIP_ENDINGS)
             with _tar_writer(file, zipped) as tar:
-                for name in (META_NAME, MANIFEST_NAME, DATA_NAME):
+                for name in (META_NAME, MANIFEST_NAME, name_of_data):
                     tar.add(self._folder / name, arcname=name, recursive=False, filter=_owner_only)
             _sync(file)
         packed.replace(self.target)
@@ -151,6 +156,7 @@ def _tar_writer(file: IO[bytes], zipped: bool) -> tarfile.TarFile:
 
 
 def _owner_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mtime = int(member.mtime)  # a fraction would need a header of its own, which no checksum covers
     member.mode, member.uid, member.gid, member.uname, member.gname = 0o600, 0, 0, "", ""
     return member
 

@@ -54,7 +54,7 @@ def verify(path: Path, on_read: OnRead = unseen) -> Verdict:
             verdict.form, verdict.stream = CONFIGURATION, str(saved.configuration.get("name") or "")
             verdict.add("checksum", True, saved.kind.replace("_", " "))
             return verdict
-        with open_backup(path) as backup:
+        with open_backup(path, judged=False) as backup:
             verdict.form, verdict.stream = str(backup.form), backup.stream
             _check_manifest(backup, verdict)
             _check_archive(backup, verdict, on_read)

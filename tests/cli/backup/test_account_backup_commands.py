@@ -77,7 +77,7 @@ def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Callable[..., Any]
     _fill(natsctl)
     assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
     _remove(natsctl)
-    data = tmp_path / "saved" / "MEM" / "stream.tar.s2"
+    data = tmp_path / "saved" / "MEM" / "stream.arc.s2"
     data.write_bytes(data.read_bytes()[:-20])
     done = natsctl("account", "restore", str(tmp_path / "saved"))
     assert (done.code, "1 failed: MEM" in done.err) == (1, True)

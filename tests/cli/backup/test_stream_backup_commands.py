@@ -37,7 +37,7 @@ def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path
     }
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     assert manifest["archive"] == done["archive"]
-    assert [one["name"] for one in manifest["files"]] == ["backup.json", "stream.tar.s2"]
+    assert [one["name"] for one in manifest["files"]] == ["backup.json", "stream.arc.s2"]
     assert manifest["server"]["version"].startswith("2.")
 
 
@@ -111,7 +111,7 @@ def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_pa
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "S", "-f").code == 0
-    data = tmp_path / "b" / "stream.tar.s2"
+    data = tmp_path / "b" / "stream.arc.s2"
     data.write_bytes(data.read_bytes()[:-30])
     assert natsctl("str", "restore", str(tmp_path / "b")).code == 1
     assert natsctl("str", "ls", "-n").out == ""

@@ -1,7 +1,8 @@
 """Which backups there are at a path, and what each says of itself.
 
-A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` and, where natsctl made it,
-`manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is an account's.
+A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where
+natsctl made it, `manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is
+an account's.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _told(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
         raise BackupFault(f"{path} is no backup: its {_META} has no stream's configuration and state")
     files = _json(path, _MANIFEST, manifest).get("files", []) if manifest else []
-    summed: dict[str, Any] = next((each for each in files if each.get("name") == _DATA), {})
+    summed: dict[str, Any] = next((each for each in files if each.get("name") in _DATA_NAMES), {})
     if summed and summed.get("bytes") != data.size:
         raise BackupFault(f"{path} is damaged: {_DATA} has {data.size:,} bytes, its manifest says {summed['bytes']:,}")
     messages, first_seq, last_seq = (state.get(name) for name in ("messages", "first_seq", "last_seq"))

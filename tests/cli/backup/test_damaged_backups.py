@@ -1,0 +1,179 @@
+"""Damaged backups of every form: truncated, with flipped bits, with bytes appended, and how commands end on them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from natsctl.api.archive.archive import ArchiveFault
+from natsctl.api.archive.archive_reader import ArchiveReader
+from natsctl.api.archive.s2 import FrameReader, FrameWriter
+from natsctl.testing.done import Done
+
+DATA = Path(__file__).parents[2] / "jetstream" / "data"
+PLACES = 200
+"""Truncations, and flipped bits, in all; each form gets its share."""
+APPENDED = [
+    b"\0",
+    bytes(512),
+    bytes(10240),
+    b"x",
+    b"\xfe\x04\x00\x00\0\0\0\0",
+    b"\xff\x06\x00\x00sNaPpY",
+    gzip.compress(b""),
+]
+"""Zeros, text, padding and the beginning of a stream as S2 frames them, and an empty member of gzip."""
+
+
+class Form(NamedTuple):
+    """A good backup: the path that commands are given, and the file in it that is damaged."""
+
+    path: Path
+    file: Path
+
+
+def _of_nats(folder: Path, version: str, name: str) -> Form:
+    folder.mkdir()
+    meta = json.loads((DATA / "releases" / f"{version}.json").read_text())
+    (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
+    shutil.copy(DATA / "releases" / f"{version}.s2", folder / name)
+    return Form(folder, folder / name)
+
+
+def _of_a_server(folder: Path) -> Form:
+    tar = b"".join(FrameReader().read((DATA / "reference_v1_S.s2").read_bytes()))
+    path = folder / "files.tgz"
+    path.write_bytes(gzip.compress(tar))
+    return Form(path, path)
+
+
+@pytest.fixture
+def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
+    """Runs a command line where no server is."""
+    return command("nats://127.0.0.1:9")
+
+
+@pytest.fixture
+def forms(offline: Callable[..., Done], tmp_path: Path) -> dict[str, Form]:
+    """Good backups, by form: of the nats tool, of natsctl, and of a server's own files."""
+    first = _of_nats(tmp_path / "v1", "2.10.29", "stream.tar.s2")
+    made = {"v1": first, "v2": _of_nats(tmp_path / "v2", "2.15.2", "stream.arc.s2"), "server": _of_a_server(tmp_path)}
+    for name in ("directory", "one.tgz", "one.tar"):
+        path = tmp_path / name
+        assert offline("backup", "edit", str(first.path), str(path)).code == 0
+        made[name] = Form(path, path / "stream.arc.s2" if path.is_dir() else path)
+    return made
+
+
+def _damaged(form: Form, name: str, chance: random.Random, share: int) -> Iterator[tuple[str, bytes]]:
+    """Damage of each kind, with its description."""
+    whole = form.file.read_bytes()
+    for at in chance.sample(range(len(whole)), share):
+        yield f"{name}: cut at {at}", whole[:at]
+    for at in chance.sample(range(len(whole)), share):
+        yield (
+            f"{name}: a bit flipped at {at}",
+            whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :],
+        )
+    for more in APPENDED:
+        yield f"{name}: {more[:12]!r} appended", whole + more
+
+
+def _differs(whole: bytes, damaged: bytes) -> bool:
+    """Tell whether damage changes what a file holds; gzip has bits without a meaning, such as its time."""
+    try:
+        return gzip.decompress(damaged) != gzip.decompress(whole) or len(damaged) != len(whole)
+    except (OSError, EOFError, zlib.error):
+        return True
+
+
+@pytest.mark.parametrize("name", ["v1", "v2", "server", "directory", "one.tgz", "one.tar"])
+def test_damage_ends_neither_as_success_nor_as_an_interruption(
+    offline: Callable[..., Done], forms: dict[str, Form], name: str
+) -> None:
+    form = forms[name]
+    whole = form.file.read_bytes()
+    words = [("verify", str(form.path), "-j"), ("ls", str(form.path), "-j"), ("cat", str(form.path), "--raw")]
+    assert [offline("backup", *each).code for each in words] == [0, 0, 0], name
+    for what, damaged in _damaged(form, name, random.Random(name), -(-PLACES // len(forms))):
+        form.file.write_bytes(damaged)
+        wrong = _differs(whole, damaged)
+        for each in words:
+            done = offline("backup", *each)
+            assert (done.code in (1, 2)) == wrong, (what, each, done)
+            assert not wrong or done.err or any(one.get("error") or not one.get("whole", True) for one in _rows(done))
+
+
+def _rows(done: Done) -> list[dict[str, object]]:
+    """The backups that -j lists."""
+    return list(done.json["backups"] if isinstance(done.json, dict) else done.json)
+
+
+def test_one_damaged_backup_does_not_silence_the_others(
+    offline: Callable[..., Done], forms: dict[str, Form], tmp_path: Path
+) -> None:
+    for name in ("v2", "one.tgz"):
+        forms[name].file.write_bytes(forms[name].file.read_bytes()[:-40])
+    done = offline("backup", "verify", str(tmp_path), "-j")
+    assert done.code == 1
+    assert {Path(one["path"]).name: one["whole"] for one in done.json["backups"]} == {
+        "v1": True, "v2": False, "directory": True, "files.tgz": True, "one.tar": True, "one.tgz": False
+    }  # fmt: skip
+    page = offline("backup", "verify", str(tmp_path))
+    assert (page.code, "incomplete" in page.out, page.out.count("WRONG")) == (1, True, 2)
+    assert offline("backup", "ls", str(tmp_path)).code == 1
+
+
+def test_a_file_that_ends_too_early_is_no_interruption(
+    offline: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise EOFError("ended too early")
+
+    monkeypatch.setattr("natsctl.client.backup.found.find_backups", ends)
+    done = offline("backup", "ls", str(tmp_path), "-j")
+    assert (done.code, done.error["description"]) == (1, "unexpected EOFError: ended too early")
+
+
+def test_changing_a_description_by_hand_needs_the_manifest_removed(
+    offline: Callable[..., Done], forms: dict[str, Form]
+) -> None:
+    path = forms["directory"].path
+    meta = path / "backup.json"
+    meta.write_text(meta.read_text().replace('"max_age": 0', '"max_age": 1'))
+    refused = offline("backup", "cat", str(path), "-j")
+    assert (refused.code, "remove manifest.json" in refused.error["hint"]) == (1, True)
+    (path / "manifest.json").unlink()
+    assert offline("backup", "cat", str(path), "-j").code == 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_frame_may_follow_the_end_of_an_archive(version: int) -> None:
+    name = {1: "2.10.29", 2: "2.15.2"}[version]
+    whole = (DATA / "releases" / f"{name}.s2").read_bytes()
+    frames = FrameWriter()
+    zeros = frames.write(bytes(12 << 10)) + frames.finish()
+    for more in (zeros, zeros[10:], whole):
+        with pytest.raises(ArchiveFault, match="follows the end"):
+            list(ArchiveReader().read(whole + more))
+
+
+def test_restoring_what_is_damaged_makes_nothing(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+    form = _of_nats(tmp_path / "v2", "2.15.2", "stream.arc.s2")
+    whole, chance = form.file.read_bytes(), random.Random(3)
+    damages = [*_damaged(form, "v2", chance, 8)]
+    for what, damaged in damages:
+        form.file.write_bytes(damaged)
+        done = natsctl("str", "restore", str(form.path), "-j")
+        assert done.code in (1, 2), (what, done)
+    assert natsctl("str", "ls", "-a", "-n").out == ""
+    form.file.write_bytes(whole)
+    assert natsctl("str", "restore", str(form.path), "-j").code == 0
