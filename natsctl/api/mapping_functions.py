@@ -38,8 +38,8 @@ _NAMES: Final = (
 """In the order in which they are tried: a token that holds several calls is the first of these."""
 
 _BLANK: Final = r"[\t\n\f\r ]*"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_COMMA: Final = re.compile("," + _BLANK)
+_INTEGER: Final = r"[+-]?[0-9]+"
+_COMMA: Final = "," + _BLANK
 _FNV_BASIS: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 
@@ -72,7 +72,7 @@ def parse_function(token: str) -> Function | None:
     for name, pattern in _patterns().items():
         found = pattern.search(token)
         if found:
-            return _readers[name](name, token, _COMMA.split(found[1]))
+            return _readers[name](name, token, re.split(_COMMA, found[1]))
     raise _bad(UNKNOWN_FUNCTION, token)
 
 
@@ -102,7 +102,7 @@ def _bad(why: str, token: str) -> BadTransform:
 
 def _integer(text: str, largest: int) -> int | None:
     """Return a number as Go reads it, None for anything else or beyond `largest`."""
-    if not _INTEGER.fullmatch(text):
+    if not re.fullmatch(_INTEGER, text):
         return None
     number = int(text)
     return number if -largest - 1 <= number <= largest else None

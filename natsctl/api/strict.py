@@ -23,7 +23,7 @@ _RANGES: Final = {
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 _NOTHING: Final = "unexpected end of JSON input"
 _ABSENT: Final = object()
-_SURROGATES: Final = re.compile(
+_SURROGATES: Final = (
     r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 _ZEROS: Final[dict[str, Any]] = {"int": 0, "bool": False, "str": "", "bytes": "", "struct": {}}
@@ -100,8 +100,10 @@ def _values(raw: bytes) -> list[Any]:
 
 def _repaired(value: bytes) -> str:
     """Return a value with broken UTF-8 and lone surrogates replaced by U+FFFD, as Go reads it."""
-    return _SURROGATES.sub(
-        lambda match: match[0] if match[1] or match[0] == "\\\\" else "\\ufffd", value.decode("utf-8", "replace")
+    return re.sub(
+        _SURROGATES,
+        lambda match: match[0] if match[1] or match[0] == "\\\\" else "\\ufffd",
+        value.decode("utf-8", "replace"),
     )
 
 

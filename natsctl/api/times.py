@@ -18,7 +18,7 @@ _DAY_S: Final = 86_400
 _SECOND_NS: Final = 1_000_000_000
 KNOWN_SECONDS: Final = 256
 """Seconds whose text is kept: what is read together was mostly stored together."""
-_TIME: Final = re.compile(
+_TIME: Final = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
@@ -28,7 +28,7 @@ __all__ = ["ZERO_NS", "ZERO_TIME", "canonical_time", "format_time", "is_zero", "
 
 def parse_time(text: str) -> int:
     """Return ns since the Unix epoch; raises ValueError with a reason for a person. Digits past the ninth are cut."""
-    match = _TIME.fullmatch(text)
+    match = re.fullmatch(_TIME, text)
     if match is None:
         raise ValueError(f"expected a time such as 2026-01-31T12:00:00Z, got {text!r}")
     hour, minute, second = int(match[4]), int(match[5]), int(match[6])
@@ -61,7 +61,7 @@ def _format_second(seconds: int) -> str:
 
 def canonical_time(text: str) -> str:
     """Return a time that `parse_time` reads as Go writes it: its offset kept, its fraction without trailing zeros."""
-    match = _TIME.fullmatch(text)
+    match = re.fullmatch(_TIME, text)
     if match is None:
         return text
     fraction = (match[7] or "")[:9].rstrip("0")

@@ -35,8 +35,9 @@ _UNITS: Final = {
 }
 _DURATION_MAX: Final = 2**63 - 1
 _DIGITS: Final = r"[0-9]{1,20}"
-_PART: Final = re.compile(rf"({_DIGITS})?(?:\.([0-9]{{0,30}}))?(ns|us|µs|μs|ms|[smhdwMyY])")
-_SIZE: Final = re.compile(rf"({_DIGITS})(?:\.([0-9]{{1,18}}))?\s*(?:([KMGTPE])(?:i?B)?|B)?", re.IGNORECASE)
+_PART: Final = rf"({_DIGITS})?(?:\.([0-9]{{0,30}}))?(ns|us|µs|μs|ms|[smhdwMyY])"
+_SIZE: Final = rf"({_DIGITS})(?:\.([0-9]{{1,18}}))?\s*(?:([KMGTPE])(?:i?B)?|B)?"
+"""Compiled when first used, as others here are too: a server starts without."""
 _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -53,7 +54,7 @@ def parse_duration(text: str) -> int:
         return 0
     total, at = 0, 0
     while at < len(body):
-        part = _PART.match(body, at)
+        part = re.compile(_PART).match(body, at)
         if part is None or (part[1] is None and not part[2]):
             raise ValueError(f"expected a duration such as 30s, 5m, 1h30m or 1y, got {text!r}")
         unit = _UNITS[part[3]]
@@ -100,7 +101,7 @@ def parse_size(text: str) -> int:
     body = text.strip()
     if body == "-1":
         return -1
-    match = _SIZE.fullmatch(body)
+    match = re.fullmatch(_SIZE, body, re.IGNORECASE)
     if match is None:
         raise ValueError(f"expected a size such as 512, 64KiB, 10MB or 1GiB, got {text!r}")
     scale = 1024 ** ("KMGTPE".index(match[3].upper()) + 1) if match[3] else 1

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.wire.ops import Op
 
-SIZE_LINES: Final = [b"%d\r\n" % size for size in range(8192)]
-"""Ends of message heads that are looked up instead of formatted."""
+SIZE_LINES: Final = [b""] * 8192
+"""Ends of message heads, by size, that are looked up once they were formatted."""
 Answer: TypeAlias = tuple[bytes, bytes]
 """Subject and payload of a message without reply and headers."""
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
@@ -26,8 +26,15 @@ COPY_LIMIT: Final = 4096
 def plain_tail(reply: bytes, payload: bytes) -> bytes:
     """Return what follows the sid of a message without headers."""
     size = len(payload)
-    tail = (SIZE_LINES[size] if size < 8192 else b"%d\r\n" % size) + payload + b"\r\n"
+    tail = ((size < 8192 and SIZE_LINES[size]) or _size_line(size)) + payload + b"\r\n"
     return reply + b" " + tail if reply else tail
+
+
+def _size_line(size: int) -> bytes:
+    line = b"%d\r\n" % size
+    if size < len(SIZE_LINES):
+        SIZE_LINES[size] = line
+    return line
 
 
 def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:

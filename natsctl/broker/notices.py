@@ -10,14 +10,14 @@ from natsctl.api.syntax import go_quote
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
 
-_BYTE: Final = re.compile(r"\\udc([0-9a-f]{2})")
+_BYTE: Final = r"\\udc([0-9a-f]{2})"
 _LETTERS: Final = {"websocket": "wid", "leafnode": "lid"}
 """What comes before a session's number; clients have `cid`."""
 
 
 def quoted(data: bytes) -> str:
     """Return bytes of a client as Go's %q writes them: safe in a line of a log or of the protocol."""
-    return _BYTE.sub(r"\\x\1", go_quote(data.decode("utf-8", "surrogateescape")))
+    return re.sub(_BYTE, r"\\x\1", go_quote(data.decode("utf-8", "surrogateescape")))
 
 
 def log_name(session: Session) -> str:

@@ -295,6 +295,8 @@ def _dispatch(words: list[str]) -> int:
         from natsctl.cli.completion.entry import answer
 
         return answer(words[1:])
+    if words[:2] == ["server", "run"]:
+        return _serve(words[2:])
     if words[0] == "help":
         words = [*words[1:], "--help"]
     from natsctl.cli.globals import leading
@@ -311,14 +313,21 @@ def _dispatch(words: list[str]) -> int:
     if noun is None:
         return _run_other(rest, given)
     if [noun.name, *rest[1:2]] == ["server", "run"]:
-        from natsctl.cli.server.provisioned import serve
-
-        # Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server, which
-        # itself enables garbage collection.
-        return serve(rest[2:])
+        return _serve(rest[2:])
     from natsctl.cli.typer_run import run_noun
 
     return run_noun(noun, rest[1:], given)
+
+
+def _serve(words: Sequence[str]) -> int:
+    """The exit status of the server that `server run` asks for.
+
+    Its flags are nats-server's, not Typer's: loading Typer would only double the time to a ready server, which itself
+    enables garbage collection.
+    """
+    from natsctl.cli.server.provisioned import serve
+
+    return serve(words)
 
 
 def _noun(word: str) -> Noun | None:

@@ -2,6 +2,9 @@
 
 import sys
 
-from natsctl.server.process.process import main
+from natsctl.server.process import import_msgspec
+
+import_msgspec()
+from natsctl.server.process.process import main  # noqa: E402  # behind what makes it quick
 
 sys.exit(main(sys.argv[1:]))

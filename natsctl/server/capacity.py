@@ -1,9 +1,13 @@
 """How much memory and disk JetStream may use when nobody says: three quarters of what the machine has."""
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SHARE: Final = 0.75
 """Part of memory and of free disk space that streams may use; the reference server's choice."""

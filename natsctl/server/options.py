@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.exchange.account_config import AccountConfig
     from natsctl.jetstream.publish.batch_limits import BatchLimits
@@ -208,6 +209,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         """The folder of the store: `jetstream` under the named folder, or under the system's temporary one."""
         if self.store_dir is not None:
             return self.store_dir / "jetstream"
+        from pathlib import Path
         from tempfile import gettempdir
 
         return Path(gettempdir()) / "nats" / "jetstream"

@@ -25,9 +25,9 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import index_name
 from natsctl.store.subject_table import SubjectTable
 
-_SEGMENT = re.compile(r"(\d{20})-(\d{1,9})\.seg")
-_INDEX = re.compile(r"(\d{20})-(\d{1,9})\.idx")
-_JOURNAL = re.compile(r"journal-(\d{1,9})\.log")
+_SEGMENT = r"(\d{20})-(\d{1,9})\.seg"
+_INDEX = r"(\d{20})-(\d{1,9})\.idx"
+_JOURNAL = r"journal-(\d{1,9})\.log"
 _NEVER_IN_SEGMENTS = (frame.JOURNAL, frame.WITNESS)
 
 
@@ -289,7 +289,7 @@ def _judge_strangers(check: StreamCheck) -> None:
 def _leave_strangers_alone(disk: Disk, check: StreamCheck) -> None:
     """Keep what is superseded by its name, and not one of the stream's files, from being read or removed."""
     for name in list(check.leftovers):
-        segment, journal = _SEGMENT.fullmatch(name), _JOURNAL.fullmatch(name)
+        segment, journal = re.fullmatch(_SEGMENT, name), re.fullmatch(_JOURNAL, name)
         if segment is None and journal is None:
             continue
         head = _head_of(disk, f"{check.folder}/{name}")
@@ -359,7 +359,7 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
     segments: dict[int, tuple[int, int, str]] = {}
     journals: list[tuple[int, str]] = []
     for name in names:
-        if found := _SEGMENT.fullmatch(name):
+        if found := re.fullmatch(_SEGMENT, name):
             base, generation = int(found[1]), int(found[2])
             older = segments.get(base)
             if older is None or older[1] < generation:
@@ -368,9 +368,9 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
                     check.leftovers.append(older[2])
             else:
                 check.leftovers.append(name)
-        elif found := _INDEX.fullmatch(name):
+        elif found := re.fullmatch(_INDEX, name):
             check.indexes.add(name)
-        elif found := _JOURNAL.fullmatch(name):
+        elif found := re.fullmatch(_JOURNAL, name):
             journals.append((int(found[1]), name))
         elif name.endswith(".tmp"):
             check.leftovers.append(name)

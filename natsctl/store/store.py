@@ -36,7 +36,7 @@ from natsctl.store.witness import Testimony, Witness, read_witness, unmark_clean
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
-_FOLDER = re.compile(r"s(\d{6,})")
+_FOLDER = r"s(\d{6,})"
 
 
 def _has_no_place(check: StreamCheck, testimony: Testimony, entry: WitnessEntry | None) -> bool:
@@ -119,7 +119,7 @@ class Store:
         testimony = self._testimony(report)
         witnessed, report.clean_stop = testimony.entries, testimony.clean_stop
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
-        trashed = {int(m[1]) for name in gone if (m := _FOLDER.match(name))}
+        trashed = {int(m[1]) for name in gone if (m := re.match(_FOLDER, name))}
         checks = self._check_all(testimony, trashed, report)
         self._next_id = 1 + max((testimony.highest_id, *trashed, *checks))
         self._sync_names(checks.values())
@@ -209,8 +209,8 @@ class Store:
     ) -> dict[int, StreamCheck]:
         checks: dict[int, StreamCheck] = {}
         for name in self._disk.listdir("streams"):
-            found = _FOLDER.fullmatch(name)
-            unborn = _FOLDER.fullmatch(name.removesuffix(".new"))
+            found = re.fullmatch(_FOLDER, name)
+            unborn = re.fullmatch(_FOLDER, name.removesuffix(".new"))
             if name.endswith(".new") and unborn is not None and int(unborn[1]) in testimony.entries:
                 report.notes.append(f"streams/{name} is not a creation that never ended, and is left alone")
             elif name.endswith(".new"):

@@ -87,8 +87,8 @@ class LeafParser(Framing):
         head, tail = fields[:-sizes], fields[-sizes:]
         if not head or len(tail) != sizes:
             raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to a message")
-        size = parse_size(tail[-1])
-        header_size = parse_size(tail[0]) if sizes == 2 else 0
+        size = self._size(tail[-1])
+        header_size = self._size(tail[0]) if sizes == 2 else 0
         if not 0 <= header_size <= size:
             raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number or the header is longer than the message")
         if size > self.limits.max_payload:

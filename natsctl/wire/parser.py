@@ -121,8 +121,8 @@ class Parser(Framing):
         sizes = 2 if with_header else 1
         if not 1 + sizes <= len(fields) <= 2 + sizes:
             raise ProtocolFault(FaultKind.MALFORMED, f"{len(fields)} arguments to publish")
-        size = parse_size(fields[-1])
-        header_size = parse_size(fields[-2]) if with_header else 0
+        size = self._size(fields[-1])
+        header_size = self._size(fields[-2]) if with_header else 0
         if size < 0 or header_size < 0:
             raise ProtocolFault(FaultKind.MALFORMED, "a size is not a number")
         if header_size > size:

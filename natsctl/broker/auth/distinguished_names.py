@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PART: Final = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*) *= *((?:[^\\,+]|\\.)*?) *([,+]|\Z)", re.DOTALL)
-_ESCAPED: Final = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_PART: Final = r" *([A-Za-z][A-Za-z0-9-]*|\d+(?:\.\d+)*) *= *((?:[^\\,+]|\\.)*?) *([,+]|\Z)"
+_ESCAPED: Final = rb"\\(?:([0-9A-Fa-f]{2})|(.))"
+"""Compiled when first used: a server without TLS starts without."""
 
 RelativeName = tuple[tuple[str, str], ...]
 """The (type, value) pairs of one element, sorted, as their order means nothing; types in capitals."""
@@ -18,12 +19,12 @@ def parse_dn(text: str) -> DistinguishedName | None:
     """Return the elements of a distinguished name, None where it is none. Source: nats-server, internal/ldap."""
     elements: list[RelativeName] = []
     element: list[tuple[str, str]] = []
-    at = 0
+    at, parts, escaped = 0, re.compile(_PART, re.DOTALL), re.compile(_ESCAPED, re.DOTALL)
     while at < len(text):
-        part = _PART.match(text, at)
+        part = parts.match(text, at)
         if part is None or part[2].startswith("#"):  # a value in BER
             return None
-        raw = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], part[2].encode())
+        raw = escaped.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], part[2].encode())
         try:
             element.append((part[1].upper(), raw.decode()))
         except UnicodeDecodeError:

@@ -2,7 +2,7 @@
 
 Theory of operation. A plan (import_plan.py) says which imports are in effect; `apply` makes the difference to what
 was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are owed outlive
-a change of the imports that asked for them.
+a change of the imports that asked for them. Services need modules of their own, loaded where there are any.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from natsctl.broker.exchange.service_imports import ServiceDoor
-from natsctl.broker.exchange.service_responses import Awaited, Responses
+from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.exchange.stream_imports import StreamImports
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.exchange.import_plan import ServiceLink, StreamLink
+    from natsctl.broker.exchange.service_imports import ServiceDoor
+    from natsctl.broker.exchange.service_responses import Responses, Waiting
     from natsctl.broker.subscription import Subscription
 
 
@@ -36,6 +37,8 @@ class Exchange:
     def responses(self) -> Responses:
         """The responses that the account's services owe; it begins to take them when first asked for."""
         if self._responses is None:
+            from natsctl.broker.exchange.service_responses import Responses
+
             self._responses = Responses(self._account)
             self._account.broker.on_tick.append(self._responses.tick)
         return self._responses
@@ -69,6 +72,8 @@ class Exchange:
         accounts = self._account.broker.accounts
         for link in services:
             if link not in self._doors:
+                from natsctl.broker.exchange.service_imports import ServiceDoor
+
                 door = self._doors[link] = ServiceDoor(self._account, link, accounts[link.account])
                 self._account.place(door)
         if streams != (self.streams.links if self.streams is not None else []):
@@ -89,3 +94,39 @@ class Exchange:
         sub.stand_ins = ()
         if self.awaited:
             self.awaited.interest_lost(sub.subject)
+
+
+class Awaited:
+    """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
+
+    __slots__ = ("_account", "_by_reply")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._by_reply: dict[bytes, dict[Waiting, Responses]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_reply)
+
+    def add(self, waiting: Waiting, responses: Responses) -> None:
+        """Take note of a reply."""
+        self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
+
+    def discard(self, waiting: Waiting) -> None:
+        """Forget a reply."""
+        known = self._by_reply.get(waiting.reply)
+        if known is not None:
+            known.pop(waiting, None)
+            if not known:
+                del self._by_reply[waiting.reply]
+
+    def interest_lost(self, pattern: bytes) -> None:
+        """Look whether somebody still listens to the replies that a subscription has taken, which has ended."""
+        if is_literal(pattern):
+            replies = [pattern] if pattern in self._by_reply else []
+        else:
+            replies = [reply for reply in self._by_reply if matches(pattern, reply)]
+        for reply in replies:
+            if not self._account.has_interest(reply):
+                for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
+                    responses.unheard(waiting)

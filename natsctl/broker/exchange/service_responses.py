@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.exchange.base62 import draw_digits, hash_digits
 from natsctl.broker.exchange.hops import Hop
 from natsctl.broker.exchange.requester import requester_info
@@ -154,6 +153,10 @@ class Responses:
         if sample is not None:
             tell_failure(self._account, sample, why)
 
+    def unheard(self, waiting: Waiting) -> None:
+        """Wait no more: nobody listens to the reply."""
+        self.give_up(waiting, INTEREST_LOST)
+
     def tick(self) -> None:
         """Give up what has waited for too long; like the reference, within two thresholds."""
         now_ns = self._account.broker.clock.monotonic_ns()
@@ -164,39 +167,3 @@ class Responses:
                 self.give_up(waiting, TIMEOUT)
         thresholds = {waiting.export.response_threshold_ns for waiting in self._by_subject.values()}
         self._look_ns = now_ns + min(thresholds) if thresholds else 0
-
-
-class Awaited:
-    """The replies of one account that services of others are to answer; it ends waiting that is in vain."""
-
-    __slots__ = ("_account", "_by_reply")
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._by_reply: dict[bytes, dict[Waiting, Responses]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_reply)
-
-    def add(self, waiting: Waiting, responses: Responses) -> None:
-        """Take note of a reply."""
-        self._by_reply.setdefault(waiting.reply, {})[waiting] = responses
-
-    def discard(self, waiting: Waiting) -> None:
-        """Forget a reply."""
-        known = self._by_reply.get(waiting.reply)
-        if known is not None:
-            known.pop(waiting, None)
-            if not known:
-                del self._by_reply[waiting.reply]
-
-    def interest_lost(self, pattern: bytes) -> None:
-        """Look whether somebody still listens to the replies that a subscription has taken, which has ended."""
-        if is_literal(pattern):
-            replies = [pattern] if pattern in self._by_reply else []
-        else:
-            replies = [reply for reply in self._by_reply if matches(pattern, reply)]
-        for reply in replies:
-            if not self._account.has_interest(reply):
-                for waiting, responses in tuple(self._by_reply.get(reply, {}).items()):
-                    responses.give_up(waiting, INTEREST_LOST)

@@ -33,7 +33,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.archive.staging import OverLimit, Staging
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.endpoints.client_info import client_info
-from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome
 from natsctl.store.errors import StoreError, StreamExists
 
 if TYPE_CHECKING:
@@ -309,6 +309,3 @@ class Restore:
             client=self._client,
         )
         self._js.advise(event.subject(), event)
-
-
-HANDLERS: Final[dict[str, EndpointFunction]] = {"STREAM.RESTORE": restore}

@@ -31,7 +31,7 @@ from natsctl.jetstream.alarm import Alarm
 from natsctl.jetstream.consumers.consumer_events import nuid
 from natsctl.jetstream.consumers.consumer_progress import archived
 from natsctl.jetstream.endpoints.client_info import client_info
-from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -239,6 +239,3 @@ class Snapshot:
             error=text.lower(),
         )
         self._stream.js.advise(event.subject(), event)
-
-
-HANDLERS: Final[dict[str, EndpointFunction]] = {"STREAM.SNAPSHOT": snapshot}

@@ -33,7 +33,7 @@ UNRANKED: Final = 1 << 31
 INT64: Final = 1 << 63
 """Sizes at and above this are refused."""
 
-_EMBEDDED: Final = re.compile(r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )")
+_EMBEDDED: Final = r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )"
 """Fields that the reference keeps in a struct of its own, which its texts name."""
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
@@ -127,7 +127,7 @@ def _decode_exactly(text: bytes) -> PullRequest:
     try:
         return msgspec.convert(read_strict(text, PullRequest, unknown=True), PullRequest)
     except (Fault, msgspec.MsgspecError) as fault:
-        words = _EMBEDDED.sub(r"\1PriorityGroup.\2", str(fault))
+        words = re.sub(_EMBEDDED, r"\1PriorityGroup.\2", str(fault))
         if words == "unexpected EOF":  # of a stream; of a text in one piece the reference says
             words = "unexpected end of JSON input"
         raise Refused(_BAD_REQUEST % words.encode()) from fault

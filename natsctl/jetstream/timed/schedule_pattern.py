@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, tzinfo
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from natsctl.api import headers
 from natsctl.api.times import ZERO_NS, format_time, parse_time
@@ -29,7 +28,7 @@ SHORT_NAMES: Final = {
     "@hourly": "0 0 * * * *",
 }
 
-_GO_TIME: Final = re.compile(
+_GO_TIME: Final = (
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{1,2})(:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
@@ -56,6 +55,8 @@ def zone_of(header: bytes) -> tzinfo | None:
     name = headers.get(header, headers.SCHEDULE_TIME_ZONE)
     if name is None:
         return None
+    from zoneinfo import ZoneInfo  # few schedules name a zone
+
     try:
         return ZoneInfo(name.decode()) if name else _no_zone()
     except (ValueError, OSError, KeyError) as fault:
@@ -100,7 +101,7 @@ def next_firing(header: bytes, ts_ns: int, now_ns: int) -> Firing | None:
 
 
 def _parse_at(text: str, zone: tzinfo | None) -> int:
-    match = _GO_TIME.fullmatch(text)
+    match = re.fullmatch(_GO_TIME, text)
     if match is None or zone is not None:
         raise BadSchedule(f"no time: {text[:64]!r}")
     date, hour, rest, fraction, offset = match.groups()

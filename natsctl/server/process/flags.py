@@ -1,8 +1,9 @@
 """The flags of `natsctl server run`: the reference server's own spellings, and what each one sets."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +13,9 @@ from natsctl.server.conf.checks import complaints
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 from natsctl.server.process.goflags import FlagError, FlagSpec, Given, Kind, parse_flags
 from natsctl.server.process.provision import Documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("host", "text", ("a", "addr", "net")),
@@ -160,7 +164,11 @@ def _options(given: Given, base: ServerOptions) -> ServerOptions:
 
 def _path(given: Given, setting: str) -> Path | None:
     text = given.text(setting)
-    return Path(text) if text else None
+    if not text:
+        return None
+    from pathlib import Path
+
+    return Path(text)
 
 
 def _port(given: Given, setting: str) -> int:

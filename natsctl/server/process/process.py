@@ -15,8 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -38,13 +37,20 @@ from natsctl.server.process.start_fault import start_fault
 from natsctl.server.process.usage import USAGE
 from natsctl.server.version import version_line
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 STARTED: Final = 0
 NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 WARM_UP_S: Final = 3.0
 """How long after its start a server imports what it may need later: one that lives shorter never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
-NEEDED_BY_SNAPSHOTS: Final = "natsctl.api.archive.hash_lanes"
+NEEDED_BY_ARCHIVES: Final = (
+    "natsctl.jetstream.archive.snapshot",
+    "natsctl.jetstream.archive.restore",
+    "natsctl.api.archive.hash_lanes",
+)
 
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
@@ -191,7 +197,7 @@ class ServerProcess:
 
     def _warm_up(self) -> None:
         """Import what is needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
-        modules = [NEEDED_BY_SYSTEM, NEEDED_BY_SNAPSHOTS] if self._options.jetstream else [NEEDED_BY_SYSTEM]
+        modules = [NEEDED_BY_SYSTEM, *(NEEDED_BY_ARCHIVES if self._options.jetstream else ())]
         self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
 
     # Files

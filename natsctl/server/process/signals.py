@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from natsctl.server.process.goflags import FlagError
@@ -41,6 +40,8 @@ def send_signal(text: str) -> None:
 def _pids(target: str) -> list[int]:
     begins, many = target.removesuffix("*"), target.endswith("*")
     if begins and not begins.isdigit():
+        from pathlib import Path
+
         try:
             begins = Path(target).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -57,9 +58,11 @@ def _pids(target: str) -> list[int]:
     return found
 
 
-def _running(processes: Path = Path("/proc")) -> Iterator[int]:
+def _running() -> Iterator[int]:
     """Yield the other processes that run this server."""
-    for folder in processes.glob("[0-9]*"):
+    from pathlib import Path
+
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api.advisories import ClientInfo
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
 from natsctl.broker.account import GLOBAL_ACCOUNT
 from natsctl.server.system.event import event_head
 
 if TYPE_CHECKING:
+    from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.auth.grant import Refusal
     from natsctl.broker.broker import Broker
@@ -79,6 +79,8 @@ def is_leaf(session: Session) -> bool:
 
 def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
     """Return what events tell of a client; with `stop_ns`, of one that is gone."""
+    from natsctl.api.advisories import ClientInfo  # nobody may listen to events
+
     grant, account = session.login.grant, account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
     credentials = session.login.credentials

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from natsctl.server.options import TlsOptions
@@ -17,6 +16,8 @@ from natsctl.server.tls.layer import TlsLayer
 from natsctl.server.tls.names import CURVES, INSECURE_SUITES, SUITES, TLS13_SUITES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from natsctl.server.process.log import Log
 
 RATE_WINDOW_S: Final = 1.0
