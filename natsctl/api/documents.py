@@ -116,7 +116,7 @@ class _DocumentReader:
     def _dict(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
             return self._fail(path, f"expected an object, got {_say(value)}")
-        read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items()}
+        read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items() if one is not None}
         return {key: one for key, one in read.items() if one is not TOLD}
 
     def _struct(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:

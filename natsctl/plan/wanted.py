@@ -19,6 +19,7 @@ class Wanted:
 
     `config` has the wire's keys and values (nanoseconds, bytes, RFC 3339), those that the document gives and no others;
     of a bucket it is the configuration of its stream, whole. `kind` is the word that the document used.
+    A field that the document does not mention is left as it is where the asset exists.
     """
 
     key: AssetKey
@@ -29,6 +30,15 @@ class Wanted:
     """Neither removed nor replaced, by nobody, until a document says otherwise."""
     create_only: bool = False
     """Made where it is absent, and left as it is where it exists: a difference is none."""
+    nulls: frozenset[str] = frozenset()
+    """Fields that the document sets to null, `metadata.KEY` included: they get their default."""
+    at_creation: frozenset[str] = frozenset()
+    """Fields, `metadata.KEY` included, that matter for a creation alone: what exists keeps its own."""
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """The fields that the document mentions, those at null included."""
+        return (self.nulls | self.config.keys()) - self.at_creation
 
 
 @dataclass(frozen=True, slots=True)

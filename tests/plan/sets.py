@@ -24,11 +24,13 @@ def key_of(name: str) -> AssetKey:
 
 
 def documents(assets: dict[str, Config], owner: str = "shop", protect: tuple[str, ...] = ()) -> DocumentSet:
-    """What documents ask for."""
+    """What documents ask for; a field at None is one at null."""
     wanted = {}
-    for name, config in assets.items():
+    for name, given in assets.items():
         key = key_of(name)
-        wanted[key] = Wanted(key, key.kind, config, Place("f.yaml", 1), protect=name in protect)
+        config = {field: value for field, value in given.items() if value is not None}
+        nulls = frozenset(given.keys() - config.keys())
+        wanted[key] = Wanted(key, key.kind, config, Place("f.yaml", 1), protect=name in protect, nulls=nulls)
     return DocumentSet(wanted, owner)
 
 

@@ -36,12 +36,12 @@ def plan(
 ) -> int:
     """Show what apply would do, in order, and change nothing; ends with 10 where there is anything to do.
 
-    A document is the whole configuration of an asset: what it leaves out has the server's default, and what the server
-    fills in by itself is no difference. Whose an asset is, its metadata say (natsctl.owner): apply labels what it makes
-    and changes. What has no label is taken over when it is changed, and never removed; --adopt labels it at once. What
-    another owner has is neither changed nor removed without --adopt.
+    Fields that a document does not mention are left as they are; null asks for the default. The owner of an asset is
+    in its metadata (natsctl.owner): apply labels what it creates and changes. An asset without a label is labelled when
+    it is changed, or at once with --adopt, and never removed. An asset of another owner is neither changed nor removed
+    without --adopt.
 
-    The signs: + is made, ~ changed in place, ± removed and made anew, - removed.
+    The signs: + created, ~ changed in place, ± removed and created again, - removed.
     """
     from natsctl.plan.planner.planner import PlanOptions
 

@@ -15,6 +15,7 @@ from natsctl.plan.documents.extra import EXTRA, merged, unknown_of
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Mapped, Spot
+from natsctl.plan.documents.mentions import IGNORE, Described, ignored_fields, nulls_of
 from natsctl.plan.labels import is_protected, stripped, without_server_made
 from natsctl.plan.wanted import Wanted
 
@@ -25,7 +26,7 @@ PROTECT: Final = "protect"
 """Neither removed nor replaced."""
 CREATE_ONLY: Final = "create_only"
 """Made where it is absent, and left as it is where it exists."""
-SWITCHES: Final = (PROTECT, CREATE_ONLY)
+SWITCHES: Final = (PROTECT, CREATE_ONLY, IGNORE)
 _STREAM_KEYS: Final = ("consumers", EXTRA, *SWITCHES)
 _CONSUMER_KEYS: Final = ("stream", "stream_name", EXTRA, *SWITCHES)
 
@@ -40,7 +41,7 @@ def read_stream(spot: Spot, kind: Kind, found: Found) -> None:
     if not name:
         _unnamed(spot, "a stream needs a name", found)
         return
-    keep(AssetKey(name), kind, config, spot, where, found, good)
+    keep(AssetKey(name), kind, Described(config, nulls_of(where, StreamConfig)), spot, where, found, good)
     for item in items(spot.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
 
@@ -63,19 +64,25 @@ def read_consumer(spot: Spot, kind: Kind, found: Found, stream: str = "") -> Non
         found.fault(where.at("name"), f"expected {name}, which is its durable_name, got {config['name']}")
     if not said and not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
-    keep(AssetKey(stream, name), kind, config, spot, where, found, good)
+    if said:
+        config.pop("pause_until", None)  # what somebody did, not what somebody wrote
+    nulls = nulls_of(where, ConsumerConfig) - config.keys()
+    keep(AssetKey(stream, name), kind, Described(config, nulls), spot, where, found, good)
 
 
-def keep(key: AssetKey, kind: Kind, config: dict[str, Any], spot: Spot, where: Spot, found: Found, good: bool) -> None:
+def keep(key: AssetKey, kind: Kind, said: Described, spot: Spot, where: Spot, found: Found, good: bool) -> None:
     """Keep an asset without what servers and plans write into its metadata.
 
     `spot` is its document, `where` its configuration in that; `good`: nothing of it is missing for a fault.
     """
+    config = said.config
     protect = _switched(spot, PROTECT, is_protected(config), found)
     create_only = _switched(spot, CREATE_ONLY, False, found)
     if "metadata" in config:
         config = without_server_made(stripped(config))
-    found.add(Wanted(key, kind, config, where.place, protect, create_only), where, good)
+    at_creation = said.at_creation | ignored_fields(key, kind, spot.at(IGNORE), found)
+    asset = Wanted(key, kind, config, where.place, protect, create_only, said.nulls, at_creation)
+    found.add(asset, where, good)
 
 
 def _stream_of(spot: Spot, above: str, found: Found) -> str:

@@ -11,6 +11,7 @@ from natsctl.plan.documents.bucket_words import ALIASES
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
 from natsctl.plan.documents.lower import WORDS, BadWord, lowered
+from natsctl.plan.documents.mentions import described_bucket
 
 _ORIGINS: Final = ("mirror", "sources")
 
@@ -50,7 +51,8 @@ def keep_bucket(spot: Spot, kind: Kind, words: Spot, found: Found) -> None:
     except BadWord as fault:
         found.fault(words.at(fault.word), str(fault))
         return
-    keep(AssetKey(config["name"]), kind, config, spot, words, found, good)
+    said = described_bucket(kind, config, {**words.value, **values})
+    keep(AssetKey(config["name"]), kind, said, spot, words, found, good)
 
 
 def in_own_words(spot: Spot, found: Found) -> Spot:

@@ -75,6 +75,8 @@ def _resource(spot: Spot, kind: str, found: Found) -> None:
     if kind == "Stream" and "storage" not in made:
         found.note(spec, "no storage is given: memory, the controller's default")
         made.put("storage", "memory", spec.line)
+    if kind == "Stream" and "allow_direct" not in made:
+        made.put("allow_direct", False, spec.line)  # the controller's default, where that of natsctl is true
     for key, to in zip(LIFE, (PROTECT, CREATE_ONLY), strict=True):
         if spec.value.get(key) is not None:
             made.put(to, spec.value[key], spec.value.lines[key], (key,))

@@ -133,6 +133,7 @@ TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Where objects
 OWN: Final = {
     "protect": "Neither remove nor replace it, whoever asks",
     "create_only": "Make it where it is absent, and leave it as it is where it exists",
+    "ignore": "Fields that are set when it is made, and left as they are afterwards",
     "extra": "Fields of newer servers, as the wire has them",
     "consumers": "The stream's consumers: a list, or a mapping by name",
     "stream": "The consumer's stream",

@@ -21,6 +21,7 @@ from natsctl.plan.documents.controller import read_manifest
 from natsctl.plan.documents.found import Found
 from natsctl.plan.documents.items import items
 from natsctl.plan.documents.lined import Listed, Mapped, Spot
+from natsctl.plan.documents.mentions import IGNORE, ignore_list, known_anywhere
 
 READERS: Final[dict[Kind, Read]] = {
     Kind.STREAM: read_stream,
@@ -37,7 +38,7 @@ COLLECTIONS: Final = {
     "objects": Kind.OBJECT_STORE,
 }
 """Keys of a plain document, and what they list."""
-SETTINGS: Final = ("owner", "include")
+SETTINGS: Final = ("owner", "include", IGNORE)
 NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "bucket", Kind.OBJECT_STORE: "bucket"}
 """What a kind is called by, where a mapping of them has it as its key."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
@@ -99,6 +100,7 @@ def _typed(spot: Spot, found: Found) -> None:
 def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
     """Read `streams:`, `consumers:` and the others, lists or mappings by name."""
     listing = str(spot.value.get("type", "")).startswith("io.nats.")
+    ignored = found.ignored = _ignored(spot.at(IGNORE), found)
     for key in spot.value:
         inner = spot.at(key)
         if key in COLLECTIONS:
@@ -107,9 +109,23 @@ def _plain(spot: Spot, found: Found) -> Iterator[Spot]:
         elif key == "owner":
             _owner(inner, found)
         elif key == "include":
-            yield from _includes(inner, found)
-        elif not (listing and key in _LISTING):
+            for path in _includes(inner, found):
+                found.ignored = frozenset()
+                yield path
+                found.ignored = ignored
+        elif key != IGNORE and not (listing and key in _LISTING):
             found.fault(inner, f"unknown key{did_you_mean(key, (*COLLECTIONS, *SETTINGS))}")
+    found.ignored = frozenset()
+
+
+def _ignored(spot: Spot, found: Found) -> frozenset[str]:
+    """The fields that a document ignores in all of its assets."""
+    known, named = known_anywhere(), set()
+    for one in ignore_list(spot, found):
+        if one.value.partition(".")[0] not in known:
+            found.fault(one, f"{one.value} is no field of a stream, consumer or bucket{did_you_mean(one.value, known)}")
+        named.add(one.value)
+    return frozenset(named)
 
 
 def _owner(spot: Spot, found: Found) -> None:

@@ -22,6 +22,8 @@ class Found:
     spots: dict[AssetKey, Spot] = field(default_factory=dict)
     """Where the configuration of each asset stands: fields of it are told by their places."""
     broken: set[AssetKey] = field(default_factory=set)
+    ignored: frozenset[str] = frozenset()
+    """Fields that the document which is read just now ignores in all of its assets, in the words of the document."""
 
     def fault(self, spot: Spot, reason: str) -> None:
         """Keep a mistake."""

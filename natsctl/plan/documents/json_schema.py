@@ -17,6 +17,7 @@ from natsctl.plan.documents.extra import EXTRA
 from natsctl.plan.documents.field_texts import OWN
 from natsctl.plan.documents.forms import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 from natsctl.plan.documents.lower import WORDS
+from natsctl.plan.documents.mentions import IGNORE
 from natsctl.plan.documents.schema_types import (
     REFERENCE,
     Schema,
@@ -31,6 +32,8 @@ from natsctl.plan.documents.schema_types import (
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
 _SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}
 _NAME: Final[Schema] = {"type": "string", "minLength": 1}
+_IGNORE: Final[Schema] = described({"type": ["array", "null"], "items": _NAME}, OWN[IGNORE])
+_OWN: Final[dict[str, Schema]] = {**_SWITCHES, IGNORE: _IGNORE}
 _OWNER: Final[Schema] = {"type": ["string", "null"], "minLength": 1}
 _IS_INFO: Final[Schema] = {"required": ["config"], "properties": {"config": {"type": "object"}}}
 _IS_BUCKET_INFO: Final[Schema] = {
@@ -48,7 +51,7 @@ def document_schema(id: str) -> Schema:
         "description": "Streams, consumers and buckets as they shall be, for natsctl validate, plan and apply.",
         "$ref": "#/$defs/document",
         # No condition: what editors offer where nothing is written yet.
-        "properties": {key: {"description": OWN[key]} for key in ("kind", "owner", "include", *COLLECTIONS)},
+        "properties": {key: {"description": OWN[key]} for key in ("kind", *SETTINGS, *COLLECTIONS)},
         "$defs": {
             "document": _document(),
             "plain": _plain(),
@@ -94,6 +97,7 @@ def _plain() -> Schema:
     settings = {
         "owner": described(_OWNER, OWN["owner"]),
         "include": described({"anyOf": [_NAME, {"type": "array", "items": _NAME}]}, OWN["include"]),
+        IGNORE: _IGNORE,
     }
     properties = {**lists, **settings}
     return choose((listing, {"type": "object", "properties": properties}), otherwise=closed(properties))
@@ -161,7 +165,7 @@ def _needs(*keys: str) -> Schema:
 
 
 def _fields(kind: Kind) -> dict[str, Schema]:
-    own = {**_SWITCHES, EXTRA: described({"type": ["object", "null"]}, OWN[EXTRA])}
+    own = {**_OWN, EXTRA: described({"type": ["object", "null"]}, OWN[EXTRA])}
     if kind is Kind.STREAM:
         consumers: Schema = {
             "type": ["array", "object", "null"],
@@ -172,7 +176,7 @@ def _fields(kind: Kind) -> dict[str, Schema]:
     if kind is Kind.CONSUMER:
         stream = {key: described({"type": ["string", "null"]}, OWN[key]) for key in ("stream", "stream_name")}
         return {**_shared("ConsumerConfig"), **stream, **own}
-    return {**_shared(WORDS[kind].__name__), **_SWITCHES}
+    return {**_shared(WORDS[kind].__name__), **_OWN}
 
 
 def _bucket_fields(words: type[ObjectStoreWords]) -> dict[str, Schema]:

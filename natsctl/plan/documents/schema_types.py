@@ -34,7 +34,7 @@ def of_shape(shape: Shape) -> Schema:
     if shape.kind == "list":
         return {"type": ["array", "null"], "items": present(of_shape(shape.elements()))}
     if shape.kind == "dict":
-        return {"type": ["object", "null"], "additionalProperties": present(of_shape(shape.elements()))}
+        return {"type": ["object", "null"], "additionalProperties": of_shape(shape.elements())}
     if shape.kind == "enum":
         return of_choice(member.value for member in shape.python if member.value)
     if shape.human == "time":

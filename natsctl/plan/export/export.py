@@ -17,7 +17,6 @@ import msgspec
 from natsctl.api.model import Model
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
-from natsctl.api.times import is_zero
 from natsctl.plan.asset import AssetKey, Kind, Place
 from natsctl.plan.documents.extra import EXTRA, known_of, unknown_of
 from natsctl.plan.documents.lower import WORDS, lowered, raise_bucket
@@ -69,7 +68,7 @@ def wanted_of(world: World, *, ephemeral: bool = False) -> DocumentSet:
     """The assets of an account as documents would ask for them; its owner where all that have one share it.
 
     Consumers that mirrors, sources and readers keep for themselves are left out, others without a durable name unless
-    `ephemeral`. Labels become what they mean, what servers write into metadata and pauses that are over are left out.
+    `ephemeral`. Labels become what they mean; what servers write into metadata is left out, and so are pauses.
     """
     wanted = {key: _wanted(live) for key, live in sorted(world.assets.items()) if _is_exported(live, ephemeral)}
     owners = {owner for key in wanted if (owner := owner_of(world.assets[key].config))}
@@ -87,8 +86,7 @@ def _is_exported(live: Live, ephemeral: bool) -> bool:
 
 def _wanted(live: Live) -> Wanted:
     config = without_server_made(stripped(live.config))
-    if not live.info.get("paused") or is_zero(config.get("pause_until")):
-        config.pop("pause_until", None)
+    config.pop("pause_until", None)
     return Wanted(live.key, live.key.kind, config, Place("the server", path=live.key.name), is_protected(live.config))
 
 
@@ -122,7 +120,7 @@ class Exporter:
         return [self._written(self.documents.wanted[key]) for key in sorted(self.documents.wanted)]
 
     def _written(self, one: Wanted) -> Written:
-        switches = {name: True for name in _SWITCHES if getattr(one, name)}
+        switches: Config = {name: True for name in _SWITCHES if getattr(one, name)}
         raised = None if one.key.consumer or self.full else _raised(one, self.around)
         if raised is not None:
             kind = Kind(raised.pop("kind"))
@@ -131,6 +129,9 @@ class Exporter:
         config = self._config(one)
         extra = unknown_of(config, shape)
         words = worded(known_of(config, shape), shape) | ({EXTRA: worded(extra, None)} if extra else {})
+        if one.kind in (Kind.STREAM, Kind.CONSUMER):
+            words |= {name: None for name in sorted(one.nulls) if "." not in name}
+            switches |= {"ignore": sorted(one.at_creation)} if one.at_creation else {}
         return Written(one.key, kind, words | switches)
 
     def _config(self, one: Wanted) -> Config:

@@ -8,6 +8,7 @@ from typing import Any
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.shapes import Shape, shape_of
 from natsctl.api.stream import StreamConfig
+from natsctl.client.assets.stream_defaults import CREATED, new_stream
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.planner.settle import ConfigRefused, Surroundings, kept, settled, without_nulls
 
@@ -22,11 +23,12 @@ def shortened(key: AssetKey, config: Mapping[str, Any], around: Surroundings, re
     A configuration that can not be had by any part of it is left whole, but for what is empty.
     """
     shape = shape_for(key)
-    whole = ordered(without_nulls(config), shape)
-    bare = _without_empty(whole, shape)
+    own = {} if key.consumer else dict.fromkeys(CREATED, False)  # a new stream would have another value
+    whole = ordered(own | without_nulls(config), shape)
+    bare = ordered(own | _without_empty(whole, shape), shape)
 
     def settle(part: Mapping[str, Any]) -> Config:
-        return settled(key, part, around)
+        return settled(key, part if key.consumer else new_stream(part), around)
 
     aim = _aim(key, whole, settle)
     part = _grown(bare, [name for name in required if name in bare], aim, settle)

@@ -18,13 +18,12 @@ from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.planner.compare import differences, without_passed_pause
 from natsctl.plan.planner.levels import Abilities
 from natsctl.plan.planner.losses import losses
+from natsctl.plan.planner.mentioned import Merged, attempted, created, held_by_seal, is_plainly_so, merged
 from natsctl.plan.planner.needs import LIMITED
-from natsctl.plan.planner.plain import Plain
 from natsctl.plan.planner.removal import TAKE_OVER, UNPROTECT, hold
 from natsctl.plan.planner.settle import (
     ConfigRefused,
     Surroundings,
-    fields_of,
     kept,
     settled_anyway,
     settled_consumer,
@@ -49,18 +48,27 @@ class Judge:
         self.alone = Surroundings(limits=world.limits, windows_for_sources=self.able.windows_for_sources)
         self.around = Surroundings(self.stream, world.limits, self.able.windows_for_sources)
         self._streams: dict[str, StreamConfig | None] = {}
+        self._will: dict[AssetKey, Config | None] = {}
         self._consumers: dict[str, list[AssetKey]] = defaultdict(list)
-        self._plain = Plain(world.limits, self._raw_stream)
 
     def stream(self, name: str) -> StreamConfig | None:
         """A stream of the account as it will be, or as it is where no document describes it."""
         if name not in self._streams:
             key = AssetKey(name)
-            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
-            stays = live is not None and (one is None or one.create_only)
-            config = live.config if live is not None and stays else one.config if one else None
+            config = self._will_be(key)
             self._streams[name] = None if config is None else self._settled_or_plain(key, config)
         return self._streams[name]
+
+    def _will_be(self, key: AssetKey) -> Config | None:
+        """The configuration that an asset will have, None where it neither is there nor described."""
+        if key not in self._will:
+            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
+            if live is None:
+                self._will[key] = created(one).config if one else None
+            else:
+                left = one is None or one.create_only
+                self._will[key] = live.config if one is None or left else merged(one, live.config).config
+        return self._will[key]
 
     def _settled_or_plain(self, key: AssetKey, config: Config) -> StreamConfig:
         try:
@@ -72,33 +80,34 @@ class Judge:
         """What has to happen to an asset, None for nothing; `above` is what happens to the stream of a consumer."""
         live = self.world.assets.get(one.key)
         anew = above is not None and above.action is Action.REPLACE
-        config = labels.without_server_made(one.config)
-        if live is not None and not anew and (one.create_only or self._is_plainly_so(live, config, one)):
+        if live is not None and not anew and (one.create_only or self._is_plainly_so(live, one)):
             return None
-        change = self._creation(one, config)
-        try:
-            new, refusal = settled_anyway(one.key, config, self.around)
-        except ConfigRefused as refused:
-            return self._refused(change, live, refused.text)
+        attempts = [created(one)] if live is None else attempted(one, live.config, self.around)
+        for wanted in attempts:
+            change = self._creation(one, wanted.config)
+            try:
+                new, refusal = settled_anyway(one.key, wanted.config, self.around)
+            except ConfigRefused as refused:
+                return self._refused(change, live, refused.text)
+            if refusal is None:
+                break
         new = without_passed_pause(new, self.world.now_ns)
         if refusal is not None:
-            return self._refused_unless_so(change, one, live, new, refusal.description)
+            return self._refused_unless_so(change, one, live, new, wanted, refusal.description)
         if live is None:
             return self._checked_creation(change)
         if anew:
-            return self._made_anew(change, one, live, new)
-        return self._comparison(change, one, live, new)
+            return self._made_anew(change, one, live, new, wanted)
+        return self._comparison(change, one, live, new, wanted)
 
-    def _is_plainly_so(self, live: Live, config: Config, one: Wanted) -> bool:
+    def _is_plainly_so(self, live: Live, one: Wanted) -> bool:
         """Whether nothing has to happen, as far as that is seen without settling anything."""
         if self.adopt or not self.able.keeps_metadata:
             return False
+        if one.key.consumer and (self._will_be(one.key.origin) or {}).get("consumer_limits"):
+            return False  # the limits of its stream may lower what it has
         has = live.info.get("config") or {}
-        return labels.is_protected(has) is one.protect and self._plain.is_so(live.key, has, config)
-
-    def _raw_stream(self, name: str) -> Config | None:
-        one, live = self.wanted.wanted.get(AssetKey(name)), self.world.assets.get(AssetKey(name))
-        return one.config if one else live.config if live else None
+        return labels.is_protected(has) is one.protect and is_plainly_so(one, has)
 
     def _creation(self, one: Wanted, config: Config) -> Change:
         keeps = self.able.keeps_metadata
@@ -121,11 +130,11 @@ class Judge:
         return change
 
     def _refused_unless_so(
-        self, change: Change, one: Wanted, live: Live | None, new: Config, reason: str
+        self, change: Change, one: Wanted, live: Live | None, new: Config, wanted: Merged, reason: str
     ) -> Change | None:
         """Refuse what this version's server refuses, unless one of another version has it just so already."""
         if live is not None:
-            self._differ(change, one, live, new)
+            self._differ(change, one, live, new, wanted)
             if not change.differences:
                 return None
         return self._refused(change, live, reason)
@@ -150,28 +159,30 @@ class Judge:
         lacking = self.able.lacking(change.config or {}, bool(change.consumer))
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
-    def _made_anew(self, change: Change, one: Wanted, live: Live, new: Config) -> Change:
+    def _made_anew(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change:
         """The creation of a consumer that goes with its stream, which is replaced."""
-        self._differ(change, one, live, new)
+        self._differ(change, one, live, new, wanted)
         change.before = labels.without_server_made(live.config)
         how = "comes back" if self.keep_messages else "is made anew"
         change.notes.append(f"it goes with {live.key.stream}, and {how}")
         return change
 
-    def _differ(self, change: Change, one: Wanted, live: Live, new: Config) -> Config:
-        """Tell how an asset differs; return what it is, in the words of a settled configuration."""
+    def _differ(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Config:
+        """Tell how an asset differs in what is compared; return what it is, in the words of a settled configuration."""
         old = without_passed_pause(kept(live.key, live.config), self.world.now_ns)
         old = labels.without_server_made(old)
-        unknown = old.keys() - new.keys() - fields_of(live.key)
-        known = {name: value for name, value in old.items() if name not in unknown}
-        change.differences = differences(labels.stripped(known), new)
+        was = {name: value for name, value in labels.stripped(old).items() if name in wanted.compared}
+        will = {name: value for name, value in new.items() if name in wanted.compared}
+        change.differences = differences(was, will)
         change.differences += self._label_differences(one, old, labels.owner_of(old))
-        change.config = (change.config or {}) | {name: old[name] for name in unknown}
         return old
 
-    def _comparison(self, change: Change, one: Wanted, live: Live, new: Config) -> Change | None:
+    def _comparison(self, change: Change, one: Wanted, live: Live, new: Config, wanted: Merged) -> Change | None:
         """What an asset that exists needs, None for nothing."""
-        old = self._differ(change, one, live, new)
+        old = self._differ(change, one, live, new, wanted)
+        if held := held_by_seal(one, live.config):
+            hint = f"describe {live.key} with `sealed: true`, or list {', '.join(held)} under `ignore`"
+            return self._refused(change, live, f"it is sealed for good, with {', '.join(held)}", hint)
         if not change.differences:
             return None
         change.before = labels.without_server_made(live.config)
@@ -206,8 +217,7 @@ class Judge:
             for key in dict.fromkeys([*self.world.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)
         for key in (key for key in self._consumers[stream] if key.consumer):
-            one, live = self.wanted.wanted.get(key), self.world.assets.get(key)
-            config = one.config if one else live.config if live else {}
+            config = self._will_be(key) or {}
             filters = [*(config.get("filter_subjects") or ()), config.get("filter_subject")]
             if kept_filters := [str(subject) for subject in filters if subject]:
                 yield key.consumer, kept_filters

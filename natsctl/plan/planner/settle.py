@@ -153,11 +153,6 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     return _written(stream, raw, StreamConfig)
 
 
-def fields_of(key: AssetKey) -> frozenset[str]:
-    """The fields of a configuration that the contract knows."""
-    return frozenset((ConsumerConfig if key.consumer else StreamConfig).__struct_fields__)
-
-
 def without_nulls(config: Mapping[str, Any]) -> Config:
     """The configuration without fields that are null, which ask for nothing."""
     return {key: _value(value) for key, value in config.items() if value is not None}

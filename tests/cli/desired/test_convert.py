@@ -83,7 +83,10 @@ def test_manifests_of_the_controller_become_documents(natsctl: Run, tmp_path: Pa
         "spec: {name: PAY, subjects: [pay.>], storage: file, maxAge: 720h, maxBytes: 1048576}\n"
     )
     done = natsctl("convert", "documents", str(manifest))
-    assert done.out == "streams:\n- name: PAY\n  subjects:\n  - pay.>\n  max_bytes: 1MiB\n  max_age: 30d\n"
+    assert (
+        done.out
+        == "streams:\n- name: PAY\n  subjects:\n  - pay.>\n  max_bytes: 1MiB\n  max_age: 30d\n  allow_direct: false\n"
+    )
 
 
 def test_info_of_a_bucket_becomes_a_bucket(natsctl: Run) -> None:

@@ -33,7 +33,6 @@ def test_documents_are_configurations_in_words_and_nothing_else(natsctl: Run, sh
         "  subjects:\n"
         "  - SHOP.>\n"
         "  max_age: 90d\n"
-        "  allow_direct: true\n"
         "  consumers:\n"
         "  - name: PACK\n"
         "    ack_policy: explicit\n"

@@ -84,7 +84,7 @@ def test_08_creating_and_removing_may_be_repeated(run: Line) -> None:
 
 
 def test_09_configuration_is_kept_as_files(run: Line) -> None:
-    assert run("natsctl export --output account.yaml").code == 0
+    assert run("natsctl export --full --output account.yaml").code == 0
     assert run("natsctl plan -f account.yaml").code == 0
     run("natsctl stream edit ORDERS --max-msgs 7 -f")
     assert "max_msgs" in run("natsctl diff -f account.yaml").out

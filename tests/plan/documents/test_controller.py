@@ -64,7 +64,8 @@ def test_every_example_is_here() -> None:
 def test_an_example_is_what_the_controller_would_make(name: str) -> None:
     found = load_documents([str(HERE / name)], {})
     ((key, one),) = found.wanted.items()
-    assert one.config == EXAMPLES[name]
+    direct = {"allow_direct": False} if one.kind == "Stream" else {}
+    assert one.config == {**direct, **EXAMPLES[name]}
     assert key == (AssetKey("mystream", one.config["durable_name"]) if "consumer" in name else (one.config["name"], ""))
 
 
@@ -181,7 +182,9 @@ def test_what_the_controller_takes_for_absent_is_absent(read) -> None:
     spec = '  name: A\n  maxAge: ""\n  maxMsgsPerSubject: 0\n  compression: ""\n  storage: file\n  persistMode: ""\n'
     spec += "  servers: []\n  preventDelete: false\n  sealed: false\n  description:\n"
     found = read(manifest("Stream", spec))
-    assert found.wanted[AssetKey("A")].config == {"name": "A", "storage": "file", "sealed": False}
+    assert found.wanted[AssetKey("A")].config == {
+        "name": "A", "storage": "file", "sealed": False, "allow_direct": False,
+    }  # fmt: skip
     assert found.notes == ()
 
 

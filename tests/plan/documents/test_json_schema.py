@@ -61,7 +61,6 @@ BAD = [
     "name: A\nsubjects: a.>\n",
     "name: A\nsubjects: [5]\n",
     "name: A\nsubjects: [null]\n",
-    "name: A\nmetadata: {a: null}\n",
     "name: A\nsources: [null]\n",
     "apiVersion: jetstream.nats.io/v1beta2\nkind: Stream\nspec: {name: null}\n",
     "kind: KeyValue\nbucket: B\nmirror: {external: {api: x}}\n",

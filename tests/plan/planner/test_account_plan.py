@@ -98,7 +98,7 @@ def test_random_configurations_are_as_described_when_they_have_been_made(server:
 STREAM_FIELDS: Config = {
     "description": "by hand", "subjects": ["a.>", "c"], "retention": "interest", "max_msgs": 9, "max_bytes": 10**6,
     "max_age": HOUR, "max_msgs_per_subject": 7, "max_msg_size": 99, "discard": "new", "duplicate_window": SECOND,
-    "no_ack": True, "compression": "s2", "allow_direct": True, "deny_delete": True, "deny_purge": True,
+    "no_ack": True, "compression": "s2", "allow_direct": False, "deny_delete": True, "deny_purge": True,
     "allow_rollup_hdrs": True, "allow_msg_ttl": True, "allow_atomic": True, "metadata": {"team": "x"},
     "consumer_limits": {"max_ack_pending": 2000}, "republish": {"src": "a.x", "dest": "again"},
     "subject_transform": {"src": "a.x", "dest": "a.y"}, "sources": [{"name": "ELSEWHERE"}],
@@ -117,10 +117,12 @@ NAMED = {
 
 
 @pytest.mark.both
-def test_each_field_that_was_changed_by_hand_is_named_and_no_other(server: ServerProcess) -> None:
-    stream: Config = {"subjects": ["a.>", "b"], "duplicate_window": 120 * SECOND}
+def test_each_field_that_was_changed_by_hand_is_named_where_it_is_mentioned_and_no_other(server: ServerProcess) -> None:
+    stream: Config = {"subjects": ["a.>", "b"], "duplicate_window": 120 * SECOND, "allow_direct": True}
     consumer = {"durable_name": "c", "ack_policy": "explicit", "max_deliver": 5}
-    at_first = documents({"A": stream, "A > c": consumer})
+    nulls: Config = {"A": dict.fromkeys(STREAM_FIELDS), "A > c": dict.fromkeys(CONSUMER_FIELDS)}
+    at_first = documents({"A": nulls["A"] | stream, "A > c": nulls["A > c"] | consumer})
+    few = documents({"A": {"subjects": stream["subjects"]}, "A > c": {"durable_name": "c"}})
 
     async def work(manager: Manager) -> None:
         # nats-server removes the folder of an account's last stream after its answer, under the feet of the next one.
@@ -132,6 +134,8 @@ def test_each_field_that_was_changed_by_hand_is_named_and_no_other(server: Serve
             assert [(str(one.key), paths(one)) for one in found if one.differences] == [
                 ("Stream A", [NAMED.get(name, name)])
             ]
+            if name != "subjects":
+                assert (await plan_for(manager, few)).changes == []
             await manager.stream_delete("A")  # not all of it can be taken back
             server.await_removals()
             assert (await made(manager, at_first)).changes == []
@@ -139,6 +143,7 @@ def test_each_field_that_was_changed_by_hand_is_named_and_no_other(server: Serve
             assert await put(manager, "A > c", {**consumer, name: value}), name
             found = (await plan_for(manager, at_first)).changes
             assert [(str(one.key), paths(one)) for one in found] == [("Consumer A > c", [NAMED.get(name, name)])]
+            assert (await plan_for(manager, few)).changes == []
 
     on_server(server.url, work)
 
@@ -149,7 +154,7 @@ def test_a_server_that_caps_what_it_fills_in_gives_no_drift_and_hides_none(kind:
     config.write_text(CAPS)
     wanted = documents(
         {
-            "A": {"subjects": ["a"]},
+            "A": {"subjects": ["a"], "duplicate_window": None},
             "B": {"subjects": ["b"], "duplicate_window": SECOND},
             "A > c": {"durable_name": "c", "ack_policy": "explicit"},
             "A > d": {"durable_name": "d", "ack_policy": "explicit", "max_batch": 10, "max_ack_pending": 5},

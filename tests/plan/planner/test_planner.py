@@ -17,7 +17,9 @@ C = {"durable_name": "c", "ack_policy": "explicit"}
 def test_what_is_missing_is_created_with_the_owners_label() -> None:
     plan = make_plan(documents({"A": A, "A > c": C}), World())
     assert actions(plan) == [("create", "A"), ("create", "A > c")]
-    assert change_of(plan, "A").config == {"name": "A", **A, "metadata": {"natsctl.owner": "shop"}}
+    assert change_of(plan, "A").config == {
+        "name": "A", **A, "allow_direct": True, "metadata": {"natsctl.owner": "shop"},
+    }  # fmt: skip
     assert change_of(plan, "A").before is None
 
 
@@ -27,20 +29,59 @@ def test_what_is_as_described_needs_nothing() -> None:
     assert (plan.changes, plan.unchanged) == ([], 2)
 
 
-def test_a_field_that_no_document_names_and_was_changed_is_drift() -> None:
-    plan = make_plan(documents({"A": A}), account({"A": {**A, "max_msgs": 7, "description": "by hand"}}))
-    assert actions(plan) == [("update", "A")]
+def test_a_field_that_no_document_mentions_is_left_as_it_is_and_null_asks_for_the_default() -> None:
+    world = account({"A": {**A, "max_msgs": 7, "description": "by hand", "metadata": {"team": "x", "cost": "y"}}})
+    assert make_plan(documents({"A": A}), world).changes == []
+    changed = change_of(make_plan(documents({"A": {**A, "max_bytes": 9, "metadata": {"team": "z"}}}), world), "A")
+    assert paths(changed) == ["max_bytes", "metadata.team"]
+    sent = changed.config or {}
+    assert (sent["max_msgs"], sent["description"], sent["metadata"]["cost"]) == (7, "by hand", "y")
+    plan = make_plan(documents({"A": {**A, "max_msgs": None, "description": None, "metadata.cost": None}}), world)
     assert [(one.path, one.old, one.new) for one in plan.changes[0].differences] == [
         ("description", "by hand", None),
         ("max_msgs", 7, -1),
+        ("metadata.cost", "y", None),
     ]
+    mentioned = make_plan(documents({"A": {**A, "metadata": {"team": "x"}, "metadata.cost": None}}), world)
+    assert paths(change_of(mentioned, "A")) == ["metadata.cost"]
 
 
-def test_an_update_sends_the_whole_document_and_knows_what_was_before() -> None:
-    plan = make_plan(documents({"A": {**A, "max_msgs": 9}}), account({"A": A}))
-    change = change_of(plan, "A")
-    assert change.config == {"name": "A", **A, "max_msgs": 9, "metadata": {"natsctl.owner": "shop"}}
+def test_an_update_sends_all_that_is_there_and_knows_what_was_before() -> None:
+    live = account({"A": A})
+    change = change_of(make_plan(documents({"A": {**A, "max_msgs": 9}}), live), "A")
+    assert change.config == {**live.assets[key_of("A")].config, "max_msgs": 9}
     assert change.before is not None and change.before["max_msgs"] == -1
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "differs"),
+    [
+        ({}, {"max_age": 60 * SECOND}, ["max_age", "duplicate_window"]),
+        ({"duplicate_window": 90 * SECOND}, {"max_age": 60 * SECOND}, ["max_age", "duplicate_window"]),
+        ({"max_age": 60 * SECOND}, {"max_age": 3600 * SECOND}, ["max_age"]),
+    ],
+)
+def test_a_window_that_a_server_filled_in_or_that_is_too_long_follows_the_age(
+    live: dict[str, Any], wanted: dict[str, Any], differs: list[str]
+) -> None:
+    plan = make_plan(documents({"A": {"subjects": ["a"], **wanted}}), account({"A": {"subjects": ["a"], **live}}))
+    assert plan.refused == []
+    assert sorted(paths(change_of(plan, "A"))) == sorted(differs)
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "gone"),
+    [
+        ({"filter_subject": "a.x"}, {"filter_subjects": ["a.y", "a.z"]}, "filter_subject"),
+        ({"filter_subjects": ["a.y", "a.z"]}, {"filter_subject": "a.x"}, "filter_subjects"),
+    ],
+)
+def test_a_field_that_excludes_another_takes_its_place(live: dict[str, Any], wanted: dict[str, Any], gone: str) -> None:
+    world = account({"A": A, "A > c": {**C, **live}})
+    change = change_of(make_plan(documents({"A": A, "A > c": {**C, **wanted}}), world), "A > c")
+    assert change.refused == ""
+    assert gone not in (change.config or {})
+    assert sorted(paths(change)) == sorted([*live, *wanted])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +89,7 @@ def test_an_update_sends_the_whole_document_and_knows_what_was_before() -> None:
     [
         ("A", A, {**A, "storage": "memory"}, "storage type"),
         ("A", A, {**A, "retention": "workqueue"}, "retention policy"),
-        ("A", {**A, "deny_delete": True}, A, "cancel deny message deletes"),
+        ("A", {**A, "deny_delete": True}, {**A, "deny_delete": None}, "cancel deny message deletes"),
         ("A > c", C, {**C, "ack_policy": "all"}, "ack policy can not be updated"),
         ("A > c", C, {**C, "deliver_subject": "d"}, "pull consumer to push"),
         ("A > c", {"name": "c", "inactive_threshold": 3600 * SECOND}, {"durable_name": "c"}, "for good"),
@@ -213,6 +254,14 @@ def test_what_sealing_sets_is_no_difference_and_is_said_in_later_updates() -> No
     (change,) = make_plan(documents({"A": {**sealed, "description": "closed"}}), world).changes
     assert (change.action, paths(change)) == ("update", ["description"])
     assert change.config is not None and change.config["deny_delete"] and change.config["deny_purge"]
+
+
+def test_what_a_sealed_stream_keeps_for_good_is_a_conflict_and_all_else_is_not() -> None:
+    world = account({"A": {"subjects": ["a"], "sealed": True, "discard": "new", "deny_delete": True}})
+    assert make_plan(documents({"A": {"subjects": ["a"]}}), world).changes == []
+    for wanted in ({"max_age": 60 * SECOND}, {"sealed": False}, {"deny_delete": False, "description": "x"}):
+        (change,) = make_plan(documents({"A": {"subjects": ["a"], **wanted}}), world).changes
+        assert change.refused.startswith("it is sealed for good"), wanted
 
 
 def test_fields_of_newer_servers_stay_as_they_are() -> None:

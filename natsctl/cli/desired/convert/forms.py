@@ -55,8 +55,9 @@ def documents(
     json: Json = False,
 ) -> None:
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
-    wanted = named.load()
-    _write(ctx, wanted, how, json, noted=True)
+    from natsctl.plan.planner.mentioned import as_created
+
+    _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
 def _write(ctx: typer.Context, wanted: DocumentSet, how: writing.Writing, json: bool, *, noted: bool = False) -> None:
