@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ def copies(run: Run, stream: str) -> set[str]:
 
 def test_a_stream_of_three_copies_is_saved_replaced_and_copied(replicated: Run, tmp_path: Path) -> None:
     assert replicated("pub", "SAVED.a", "{{Count}}", "--templates", "--count", "200", "-q", "-J").code == 0
-    assert replicated("con", "add", "SAVED", "C", "--pull", "--defaults").code == 0
+    assert replicated("con", "add", "SAVED", "C", "--pull", "--replicas", "3", "--defaults").code == 0
     assert replicated("con", "next", "SAVED", "C", "--count", "50", "--raw").code == 0
     saved = replicated("str", "backup", "SAVED", str(tmp_path / "SAVED"), "-j")
     assert (saved.code, saved.json["messages"], saved.json["consumers"]) == (0, 200, 1)
@@ -53,7 +54,21 @@ def test_a_stream_of_three_copies_is_saved_replaced_and_copied(replicated: Run, 
 
     other = replicated("str", "restore", "T", str(tmp_path / "SAVED"), "--subjects", "T.*", "--replicas", "1", "-j")
     assert (other.code, other.json["config"]["num_replicas"]) == (0, 1), other.err
+    assert replicated("con", "info", "T", "C", "-j").json["config"]["num_replicas"] == 1
     assert replicated("str", "rm", "T", "-f").code == 0
+
+
+def test_a_restore_that_a_cluster_refuses_leaves_no_stream(replicated: Run, tmp_path: Path) -> None:
+    assert replicated("con", "add", "SAVED", "C", "--pull", "--replicas", "3", "--defaults").code == 0
+    saved = tmp_path / "SAVED"
+    assert replicated("str", "backup", "SAVED", str(saved)).code == 0
+    meta = json.loads((saved / "backup.json").read_text())
+    meta["config"] |= {"num_replicas": 1, "name": "LESS", "subjects": ["LESS.*"]}
+    (saved / "backup.json").write_text(json.dumps(meta))
+    (saved / "manifest.json").unlink()
+    refused = replicated("str", "restore", str(saved), "-j")
+    assert (refused.code, "replica count exceeds" in refused.error["description"]) == (1, True)
+    assert replicated("str", "info", "LESS").code == 3
 
 
 def test_an_account_is_saved_and_comes_back_in_three_copies(replicated: Run, tmp_path: Path) -> None:

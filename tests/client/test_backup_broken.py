@@ -215,6 +215,27 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
 
 
 @pytest.mark.both
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_restore_is_begun_again_only_where_that_may_help(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    said: list[str] = []
+    why = "mkdir /data/S: no such file or directory" if lost else 'failed to add consumer "C": too many replicas'
+    async with await _connect(server.url) as direct:
+        manager = Manager(direct)
+        await _save_and_remove(manager, tmp_path / "b")
+
+        async def failed() -> None:
+            raise ApiFailure(ApiError(code=500, err_code=10062, description=f"restore failed: {why}"), "there")
+
+        _first(monkeypatch, failed)
+        ends = contextlib.nullcontext() if lost else pytest.raises(ApiFailure, match="too many replicas")
+        with ends:
+            await restore_stream(Lifeline(manager, say=said.append), tmp_path / "b")
+        assert ("again" in "".join(said), list(await manager.stream_names())) == (lost, ["S"] if lost else [])
+
+
+@pytest.mark.both
 async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, Progress
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.client.backup.contents import FormatFinder, read_messages, summarise
+from natsctl.client.backup.contents import FormatFinder, read_messages, summarise, version_of
 from natsctl.client.backup.opened import open_backup
 from natsctl.client.backup.order import in_order
 from natsctl.client.backup.pick import Pick
 from natsctl.client.backup.restore import RestoreOptions
-from natsctl.client.backup.rewrite import version_for
+from natsctl.client.backup.rewrite import fitted, version_for
 from natsctl.client.backup.verify import verify
 
 DATA = Path(__file__).parents[1] / "jetstream" / "data"
@@ -85,6 +86,22 @@ def test_each_server_is_given_the_format_that_it_reads(
         assert version_for(backup, {"name": name, "storage": storage}, release) == version
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_consumers_have_no_more_copies_than_their_stream(tmp_path: Path, version: int) -> None:
+    writer = WriterV1() if version == 1 else WriterV2()
+    state = StreamState(first_seq=2, last_seq=1)
+    three = ArchivedConsumer("C", ConsumerConfig(durable_name="C", num_replicas=3), Progress())
+    head = ArchivedStream(config=StreamConfig(name="S", num_replicas=3), created_ns=1, state=state)
+    path = _written(tmp_path / "b", [writer.begin(head, [three]), *writer.end(1, 1)], state, num_replicas=3)
+    config = {"name": "S", "storage": "file"}
+    with open_backup(path) as backup:
+        async with fitted(backup, {**config, "num_replicas": 3}, version) as done:
+            assert (done, [one.config.num_replicas for one in summarise(backup).consumers]) == ("", [3])
+        async with fitted(backup, {**config, "num_replicas": 1}, version) as done:
+            assert (done, version_of(backup)) == ("1 replica, as the stream has, for C", version)
+            assert [one.config.num_replicas for one in summarise(backup).consumers] == [1]
+
+
 def test_an_old_server_restores_nothing_in_memory(tmp_path: Path) -> None:
     with open_backup(_v1(tmp_path / "b")) as backup, pytest.raises(UsageError, match="no stream in memory") as raised:
         version_for(backup, {"name": "S", "storage": "memory"}, "2.14.1")
@@ -103,11 +120,14 @@ def test_the_format_is_known_by_the_first_bytes_in_any_pieces() -> None:
         FormatFinder().add(b"PK\x03\x04 this is something else")
 
 
-def _written(folder: Path, pieces: list[bytes], state: StreamState) -> Path:
+def _written(folder: Path, pieces: list[bytes], state: StreamState, **config: Any) -> Path:
     frames = FrameWriter()
     folder.mkdir()
     (folder / "stream.tar.s2").write_bytes(b"".join(map(frames.write, pieces)) + frames.finish())
-    meta = {"config": {"name": "S"}, "state": {"messages": state.messages, "first_seq": 2, "last_seq": state.last_seq}}
+    meta = {
+        "config": {"name": "S", **config},
+        "state": {"messages": state.messages, "first_seq": 2, "last_seq": state.last_seq},
+    }
     (folder / "backup.json").write_text(json.dumps(meta))
     return folder
 

@@ -36,6 +36,7 @@ from natsctl.client.preview import Planned, Previewed
 
 STREAM_NOT_FOUND = 10059
 RESTORE_FAILED = 10062
+NO_FOLDER = "no such file or directory"
 NAME_HELD = 10130
 """The error of a name that a stream has, or a restore that goes on."""
 NAME_HELD_S = 1.0
@@ -214,7 +215,10 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
             if not again.get(failure.err_code, 0) or await _existing(manager, name) is not None:
                 raise
             # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in; and
-            # a server of a cluster may hold a stream's name for a moment after the others have removed it.
+            # a server of a cluster may hold a stream's name for a moment after the others have removed it. The error of
+            # the first has the number of every failed restore, and only the system's words tell it from the others.
+            if failure.err_code == RESTORE_FAILED and NO_FOLDER not in failure.text:
+                raise
             again[failure.err_code] -= 1
             if failure.err_code == NAME_HELD:
                 await asyncio.sleep(NAME_HELD_S)
@@ -229,7 +233,7 @@ async def _restore(lifeline: Lifeline, name: str, sending: Sending) -> Answer[An
 
 
 async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
-    """The whole stream that an attempt has left, None without one; a part of it is removed.
+    """Return the whole stream that an attempt has left, None without one; a part of it is removed.
 
     Raises StreamExists where another one is there, which somebody else has made meanwhile.
     """
@@ -239,11 +243,20 @@ async def _left(manager: Manager, sending: Sending) -> Answer[Any] | None:
         return None
     if (sending.left_part or sending.unheard) and not missing(sending.backup, there):
         return there
-    if not sending.left_part:
+    if not sending.left_part and not _is_remnant(there):
         raise StreamExists(f"stream {name} was made while it was restored", hint="look whose it is; it was left alone")
     await manager.stream_delete(name)
     sending.left_part = False
     return None
+
+
+def _is_remnant(there: Answer[Any]) -> bool:
+    """Tell whether a stream is the empty one that a cluster leaves of a restore that failed.
+
+    A cluster gives the name away when a restore begins, so nobody else can have made it; a single server does not.
+    """
+    clustered = (there.raw.get("cluster") or {}).get("name")
+    return bool(clustered) and not (there.raw.get("state") or {}).get("last_seq")
 
 
 async def _clear(lifeline: Lifeline, sending: Sending) -> None:

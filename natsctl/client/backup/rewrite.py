@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -24,8 +24,17 @@ from natsctl.api.codec import InvalidJSON, decode, encode
 from natsctl.api.errors import UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.times import format_time
+from natsctl.api.units import plural
 from natsctl.client.backup.aside import aside
-from natsctl.client.backup.contents import OnRead, Summary, read_messages, summarise, unseen, version_of
+from natsctl.client.backup.contents import (
+    OnRead,
+    Summary,
+    read_items,
+    read_messages,
+    summarise,
+    unseen,
+    version_of,
+)
 from natsctl.client.backup.data import BackupData
 
 if TYPE_CHECKING:
@@ -65,7 +74,10 @@ async def fitted(
     """The backup with data in that format that may be restored as `config`; the answer says what was done for it."""
     had = version_of(backup)
     renamed = config["name"] != backup.stream
-    if had == version and not (renamed and had == 1):
+    lowered = (
+        await aside(lambda read: _over(backup, _replicas(config), read), on_read) if _fewer(config, backup) else []
+    )
+    if had == version and not (renamed and had == 1) and not lowered:
         yield ""
         return
     before, size = backup.data, backup.size
@@ -73,9 +85,43 @@ async def fitted(
         await aside(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
         backup.data, backup.size = BackupData(backup.path, before.name, data), data.tell()
         try:
-            yield f"archive of version {had} rewritten as version {version}" + (", hashed anew" if version == 1 else "")
+            yield _done(had, version, lowered, _replicas(config))
         finally:
             backup.data, backup.size = before, size
+
+
+def _replicas(config: dict[str, Any]) -> int:
+    """Return the copies that a configuration of a stream asks for."""
+    return int(config.get("num_replicas") or 1)
+
+
+def _fewer(config: dict[str, Any], backup: OpenBackup) -> bool:
+    """Tell whether the stream is to have fewer copies than it had, which its consumers may not exceed."""
+    return _replicas(config) < _replicas(backup.config)
+
+
+def _over(backup: OpenBackup, replicas: int, on_read: OnRead) -> list[str]:
+    """Return the consumers that have more copies; in version 2 they stand before the messages."""
+    found: list[str] = []
+    consumers_first = version_of(backup) == 2
+    for item in read_items(backup, on_read):
+        if isinstance(item, ArchivedConsumer):
+            found += [item.name] if item.config.num_replicas > replicas else []
+        elif consumers_first and isinstance(item, Sequence) and item:
+            break
+    return found
+
+
+def _done(had: int, version: int, lowered: list[str], replicas: int) -> str:
+    """Return what was done to an archive, for the person who restores it."""
+    done = []
+    if had != version or not lowered:
+        done.append(
+            f"archive of version {had} rewritten as version {version}" + (", hashed anew" if version == 1 else "")
+        )
+    if lowered:
+        done.append(f"{plural(replicas, 'replica')}, as the stream has, for {', '.join(lowered)}")
+    return "; ".join(done)
 
 
 def rewrite(
@@ -99,6 +145,7 @@ def rewrite(
         _recount(backup, found, keep, state)
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
     kept_consumers = _fitting(found.consumers, backup, found, keep) if consumers else []
+    kept_consumers = [_lowered(one, _replicas(config)) for one in kept_consumers]
     writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
     out.write(frames.write(writer.begin(head, kept_consumers)))
@@ -145,6 +192,13 @@ def _fitting(
         )
         for one in consumers
     ]
+
+
+def _lowered(consumer: ArchivedConsumer, replicas: int) -> ArchivedConsumer:
+    """Return the consumer with no more copies than its stream has."""
+    if consumer.config.num_replicas <= replicas:
+        return consumer
+    return replace(consumer, config=replace(consumer.config, num_replicas=replicas))
 
 
 def _typed_config(config: dict[str, Any]) -> StreamConfig:
