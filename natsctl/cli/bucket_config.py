@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from natsctl.api.config.update_losses import stream_losses
 from natsctl.api.errors import ApiFailure
 from natsctl.api.stream import StreamConfig
 from natsctl.cli.bucket_shown import show_bucket
 from natsctl.cli.buckets import pick_bucket, suggesting
+from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.editing import preview_edit, show_differences, unset
 from natsctl.cli.flags import Config, Flag, Given, apply
-from natsctl.cli.names import confirmed
 from natsctl.cli.render.change import changes
 from natsctl.cli.taken import part_of, warn_unless_taken
 from natsctl.client.assets.stream_defaults import normalised
@@ -124,7 +126,8 @@ def _send(
         return
     if session.interactive or not json:
         show_differences(found, f"Bucket {bucket}")
-    if not confirmed(session, f"edit Bucket {bucket}", force, needs_force=False, json=json):
+    losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
+    if not confirmed_edit(session, f"edit Bucket {bucket}", force, losses):
         return
     answer = send()
     show_bucket(kind, answer, json, f"Bucket {bucket} was updated")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from natsctl.cli import output
 from natsctl.cli.buckets import suggesting
-from natsctl.cli.names import confirmed
+from natsctl.cli.consent import confirmed
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.values import safe
 from natsctl.client.buckets import BucketNotFound, Kind, bucket_infos, bucket_name_pages, bucket_names
@@ -65,7 +65,7 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
 
 def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force: bool, json: bool) -> None:
     """Remove a bucket with what it held, unless the person who is asked does not want that."""
-    if not confirmed(session, f"delete Bucket {bucket} with {held}", force, needs_force=True, json=json, typed=bucket):
+    if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
         return
     with suggesting(session):
         answer = session.run(lambda manager: manager.stream_delete(kind.stream_of(bucket)))

@@ -53,6 +53,14 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
     return prompt_name("Select a Bucket", names)
 
 
+def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) -> None:
+    """Raise UsageError unless either a key or object, or --all was given: nothing is widened by what is missing."""
+    if given is None and not whole:
+        raise UsageError(f"{argument} is missing", hint=f"--all would {doing}")
+    if given is not None and whole:
+        raise UsageError(f"{argument} and --all exclude each other")
+
+
 @contextmanager
 def suggesting(session: Session) -> Iterator[None]:
     """Give an error about a bucket, key or object that does not exist the hint which one may have been meant."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.names import confirmed, suggesting
+from natsctl.cli.names import suggesting
 from natsctl.cli.render.values import safe
 from natsctl.client.assets.leaders import Asset, Info, leader_of, plan_spread
 from natsctl.client.preview import Previewed
@@ -43,8 +43,6 @@ def balance_leaders(
         raise Previewed(*planned, effect={"leaders_moved": len(moves)})
     for _, move in () if json else moves:
         output.note(f"  {safe(move.name)}: {safe(move.leader)} → {safe(move.target)}")
-    if moves and not confirmed(session, f"move {len(moves)} leaders", force, needs_force=False, json=json):
-        return None
     return _moved(session, [(asset, move.target) for asset, move in moves], wait_s, quiet=json or not moves)
 
 

@@ -118,29 +118,3 @@ def _hint(session: Session, word: str, stream: str) -> str:
     if not names:
         return safe(f"no {kind}s{place} are defined")
     return safe(did_you_mean(word, names) or f"there is no {kind} {word}{place}; {listing} shows those there are")
-
-
-def confirmed(
-    session: Session, question: str, force: bool, *, needs_force: bool, json: bool = False, typed: str = ""
-) -> bool:
-    """Whether to go on: asked at a terminal, unless forced or in a dry run; `typed` is what has to be typed for a yes.
-
-    Where nobody can be asked, `needs_force` raises UsageError that names the flag; other commands go on and, unless a
-    program reads them (`json`), say so.
-    """
-    if force or session.dry_run:
-        return True
-    if session.interactive:
-        from natsctl.cli.prompts.ask import prompt_confirm, prompt_typed
-
-        if typed:
-            return prompt_typed(f"Really {question}: type {typed} to do it", typed)
-        return prompt_confirm(f"Really {question}")
-    if needs_force:
-        raise UsageError(f"cannot ask whether to {question}", hint="give --force (-f) to do it without being asked")
-    if json:
-        return True
-    from natsctl.cli.output import note
-
-    note(f"no terminal to ask at: going on to {safe(question)}")
-    return True

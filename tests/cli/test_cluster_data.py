@@ -81,7 +81,7 @@ def test_an_account_is_saved_and_comes_back_in_three_copies(replicated: Run, tmp
     assert back.code == 0, back.out
     assert replicated("kv", "get", "B", "k", "--raw").out == "kept"
     assert copies(replicated, "KV_B") == set(NAMES)
-    assert replicated("kv", "del", "B", "-f").code == 0
+    assert replicated("kv", "del", "B", "--all", "-f").code == 0
 
 
 def test_keys_and_objects_are_written_read_and_removed(replicated: Run, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_starting_positions_as_the_document_shows(nats: Shell) -> None:
     for name, start, first in (("ALL", "all", 1), ("LAST", "last", 12), ("TEN", "10", 10)):
         nats(f"nats con add ORDERS {name} {pull} {start}")
         assert nats(f"nats con next ORDERS {name} --raw").strip() == f"order {first}"
-    nats("nats str purge ORDERS")
+    nats("nats str purge ORDERS -f")
     nats('nats pub ORDERS.processed "order 1"')
     time.sleep(5.5)
     nats('nats pub ORDERS.processed "order 2"')

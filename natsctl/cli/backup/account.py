@@ -13,10 +13,9 @@ from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.backup import options as flags
-from natsctl.cli.names import confirmed
+from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.progress import progress as shown
-from natsctl.cli.render.values import count
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -99,9 +98,10 @@ def restore(
         idle_s=flags.read_idle(idle_timeout),
     )
     if options.on_existing is OnExisting.REPLACE:
+        check_consent(session, "replace Streams that exist", force)
         there = set(session.run(lambda manager: manager.stream_names())) & saved_in(folder).keys()
-        question = f"replace {count(len(there))} Streams: {', '.join(sorted(there))}"
-        if there and not confirmed(session, question, force, needs_force=False, json=json):
+        question = f"replace {named('Stream', sorted(there))}"
+        if there and not confirmed(session, question, force):
             return ExitCode.DONE
     done = _run(
         session,

@@ -42,7 +42,7 @@ def bench(
     csv, progress, json = reported
     if csv is not None and not Path(csv).absolute().parent.is_dir():
         raise UsageError(f"--csv: {csv}: there is no such folder")
-    if load.purge and not _may_purge(session, load, force, json):
+    if load.purge and not _may_purge(session, load, force):
         return
     report = session.run(lambda manager: _measured(manager, load, quiet=json or not progress, json=json))
     if csv is not None:
@@ -68,16 +68,18 @@ def load_of(kind: str, given: Given, subject: str) -> Load:
     return load
 
 
-def _may_purge(session: Session, load: Load, force: bool, json: bool) -> bool:
+def _may_purge(session: Session, load: Load, force: bool) -> bool:
     """Whether to purge; a person is asked before the messages of a stream go that is not for benchmarks."""
-    from natsctl.cli.names import confirmed, suggesting
+    from natsctl.cli.consent import check_consent, confirmed
+    from natsctl.cli.names import suggesting
 
     if load.stream_name == DEFAULT_STREAM or load.kind.startswith("kv"):
         return True
+    check_consent(session, f"purge Stream {load.stream_name}", force)
     with suggesting(session, load.stream_name):
         messages = session.run(lambda manager: manager.stream_info(load.stream_name)).value.state.messages
     question = f"purge {messages:,} messages of Stream {load.stream_name}"
-    return confirmed(session, question, force, needs_force=False, json=json, typed=load.stream_name)
+    return confirmed(session, question, force, typed=load.stream_name)
 
 
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:

@@ -120,7 +120,7 @@ TOPICS = (
             ("go back", "natsctl kv revert CFG color 1 --force"),
             ("delete a key, its history, the bucket", "natsctl kv del CFG size -f"),
             ("", "natsctl kv purge CFG color -f"),
-            ("", "natsctl kv del CFG -f"),
+            ("", "natsctl kv del CFG --all -f"),
         ),
     ),
     Topic(
@@ -134,7 +134,7 @@ TOPICS = (
             ("", "natsctl object info FILES notes.txt"),
             ("fetch it", "natsctl object get FILES notes.txt --output copy.txt"),
             ("delete it, and the bucket", "natsctl object del FILES notes.txt -f"),
-            ("", "natsctl object del FILES -f"),
+            ("", "natsctl object del FILES --all -f"),
         ),
     ),
     Topic(

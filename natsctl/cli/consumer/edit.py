@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from natsctl.api.config.update_losses import consumer_losses
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.config import live_consumer, show_info
 from natsctl.cli.consumer.flags import CONSUMER_EDIT, settle
 from natsctl.cli.editing import NAMES, Edits, merged, preview_edit, show_differences, unset, without_server_metadata
 from natsctl.cli.flags import Config, Given, apply, flagged
-from natsctl.cli.names import confirmed, pick_consumer, pick_stream
+from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.values import is_zero
@@ -73,7 +75,8 @@ def _send(
         return
     if session.interactive or not json:
         show_differences(found, f"Consumer {stream} > {name}")
-    if not confirmed(session, f"edit Consumer {stream} > {name}", force, needs_force=False, json=json):
+    losses = consumer_losses(live.raw["config"], wanted, live.raw)
+    if not confirmed_edit(session, f"edit Consumer {stream} > {name}", force, losses):
         return
     answer = send()
     show_info(answer, json, done=f"Consumer {stream} > {name} was updated")

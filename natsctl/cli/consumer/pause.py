@@ -12,7 +12,7 @@ from natsctl.api.times import format_time, parse_time
 from natsctl.cli import output
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.moments import FORMS, read_moment
-from natsctl.cli.names import confirmed, pick_consumer, pick_stream
+from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import duration, safe, stamp, when
 
@@ -43,9 +43,6 @@ def pause(
     if not session.dry_run:
         live_consumer(session, where, name)
     until_ns = _until(session, until)
-    shown = f"{stamp(until_ns)} ({duration(max(0, until_ns - time.time_ns()))})"
-    if not confirmed(session, f"pause Consumer {where} > {name} until {shown}", force, needs_force=False, json=json):
-        return
     answer = session.run(lambda manager: manager.consumer_pause(where, name, format_time(until_ns)))
     if json:
         output.emit_json(answer.raw)
@@ -68,9 +65,6 @@ def resume(
     name = pick_consumer(session, where, consumer)
     live: dict[str, Any] = live_consumer(session, where, name).raw
     paused = bool(live.get("paused"))
-    question = f"resume Consumer {where} > {name}"
-    if paused and not confirmed(session, question, force, needs_force=False, json=json):
-        return
     answer = session.run(lambda manager: manager.consumer_pause(where, name))
     if json:
         output.emit_json(answer.raw)

@@ -10,12 +10,12 @@ import typer
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure
 from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer
 from natsctl.cli.consumer.ls import list_consumers
 from natsctl.cli.names import (
     CONSUMER_NOT_FOUND,
     STREAM_NOT_FOUND,
-    confirmed,
     is_pattern,
     matching,
     pick_consumer,
@@ -46,6 +46,7 @@ def rm(
 ) -> None:
     """Remove consumers; what they have delivered and not yet heard of is forgotten, messages stay."""
     session = session_of(ctx)
+    check_consent(session, f"delete {named('Consumer', consumers or [])}", force)
     where = pick_stream(session, stream)
     words = consumers or [pick_consumer(session, where, None)]
     single = len(words) == 1 and not is_pattern(words[0])
@@ -57,7 +58,7 @@ def rm(
     if session.dry_run and len(names) > 1:
         raise Previewed(*(_planned(session, where, name) for name in names))
     typed = names[0] if single else where
-    if not confirmed(session, question, force, needs_force=True, json=json, typed=typed):
+    if not confirmed(session, question, force, typed=typed):
         return
     answers = {name: _remove(session, where, name, missing_ok) for name in names}
     if json and single and answers[names[0]]:

@@ -8,8 +8,9 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer, show_info
-from natsctl.cli.names import confirmed, pick_consumer, pick_stream
+from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 
@@ -34,6 +35,7 @@ def reset(
 ) -> None:
     """Deliver again from a stream sequence on, or without --sequence everything after the ack floor."""
     session = session_of(ctx)
+    check_consent(session, f"reset {named('Consumer', [consumer] if consumer else [])}", force)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     live = live_consumer(session, where, name).value
@@ -49,7 +51,7 @@ def reset(
             f"{live.num_ack_pending:,} acks are outstanding"
         )
     question = f"reset Consumer {where} > {name} to {target}"
-    if not confirmed(session, question, force, needs_force=True, json=json):
+    if not confirmed(session, question, force):
         return
     answer = session.run(lambda manager: manager.consumer_reset(where, name, sequence))
     show_info(answer, json, state_only=True, done=f"Consumer {where} > {name} was reset to {target}")
@@ -70,9 +72,6 @@ def unpin(
     live = live_consumer(session, where, name).raw
     chosen, pinned = _group(session, live, group)
     session.effect.update(group=chosen, pinned_client=pinned or None)
-    question = f"unpin {f'client {pinned}' if pinned else 'whoever comes'} from group {where} > {name} > {chosen}"
-    if not confirmed(session, question, force, needs_force=False, json=json):
-        return
     answer = session.run(lambda manager: manager.consumer_unpin(where, name, chosen))
     if json:
         output.emit_json(answer.raw)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from natsctl.cli import output
+from natsctl.cli.consent import confirmed
 from natsctl.cli.context.files import MaybeName, Name, carry_out, known, of_user, picked, show
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.render.values import safe
 from natsctl.client.contexts.store import ContextNotFound
@@ -47,7 +47,7 @@ def rm(ctx: typer.Context, name: Name, force: Force = False, missing_ok: Missing
     exists = contexts.exists(name) if missing_ok else bool(known(contexts, name))
     if exists:
         removal = contexts.remove(name)
-        if not confirmed(session, f"remove context {name}", force, needs_force=True, json=json, typed=name):
+        if not confirmed(session, f"remove context {name}", force, typed=name):
             return
         carry_out(session, [removal])
     if json:

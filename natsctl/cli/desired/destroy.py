@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.desired import carrying, planning, sources
 from natsctl.cli.flags import flagged
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Json, session_of
 
 if TYPE_CHECKING:
@@ -57,10 +56,7 @@ def _agreed(session: Session, plan: Plan, yes: bool) -> bool:
     """Whether to go on: what vanishes is shown, and has to be confirmed by its name or the number of assets."""
     if not plan.changes or yes:
         return True
-    if not session.interactive:
-        raise UsageError(
-            f"cannot ask whether to {carrying.losses(plan)}", hint="give --yes to do it without being asked"
-        )
+    check_consent(session, carrying.losses(plan), yes, flag="--yes")
     planning.show_plan(plan)
     typed = plan.changes[0].key.name if len(plan.changes) == 1 else str(len(plan.changes))
-    return confirmed(session, carrying.losses(plan), False, needs_force=True, typed=typed)
+    return confirmed(session, carrying.losses(plan), False, typed=typed, flag="--yes")

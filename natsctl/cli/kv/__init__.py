@@ -47,7 +47,7 @@ VERBS = (
         "del, rm, delete",
         "kv.remove:rm",
         answer="cli.kv.shapes:Removed",
-        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --force --missing-ok"),
+        examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
     ),
     Verb(
         "purge",

@@ -11,9 +11,9 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_duration, plural
 from natsctl.cli import output
 from natsctl.cli.bucket_shown import open_if_there, remove_bucket, tell_missing
-from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.buckets import TheBucket, check_key_or_all, suggesting
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.kv.write import open_bucket, ttl_of
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
 from natsctl.cli.render.values import count, safe
@@ -28,21 +28,30 @@ Revision = Annotated[
     int | None,
     typer.Option("--revision", metavar="N", help="only if the key is at this revision", min=1, show_default=False),
 ]
+WholeBucket = Annotated[
+    bool, typer.Option("--all", help="delete the bucket with every key, in place of KEY", show_default=False)
+]
+EveryKey = Annotated[
+    bool, typer.Option("--all", help="purge every key of the bucket, in place of KEY", show_default=False)
+]
 
 
 def rm(
     ctx: typer.Context,
     bucket: TheBucket,
-    key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="the key; without it the whole bucket", show_default=False)
-    ] = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="the key", show_default=False)] = None,
+    whole: WholeBucket = False,
     revision: Revision = None,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Delete a key, whose history stays, or a whole bucket."""
+    """Delete a key, whose history stays, or with --all the bucket itself with every key."""
+    check_key_or_all("KEY", key, whole, "delete the whole bucket")
+    if whole and revision is not None:
+        raise UsageError("--revision is for a single key")
     session = session_of(ctx)
+    check_consent(session, f"delete {f'key {bucket} > {key}' if key else f'Bucket {bucket}'}", force)
     with suggesting(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
         if opened is None:
@@ -67,7 +76,7 @@ def _remove_key(
     if entry is None:
         return
     session.effect["deletes_revision"] = entry.revision
-    if not confirmed(session, f"delete key {bucket.name} > {key}", force, needs_force=True, json=json):
+    if not confirmed(session, f"delete key {bucket.name} > {key}", force):
         return
     answer = session.run(lambda _: bucket.delete(key, revision))
     _tell_removed(bucket, key, answer.value.seq, "deleted", json)
@@ -98,10 +107,9 @@ def purge(
     bucket: TheBucket,
     key: Annotated[
         str | None,
-        typer.Argument(
-            metavar="KEY", help="the key, or a filter such as db.>; without it every key", show_default=False
-        ),
+        typer.Argument(metavar="KEY", help="the key, or a filter such as db.>", show_default=False),
     ] = None,
+    whole: EveryKey = False,
     ttl: Annotated[
         str | None, typer.Option("--ttl", metavar="DURATION", help="let the marker go after this time")
     ] = None,
@@ -113,19 +121,21 @@ def purge(
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Delete a key with its history, or many.
+    """Delete a key with its history, or many: those of a filter, or with --all every key of the bucket.
 
     One key leaves a marker, so that watchers learn of it, for as long as --ttl says. The keys of a filter, or of the
     whole bucket, vanish at once and without a word, unless --markers or --ttl is given.
     """
     from natsctl.client.kv.entry import ALL_KEYS, check_pattern, is_pattern
 
+    check_key_or_all("KEY", key, whole, "purge every key of the bucket")
     session = session_of(ctx)
     ttl_ns = ttl_of(ttl)
     many = key is None or is_pattern(key)
     if many and revision is not None:
         raise UsageError("--revision is for a single key")
     check_pattern(key or ALL_KEYS)
+    check_consent(session, f"purge {f'key {bucket} > {key}' if key else f'every key of Bucket {bucket}'}", force)
     with suggesting(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
         if opened is None:
@@ -149,7 +159,7 @@ def _purge_key(
 ) -> None:
     kept = session.effect["purges"] = sum(session.run(lambda _: bucket.kept(key)).values())
     question = f"purge key {bucket.name} > {key} with {count(kept)} values"
-    if not confirmed(session, question, force, needs_force=False, json=json):
+    if not confirmed(session, question, force):
         return
     answer = session.run(lambda _: bucket.purge(key, revision, ttl_ns))
     _tell_removed(bucket, key, answer.value.seq, "purged", json)
@@ -165,7 +175,7 @@ def _purge_many(
     session.effect |= {"keys": len(keys), "purges": messages}
     held = f"{plural(len(keys), 'key')} with {plural(messages, 'value')}"
     question = f"purge {held} of Bucket {bucket.name}"
-    if not confirmed(session, question, force, needs_force=False, json=json, typed=bucket.name):
+    if not confirmed(session, question, force, typed=bucket.name):
         return
     done: dict[str, Any] = {"bucket": bucket.name, "success": True, "keys": len(keys)}
     if markers:
@@ -193,6 +203,7 @@ def compact(
 
     age_ns = _age(older_than)
     session = session_of(ctx)
+    check_consent(session, f"free what deleted keys of Bucket {bucket} take up", force)
     with suggesting(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: removals(opened, age_ns, time.time_ns()))
@@ -201,7 +212,7 @@ def compact(
     session.effect |= {"keys": len(found), "markers": markers}
     if found:
         question = f"free what {count(len(found))} deleted keys of Bucket {bucket} take up"
-        if not confirmed(session, question, force, needs_force=False, json=json):
+        if not confirmed(session, question, force):
             return
         with progress(f"Compacting {bucket}", len(found), "keys", quiet=json) as tracker:
             done["purged"] = session.run(lambda _: compact_bucket(opened, found, tracker.at))

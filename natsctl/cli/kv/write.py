@@ -11,8 +11,8 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.messaging.bodies import read_body
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import duration, safe
 
@@ -75,6 +75,8 @@ def revert(
 ) -> None:
     """Set a key to what it held at an earlier revision, unless somebody changes it meanwhile."""
     session = session_of(ctx)
+    question = f"revert {bucket} > {key} to revision {revision}"
+    check_consent(session, question, force)
 
     async def look(opened: Bucket) -> tuple[Entry, Entry | None]:
         return await opened.get(key, revision), await opened.last(key, fresh=True)
@@ -89,7 +91,7 @@ def revert(
         from natsctl.cli.render.kv import render_revert
 
         output.note(render_revert(old, now))
-    if not confirmed(session, f"revert {bucket} > {key} to revision {revision}", force, needs_force=True, json=json):
+    if not confirmed(session, question, force):
         return
     _write(session, bucket, key, json, lambda _: opened.update(key, old.value or b"", latest))
 

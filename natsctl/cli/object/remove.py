@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.bucket_shown import open_if_there, remove_bucket, show_bucket, tell_missing
-from natsctl.cli.buckets import TheBucket, suggesting
-from natsctl.cli.names import confirmed
+from natsctl.cli.buckets import TheBucket, check_key_or_all, suggesting
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.object.ls import OptionalObject
 from natsctl.cli.object.transfer import open_bucket
 from natsctl.cli.options import Force, Json, MissingOk, session_of
@@ -26,12 +26,17 @@ def rm(
     ctx: typer.Context,
     bucket: TheBucket,
     name: OptionalObject = None,
+    whole: Annotated[
+        bool, typer.Option("--all", help="delete the bucket with every object, in place of OBJECT", show_default=False)
+    ] = False,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
-    """Delete an object, or a whole bucket."""
+    """Delete an object, or with --all the bucket itself with every object."""
+    check_key_or_all("OBJECT", name, whole, "delete the whole bucket")
     session = session_of(ctx)
+    check_consent(session, f"delete {f'object {bucket} > {name}' if name else f'Bucket {bucket}'}", force)
     with suggesting(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, name=name)
         if opened is None:
@@ -62,7 +67,7 @@ def _remove_object(
         return
     session.effect |= {"bytes": found.size, "chunks": found.chunks}
     question = f"delete object {bucket.name} > {name} of {format_size(found.size)}"
-    if not confirmed(session, question, force, needs_force=True, json=json):
+    if not confirmed(session, question, force):
         return
     purged = session.run(lambda _: bucket.delete(found))
     if json:
@@ -87,13 +92,14 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
 def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
     """Let a bucket be read and never be changed again."""
     session = session_of(ctx)
+    check_consent(session, f"seal Bucket {bucket}", force)
     with suggesting(session):
         opened = open_bucket(session, bucket)
         if opened.info.value.config.sealed:
             show_bucket(OBJECTS, opened.info, json, f"Bucket {bucket} is sealed already")
             return
         question = f"seal Bucket {bucket}, which can neither be undone nor the bucket changed afterwards"
-        if not confirmed(session, question, force, needs_force=True, json=json, typed=bucket):
+        if not confirmed(session, question, force, typed=bucket):
             return
         wanted: dict[str, Any] = {**opened.info.raw["config"], "sealed": True}
         answer = session.run(lambda manager: manager.stream_update(wanted))

@@ -15,8 +15,8 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_size
 from natsctl.cli import output
 from natsctl.cli.buckets import TheBucket, suggesting
+from natsctl.cli.consent import confirmed
 from natsctl.cli.messaging.bodies import STDIN
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Header, Json, Progress, session_of
 from natsctl.cli.progress import progress as progressing
 from natsctl.cli.render.values import safe
@@ -124,7 +124,7 @@ def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool,
     if there is None or there.deleted:
         return True
     question = f"replace object {bucket.name} > {name} of {format_size(there.size)}"
-    return confirmed(session, question, force, needs_force=True, json=json)
+    return confirmed(session, question, force)
 
 
 def get(
@@ -181,7 +181,7 @@ def _base(name: str) -> str:
 def _may_overwrite(session: Session, path: Path, force: bool, json: bool) -> bool:
     if force or not path.exists():
         return True
-    return confirmed(session, f"replace the file {path}", force, needs_force=True, json=json)
+    return confirmed(session, f"replace the file {path}", force)
 
 
 def _into_file(session: Session, bucket: ObjectBucket, found: Object, path: Path, *, bar: bool, json: bool) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.names import confirmed
+from natsctl.cli.consent import confirmed_at_terminal
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.scope import ServerName
@@ -49,7 +49,7 @@ def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, js
     session = session_of(ctx)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
-        if not confirmed(session, f"reload the configuration of {found.name}", force, needs_force=False, json=json):
+        if not (force or confirmed_at_terminal(session, f"reload the configuration of {found.name}")):
             return
         answer = session.run(lambda manager: System(manager).ask_one(found.id, "RELOAD", changes=True))
     output.emit_json(answer.raw) if json else output.note(f"{safe(answer.name)} has read its configuration again")

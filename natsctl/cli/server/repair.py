@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from natsctl.cli import output
-from natsctl.cli.names import confirmed
+from natsctl.cli.consent import confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -47,7 +47,7 @@ def repair(
         found = refused_streams(folder)
     else:
         question = f"give up what cannot be read of {', '.join(map(safe, streams))}"
-        if not confirmed(session, question, force, needs_force=True):
+        if not confirmed(session, question, force):
             return
         found = repair_streams(folder, account, streams, config.read_bytes() if config is not None else None)
     if json:

@@ -12,7 +12,8 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.backup import options as flags
 from natsctl.cli.backup.progress import shown
-from natsctl.cli.names import confirmed, suggesting
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.names import suggesting
 from natsctl.cli.options import Config, Force, Json, Progress, session_of
 from natsctl.cli.render.values import duration, safe
 from natsctl.cli.stream.config import show_info
@@ -123,23 +124,25 @@ def restore(
         idle_s=flags.read_idle(idle_timeout),
     )
     session = session_of(ctx)
-    if not _may_replace(session, Path(source), options, force, json):
+    if not _may_replace(session, Path(source), options, force):
         return
     done = _restored(session, Path(source), options, retries, bar=progress, json=json)
     _show_restored(done, json)
 
 
-def _may_replace(session: Session, source: Path, options: RestoreOptions, force: bool, json: bool) -> bool:
+def _may_replace(session: Session, source: Path, options: RestoreOptions, force: bool) -> bool:
     """Whether to go on: a stream that would be replaced is shown first, and its name asked for."""
-    from natsctl.client.backup.restore import replaced_by
+    from natsctl.client.backup.restore import OnExisting, replaced_by
 
+    if options.on_existing is OnExisting.REPLACE:
+        check_consent(session, f"replace {named('Stream', [options.stream] if options.stream else [])}", force)
     there = session.run(lambda manager: replaced_by(manager, source, options))
     if there is None:
         return True
     info = there.value
     held = f"{plural(info.state.messages, 'message')}, {format_size(info.state.bytes)}"
     question = f"replace Stream {info.config.name} ({held})"
-    return confirmed(session, question, force, needs_force=False, json=json, typed=info.config.name)
+    return confirmed(session, question, force, typed=info.config.name)
 
 
 def _restored(

@@ -49,8 +49,3 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
             raise NoneMatch(f"no Stream matches {word}", hint="natsctl str ls -a shows those there are")
         found += sorted(matched)
     return list(dict.fromkeys(found))
-
-
-def shown_names(names: Sequence[str]) -> str:
-    """The names as a question has them: `Stream A`, or `3 Streams (A, B, C)`."""
-    return f"Stream {names[0]}" if len(names) == 1 else f"{len(names)} Streams ({', '.join(names)})"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from natsctl.api.config.update_losses import messages_lost, stream_losses
 from natsctl.api.stream import StreamConfig
-from natsctl.cli import output
+from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.editing import Edits, merged, preview_edit, show_differences, unset, without_server_metadata
 from natsctl.cli.flags import Config, Given, apply, flagged
-from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
@@ -72,13 +74,13 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
     name = str(wanted["name"])
     found = changes(without_server_metadata(live.raw["config"]), without_server_metadata(wanted))
     check_config(wanted)
-    effect = _effect(live, wanted)
+    losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
 
     def send() -> Answer[Any]:
         return session.run(lambda manager: manager.stream_update(without_server_metadata(wanted)))
 
     if session.dry_run:
-        session.effect.update(effect)
+        session.effect.update({"messages_removed": gone} if (gone := messages_lost(losses)) else {})
         preview_edit(session, found, send, json=json)
         return
     if not found:
@@ -86,11 +88,9 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
         return
     if session.interactive or not json:
         show_differences(found, f"Stream {name}")
-        if effect:
-            output.note(f"warning: this removes about {effect['messages_removed']:,} messages")
     warn_of_bucket(name, json=json)
     typed = name if bucket_named(name) else ""
-    if not confirmed(session, f"edit Stream {name}", force, needs_force=False, json=json, typed=typed):
+    if not confirmed_edit(session, f"edit Stream {name}", force, losses, typed=typed):
         return
     answer = send()
     show_info(answer, json, f"Stream {name} was updated")
@@ -99,13 +99,3 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
 
 def _paths(found: list[Change]) -> list[str]:
     return [one.path for one in found]
-
-
-def _effect(live: Answer[Any], wanted: Config) -> dict[str, int]:
-    """How many messages a lower limit would remove, where the state tells."""
-    state = live.value.state
-    most, most_bytes = int(wanted.get("max_msgs", -1)), int(wanted.get("max_bytes", -1))
-    gone = max(0, state.messages - most) if most >= 0 else 0
-    if 0 <= most_bytes < state.bytes:
-        gone = max(gone, state.messages * (state.bytes - most_bytes) // state.bytes)
-    return {"messages_removed": gone} if gone else {}

@@ -8,7 +8,8 @@ import typer
 
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.consent import confirmed_at_terminal
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, Progress, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 
@@ -37,7 +38,7 @@ def gaps(
     else:
         messages = live.value.state.messages
         question = f"read the headers of all {plural(messages, 'message')} of Stream {name}"
-        if not confirmed(session, question, force, needs_force=False, json=json):
+        if not (force or confirmed_at_terminal(session, question)):
             return
         found = _walk(session, live, bar=progress, quiet=json)
     if json:

@@ -11,11 +11,12 @@ from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.names import confirmed, suggesting
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.names import suggesting
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.stream.bucket import bucket_named, warn_of_bucket
-from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern, shown_names
+from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern
 from natsctl.cli.stream.config import show_info
 from natsctl.client.answer import Answer
 from natsctl.client.preview import Planned, Previewed
@@ -48,6 +49,7 @@ def purge(
         raise UsageError("--seq, --keep and --older-than exclude each other")
     before_ns = _moment(older_than)
     session = session_of(ctx)
+    check_consent(session, f"purge {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams)
     live = {name: _live(session, name) for name in names}
     purges = {name: _purge(session, one, subject, seq, keep, before_ns) for name, one in live.items()}
@@ -61,7 +63,7 @@ def purge(
     several = len(names) > 1 or has_pattern(streams)
     whole = any(one.is_whole for one in purges.values()) or any(bucket_named(name) for name in names)
     typed = "" if not whole else names[0] if len(names) == 1 else str(len(names))
-    if not confirmed(session, f"purge {shown_names(names)}", force, needs_force=several, json=json, typed=typed):
+    if not confirmed(session, f"purge {named('Stream', names)}", force, typed=typed):
         return
     answers = _send(session, purges)
     if json:

@@ -9,11 +9,12 @@ import typer
 from natsctl.api.errors import ApiFailure
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.names import STREAM_NOT_FOUND, STREAM_OFFLINE, confirmed, pick_stream, suggesting
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.names import STREAM_NOT_FOUND, STREAM_OFFLINE, pick_stream, suggesting
 from natsctl.cli.options import Force, Json, MissingOk, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
-from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern, shown_names
+from natsctl.cli.stream.chosen import StreamNames, chosen_streams, has_pattern
 from natsctl.cli.stream.sequence import Sequence, ask_sequence
 from natsctl.client.preview import Planned, Previewed
 
@@ -34,6 +35,7 @@ def rm(
 ) -> None:
     """Remove streams with all that they hold."""
     session = session_of(ctx)
+    check_consent(session, f"delete {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams, missing_ok=missing_ok)
     if not force or session.dry_run:
         live, offline = _live(session, names, missing_ok)
@@ -46,7 +48,7 @@ def rm(
         for name in names:
             warn_of_bucket(name, json=json or session.dry_run)
         typed = names[0] if len(names) == 1 else str(len(names))
-        if not confirmed(session, f"delete {shown_names(names)}", force, needs_force=True, typed=typed):
+        if not confirmed(session, f"delete {named('Stream', names)}", force, typed=typed):
             return
     answers = _delete(session, names, missing_ok)
     if json:
@@ -143,6 +145,7 @@ def rmm(
 ) -> None:
     """Remove one message securely."""
     session = session_of(ctx)
+    check_consent(session, f"remove a message from {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
     try:
@@ -155,7 +158,7 @@ def rmm(
         return
     session.effect.update({"messages": 1, "subject_of_message": found.subject, "stored": found.time})
     warn_of_bucket(name, json=json or session.dry_run)
-    if not confirmed(session, f"remove message {number} from Stream {name}", force, needs_force=True):
+    if not confirmed(session, f"remove message {number} from Stream {name}", force):
         return
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.message_delete(name, number, no_erase=not erase))

@@ -6,8 +6,9 @@ import typer
 
 from natsctl.api.units import plural
 from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.documents import own_metadata
-from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.stream.bucket import warn_of_bucket
@@ -17,6 +18,7 @@ from natsctl.cli.stream.config import show_info
 def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
     """Seal a stream: nothing can be stored in it, removed from it or changed about it any more, and never again."""
     session = session_of(ctx)
+    check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
@@ -30,7 +32,7 @@ def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, js
             f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream can not be unsealed"
         )
     warn_of_bucket(name, json=json or session.dry_run)
-    if not confirmed(session, f"seal Stream {name}", force, needs_force=True, typed=name):
+    if not confirmed(session, f"seal Stream {name}", force, typed=name):
         return
     wanted = {**live.raw["config"], "sealed": True}
     if "metadata" in wanted:

@@ -11,8 +11,8 @@ import typer
 from natsctl.api.errors import ApiFailure, NatsctlError, Unreachable, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import WHOLE, Config, Flag, Given, apply, flagged
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, IfNotExists, Json, MissingOk, Names, session_of
 from natsctl.cli.paging import emit_name_pages
 from natsctl.cli.render.values import safe
@@ -95,6 +95,7 @@ def rm(
 ) -> None:
     """Remove a template and every stream that it made."""
     session = session_of(ctx)
+    check_consent(session, f"delete {named('Stream Template', [template] if template else [])}", force)
     name = _pick(session, template)
     live = _existing(session, name) if missing_ok else _info(session, name)
     if live is None:
@@ -103,7 +104,7 @@ def rm(
     made = live.raw.get("streams") or []
     session.effect["streams"] = made
     question = f"delete Stream Template {name} and its {plural(len(made), 'stream')}"
-    if not confirmed(session, question, force, needs_force=True, typed=name):
+    if not confirmed(session, question, force, typed=name):
         return
     with explaining(session, name):
         answer = session.run(lambda manager: manager.template_delete(name))

@@ -10,6 +10,7 @@ from natsctl.api.config.consumer_update import check_update as check_consumer_up
 from natsctl.api.config.stream_config import copy, settle
 from natsctl.api.config.stream_draft import Draft
 from natsctl.api.config.stream_update import check_update as check_stream_update
+from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.stream import StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.plan import labels
@@ -17,7 +18,6 @@ from natsctl.plan.asset import AssetKey
 from natsctl.plan.change import Action, Change, Difference
 from natsctl.plan.planner.compare import differences, without_passed_pause
 from natsctl.plan.planner.levels import Abilities
-from natsctl.plan.planner.losses import losses
 from natsctl.plan.planner.mentioned import Merged, attempted, created, held_by_seal, is_plainly_so, merged
 from natsctl.plan.planner.needs import LIMITED
 from natsctl.plan.planner.removal import TAKE_OVER, UNPROTECT, hold
@@ -199,9 +199,15 @@ class Judge:
         if reason:
             hold(change, live)
         else:
-            change.notes += losses(change, live, new, self.world.now_ns)
+            change.notes += [loss.text for loss in self._losses(change, live, new)]
             change.notes += self._unmatched(change, new)
         return self._permitted(change, live, old, reason)
+
+    def _losses(self, change: Change, live: Live, new: Config) -> list[Loss]:
+        """Return what an update takes away."""
+        if change.consumer:
+            return consumer_losses(live.config, new, live.info)
+        return stream_losses(live.config, new, live.info.get("state") or {}, self.world.now_ns)
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
         """Consumers that will get nothing new, as a stream gives up the subjects which they filter."""

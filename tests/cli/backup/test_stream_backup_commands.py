@@ -100,7 +100,8 @@ def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any],
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 0
     planned = natsctl("str", "restore", target, "--on-existing", "replace", "--dry-run", "-j").json
     assert [one["subject"].rpartition(".STREAM.")[2] for one in planned["requests"]] == ["DELETE.S", "RESTORE.S"]
-    replaced = natsctl("str", "restore", target, "--on-existing", "replace")
+    assert natsctl("str", "restore", target, "--on-existing", "replace").code == 2
+    replaced = natsctl("str", "restore", target, "--on-existing", "replace", "-f")
     assert (replaced.code, 'Replaced stream "S"' in replaced.err) == (0, True)
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
     wrong = natsctl("str", "restore", target, "--on-existing", "perhaps")

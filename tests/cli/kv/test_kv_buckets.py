@@ -64,7 +64,12 @@ def test_adding_again_is_success_and_otherwise_a_conflict(natsctl: Run) -> None:
         (("add", "B", "--republish-source", ">"), "--republish-destination"),
         (("add", "a.b"), "can not name a bucket"),
         (("info",), "BUCKET"),
-        (("del", "HELD"), "--force"),
+        (("del", "HELD", "--all"), "--force"),
+        (("del", "HELD", "-f"), "--all"),
+        (("del", "HELD", "k", "--all", "-f"), "--all"),
+        (("purge", "HELD", "-f"), "--all"),
+        (("purge", "HELD", "k"), "--force"),
+        (("compact", "HELD"), "--force"),
         (("purge", "HELD", "x*"), "filter"),
         (("watch", "HELD", "--updates", "--history"), "--updates"),
         (("watch", "HELD", "--wait", "soon"), "--wait"),
@@ -168,12 +173,12 @@ def test_lists_are_tables_names_or_whole_objects(natsctl: Run) -> None:
 def test_a_removed_bucket_is_gone_with_what_it_held(natsctl: Run) -> None:
     natsctl("kv", "add", "B")
     natsctl("kv", "put", "B", "k", "x")
-    assert "with 1 value of 1 key" in natsctl("kv", "del", "B").err
-    assert natsctl("kv", "rm", "B", "-f", "--dry-run", "-j").json["effect"]["values"] == 1
-    assert natsctl("kv", "rm", "B", "-f", "-j").json["success"] is True
-    gone = natsctl("kv", "rm", "B", "-f")
+    assert natsctl("kv", "del", "B", "--all").code == 2
+    assert natsctl("kv", "rm", "B", "--all", "--dry-run", "-j").json["effect"]["values"] == 1
+    assert natsctl("kv", "rm", "B", "--all", "-f", "-j").json["success"] is True
+    gone = natsctl("kv", "rm", "B", "--all", "-f")
     assert (gone.code, gone.out) == (3, "")
-    assert natsctl("kv", "rm", "B", "-f", "--missing-ok", "-j").json == {
+    assert natsctl("kv", "rm", "B", "--all", "-f", "--missing-ok", "-j").json == {
         "bucket": "B",
         "success": True,
         "missing": True,
@@ -187,7 +192,7 @@ def test_a_person_picks_a_bucket_and_types_its_name_to_remove_it(natsctl: Run, p
     one.answers("Select a Bucket", "\x1b[B\r")
     code, seen = one.end()
     assert (code, "Bucket Name: C" in seen) == (0, True)
-    one = person("kv", "rm", "C")
+    one = person("kv", "rm", "C", "--all")
     one.answers("type C to do it", "C\r")
     assert one.end()[0] == 0
     assert natsctl("kv", "ls", "-n").out == "B\n"

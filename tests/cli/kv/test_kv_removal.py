@@ -39,8 +39,9 @@ def test_a_purged_key_leaves_a_marker_and_no_history(natsctl: Run, bucket: str) 
     shown = natsctl("kv", "purge", bucket, "b", "--dry-run", "-j").json
     assert shown["requests"][0]["headers"] == {"KV-Operation": ["PURGE"], "Nats-Rollup": ["sub"]}
     assert shown["effect"] == {"purges": 2}
-    done = natsctl("kv", "purge", bucket, "b")
-    assert (done.code, "no terminal" in done.err) == (0, True)
+    refused = natsctl("kv", "purge", bucket, "b")
+    assert (refused.code, "no terminal" in refused.err) == (2, True)
+    assert natsctl("kv", "purge", bucket, "b", "-f").code == 0
     assert [one["operation"] for one in natsctl("kv", "history", bucket, "b", "-j").json] == ["PURGE"]
     assert natsctl("kv", "purge", bucket, "none", "-f").code == 3
     assert natsctl("kv", "purge", bucket, "none", "-f", "--missing-ok").code == 0
@@ -51,7 +52,7 @@ def test_a_filter_or_the_whole_bucket_is_purged_at_once(natsctl: Run, bucket: st
     done = natsctl("kv", "purge", bucket, "a.*", "-f", "-j").json
     assert (done["purged"], done["keys"]) == (4, 2)
     assert natsctl("kv", "ls", bucket).out == "b\n"
-    assert natsctl("kv", "purge", bucket, "-f", "-j").json["purged"] == 2
+    assert natsctl("kv", "purge", bucket, "--all", "-f", "-j").json["purged"] == 2
     assert values(natsctl) == 0
     assert natsctl("kv", "purge", bucket, "a.*", "--revision", "1").code == 2
 
@@ -63,7 +64,7 @@ def test_markers_tell_watchers_of_each_purged_key(natsctl: Run, bucket: str) -> 
     assert {(one["key"], one["operation"]) for one in seen} == {("a.1", "PURGE"), ("a.2", "PURGE")}
     assert natsctl("kv", "purge", bucket, "a.1", "--ttl", "1h", "-f").code == 1
     natsctl("kv", "edit", bucket, "--marker-ttl", "1h", "-f")
-    assert natsctl("kv", "purge", bucket, "--ttl", "1h", "-f").code == 0
+    assert natsctl("kv", "purge", bucket, "--all", "--ttl", "1h", "-f").code == 0
     assert {one["ttl"] for one in natsctl("kv", "watch", bucket, "--count", "3", "-j").lines} == {3600 * 10**9}
 
 
@@ -78,7 +79,7 @@ def test_compact_frees_what_deleted_keys_take_up_and_nothing_else(natsctl: Run, 
     assert values(natsctl) == 4
     done = natsctl("kv", "compact", bucket, "--older-than", "0", "-f", "-j").json
     assert (done["markers"], done["purged"], values(natsctl)) == (2, 2, 2)
-    assert natsctl("kv", "compact", bucket, "-j").json["purged"] == 0
+    assert natsctl("kv", "compact", bucket, "-f", "-j").json["purged"] == 0
     assert natsctl("kv", "get", bucket, "b").out == "new\n"
 
 

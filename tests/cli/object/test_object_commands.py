@@ -199,10 +199,12 @@ def test_a_removed_object_is_gone_with_its_chunks(natsctl: Run, bucket: str) -> 
     assert (gone.code, "was deleted" in gone.err) == (3, True)
     assert natsctl("obj", "rm", bucket, "f", "-f", "--missing-ok").code == 0
     assert natsctl("obj", "put", bucket, "-", "--name", "f", stdin=b"again").code == 0
-    assert natsctl("obj", "del", bucket).code == 2
-    assert natsctl("obj", "del", bucket, "-f", "-j").json["success"] is True
-    assert natsctl("obj", "del", bucket, "-f").code == 3
-    assert natsctl("obj", "del", bucket, "-f", "--missing-ok", "-j").json["missing"] is True
+    refused = natsctl("obj", "del", bucket, "-f")
+    assert (refused.code, "--all" in refused.err) == (2, True)
+    assert natsctl("obj", "del", bucket, "--all").code == 2
+    assert natsctl("obj", "del", bucket, "--all", "-f", "-j").json["success"] is True
+    assert natsctl("obj", "del", bucket, "--all", "-f").code == 3
+    assert natsctl("obj", "del", bucket, "--all", "-f", "--missing-ok", "-j").json["missing"] is True
 
 
 def test_a_sealed_bucket_is_read_and_nothing_else(natsctl: Run, bucket: str) -> None:

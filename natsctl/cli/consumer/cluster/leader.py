@@ -12,7 +12,7 @@ from natsctl.cli.consumer.find import FILTERS, described
 from natsctl.cli.consumer.ls import list_consumers
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.names import confirmed, pick_consumer, pick_stream
+from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.waiting import wait_seconds
@@ -32,8 +32,6 @@ def step_down(
     session = session_of(ctx)
     where = pick_stream(session, stream)
     asset = Asset(where, pick_consumer(session, where, consumer))
-    if not confirmed(session, f"change the leader of {asset.shown}", force, needs_force=False, json=json):
-        return
     before, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S)
     if json:
         output.emit_json(after)

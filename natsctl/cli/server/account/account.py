@@ -8,7 +8,7 @@ import typer
 
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.cli import output
-from natsctl.cli.names import confirmed
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.server.info import suggesting_server
@@ -67,13 +67,14 @@ def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json
     from natsctl.client.system.reports import details
 
     session = session_of(ctx)
+    check_consent(session, f"remove all Streams of account {account}", force)
     session.run(meta_group)
     asked = {"account": account, "accounts": True, "streams": True}
     answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
     streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
     session.effect["streams"] = len(streams)
     question = f"remove all {len(streams)} Streams of account {account}"
-    if not confirmed(session, question, force, needs_force=True, json=json, typed=account):
+    if not confirmed(session, question, force, typed=account):
         return
     answer = session.run(lambda manager: purge_account(manager, account))
     output.emit_json(answer) if json else output.note(f"The streams of account {safe(account)} are being removed")

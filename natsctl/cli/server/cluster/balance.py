@@ -11,7 +11,6 @@ from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.api.units import parse_duration, plural
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, Progress, session_of
 from natsctl.cli.render.values import safe
 
@@ -58,9 +57,6 @@ def balance(
     for row in counts:
         there = plural(row["connections"], "connection")
         output.log(f"{safe(str(row['server'].get('name')))}: {there} of {row['target']}")
-    question = f"send {plural(len(excess), 'connection')} away"
-    if excess and not confirmed(session, question, force, needs_force=False, json=json):
-        return
     moved = _send_away(session, excess, spread_s, quiet=json or not progress)
     servers: list[dict[str, Any]] = counts
     if json:

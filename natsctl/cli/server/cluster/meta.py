@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from natsctl.cli import output
+from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
-from natsctl.cli.names import confirmed
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -25,10 +25,7 @@ def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
-    group = session.run(system_cluster.meta_group)
-    leader = str(group["cluster"].get("leader"))
-    if not confirmed(session, f"have {leader} step down as leader", force, needs_force=False, json=json):
-        return
+    session.run(system_cluster.meta_group)
     before, after = session.run(lambda manager: system_cluster.step_down(manager, fields_of(_PLACEMENT, given)))
     was, now = str(before["cluster"].get("leader")), str(after["cluster"].get("leader"))
     if json:
@@ -48,6 +45,7 @@ def peer_remove(
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
+    check_consent(session, f"remove {name} from JetStream's cluster", force)
     try:
         peer = session.run(lambda manager: system_cluster.find_peer(manager, name))
     except system_cluster.PeerNotFound as failure:
@@ -59,7 +57,7 @@ def peer_remove(
     if not peer.get("offline") and not force:
         output.note(f"warning: {safe(shown)} is up: stop it first, or it will join again when it restarts")
     question = f"remove {shown} from JetStream's cluster"
-    if not confirmed(session, question, force, needs_force=True, json=json, typed=shown):
+    if not confirmed(session, question, force, typed=shown):
         return
     answer = session.run(lambda manager: system_cluster.remove_peer(manager, peer))
     output.emit_json(answer) if json else output.note(f"{safe(shown)} was removed from JetStream's cluster")

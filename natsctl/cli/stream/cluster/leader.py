@@ -7,7 +7,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.names import confirmed, pick_stream
+from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.stream.find import FIND, find_streams
@@ -26,8 +26,6 @@ def step_down(
     """Have the leader of a stream step down, and wait until another server leads."""
     session = session_of(ctx)
     asset = Asset(pick_stream(session, stream))
-    if not confirmed(session, f"change the leader of {asset.shown}", force, needs_force=False, json=json):
-        return
     before, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S)
     if json:
         output.emit_json(after)

@@ -8,7 +8,8 @@ import typer
 
 from natsctl.api.errors import ApiFailure, UsageError
 from natsctl.cli import output
-from natsctl.cli.names import confirmed, pick_stream, suggesting
+from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
 from natsctl.cli.render.values import safe
 from natsctl.cli.suggest import did_you_mean
@@ -35,13 +36,14 @@ def peer_remove(
 ) -> None:
     """Remove a server from the group of a stream; another one takes its place where the cluster has one."""
     session = session_of(ctx)
+    check_consent(session, f"remove a server from {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name)).raw
     check_clustered(live, f"Stream {name}")
     leaving = _picked(session, name, peer, peers_of(live))
     session.effect["replicas_left"] = len(peers_of(live)) - 1
-    if not confirmed(session, f"remove {leaving} from Stream {name}", force, needs_force=True, typed=leaving):
+    if not confirmed(session, f"remove {leaving} from Stream {name}", force, typed=leaving):
         return
     answer = _remove(session, name, leaving)
     session.run(lambda manager: await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))

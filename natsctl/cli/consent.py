@@ -1,0 +1,119 @@
+"""Consent: nothing that loses data, an asset or a consumer's progress is done unasked.
+
+The rule is one for every command. A command that can remove messages, keys, objects, streams, consumers or buckets, or
+set a consumer's progress back, needs a yes: its flag (`--force`, `--yes`), or an answer at a terminal. Where nobody can
+be asked (no terminal, `--no-input`, `-j`, as a program reads then) it ends with UsageError, exit 2, which names the
+flag. Commands that always lose something call `check_consent` first, so that not even a look-up is sent; those where it
+depends on the state (an edit, an object that may exist) look first and change nothing. With `--dry-run` nothing is
+asked, as nothing changes.
+
+What removes nothing needs no consent: leaders that step down, a pause, a balance, an unpinned client. An edit that
+loses nothing is still asked about at a terminal, as the nats tool does, and goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from natsctl.api.errors import UsageError
+from natsctl.cli.render.values import safe
+
+if TYPE_CHECKING:
+    from natsctl.api.config.update_losses import Loss
+    from natsctl.cli.session import Session
+
+FORCE: Final = "--force (-f)"
+"""The flag that most commands have for a yes."""
+MAX_NAMES: Final = 10
+"""Names that a question lists; more are counted."""
+
+
+class NotConfirmed(UsageError):
+    """Consent is needed, and nobody can be asked for it."""
+
+
+def can_ask(session: Session) -> bool:
+    """Return whether a person can be asked: at a terminal, without --no-input, and without -j."""
+    return session.interactive and not session.json
+
+
+def check_consent(session: Session, action: str, given: bool, *, flag: str = FORCE) -> None:
+    """Raise NotConfirmed unless consent is given, or a person can be asked, or nothing will be changed.
+
+    `action` completes "cannot ask whether to …".
+    """
+    if given or session.dry_run or can_ask(session):
+        return
+    raise NotConfirmed(
+        f"cannot ask whether to {safe(action)}: {_why_not(session)}",
+        hint=f"{flag} does it without asking, --dry-run shows what it would do",
+    )
+
+
+def confirmed(session: Session, action: str, given: bool, *, typed: str = "", flag: str = FORCE) -> bool:
+    """Return whether to go on with what loses something; `typed` is what a person has to type for a yes.
+
+    Raises NotConfirmed where nobody can be asked.
+    """
+    check_consent(session, action, given, flag=flag)
+    if given or session.dry_run:
+        return True
+    return _asked(action, typed)
+
+
+def confirmed_edit(
+    session: Session, action: str, given: bool, losses: Sequence[Loss], *, typed: str = "", flag: str = FORCE
+) -> bool:
+    """Return whether to go on with an edit, after showing what it loses.
+
+    One that loses nothing is asked about at a terminal only. Raises NotConfirmed for one that does, where nobody can be
+    asked.
+    """
+    if losses:
+        if not given and not session.dry_run and not can_ask(session):
+            action = f"{action}, which loses something ({'; '.join(loss.text for loss in losses)})"
+        elif not session.json:
+            _warn(losses)
+        return confirmed(session, action, given, typed=typed, flag=flag)
+    return given or confirmed_at_terminal(session, action, typed=typed)
+
+
+def confirmed_at_terminal(session: Session, action: str, *, typed: str = "") -> bool:
+    """Return whether to go on with what loses nothing: a person is asked at a terminal, and nobody elsewhere."""
+    return session.dry_run or not can_ask(session) or _asked(action, typed)
+
+
+def named(kind: str, names: Sequence[str]) -> str:
+    """Return the names as a question has them: `Stream A`, `3 Streams (A, B, C)`, or `Streams` where none is known."""
+    if len(names) == 1:
+        return f"{kind} {names[0]}"
+    if not names:
+        return f"{kind}s"
+    shown = [*names[:MAX_NAMES], *([f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else [])]
+    return f"{len(names)} {kind}s ({', '.join(shown)})"
+
+
+def _asked(action: str, typed: str) -> bool:
+    from natsctl.cli.prompts.ask import prompt_confirm, prompt_typed
+
+    if typed:
+        return prompt_typed(f"Really {action}: type {typed} to do it", typed)
+    return prompt_confirm(f"Really {action}")
+
+
+def _why_not(session: Session) -> str:
+    """Return why nobody can be asked."""
+    if session.json:
+        return "nothing is asked with -j"
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return "nothing is asked with --no-input"
+    return "there is no terminal"
+
+
+def _warn(losses: Sequence[Loss]) -> None:
+    from natsctl.cli.output import note
+
+    for loss in losses:
+        note(f"warning: {safe(loss.text)}")
