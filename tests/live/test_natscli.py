@@ -207,7 +207,7 @@ GROUPS: dict[str, list[Row]] = {
         Row("object info OB f", "OB > f"),
         Row("object get OB f -O out.txt -f --no-progress", "Wrote|out.txt", "digits"),
         Row("object del OB f -f", "|"),
-        Row("object del OB --all -f", "|"),
+        Row("object del OB -f", "|"),
     ],
 }  # fmt: skip
 

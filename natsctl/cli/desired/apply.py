@@ -9,7 +9,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli.consent import confirmed
+from natsctl.cli.consent import can_ask, confirmed
 from natsctl.cli.desired import carrying, planning, sources
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
@@ -100,4 +100,4 @@ def _agreed(session: Session, plan: Plan, yes: bool, json: bool) -> bool:
         return True
     if session.interactive and not yes:
         planning.show_plan(plan)
-    return confirmed(session, carrying.losses(plan), yes, flag="--yes")
+    return confirmed(session, carrying.losses(plan), yes or not can_ask(session), flag="--yes")

@@ -98,7 +98,7 @@ VERBS = (
         examples=(
             "natsctl stream restore ORDERS.tgz",
             'natsctl stream restore COPY ORDERS.tgz --subjects "COPY.*"',
-            "natsctl stream restore ORDERS.tgz --on-existing replace",
+            "natsctl stream restore ORDERS.tgz --on-existing replace --force",
         ),
     ),
     Verb(
