@@ -65,7 +65,7 @@ def test_an_answer_that_can_not_be_written_is_a_failure(stored: Run, shared_serv
         ("str add NEW --subjects new", 0),
         ("str info", 2),
         ("str edit S --max-msgs 9", 0),
-        ("str purge S", 0),
+        ("str purge S -f", 0),
         ("str rm S", 2),
         ("str rmm S", 2),
         ("str get S", 2),

@@ -33,7 +33,7 @@ LINES = [
     ("str info NOPE", 3),
     ("str info NOPE -j", 3),
     ("str frob", 2),
-    ("str purge S", 0),
+    ("str purge S -f", 0),
 ]
 
 

@@ -115,7 +115,7 @@ def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop
 
 def test_a_file_of_a_stream_that_is_gone_is_told_and_stays(natsctl: Run, shop: None, tmp_path: Path) -> None:
     natsctl("export", "-o", str(tmp_path))
-    natsctl("kv", "rm", "PRICES", "-f")
+    natsctl("kv", "rm", "PRICES", "--all", "-f")
     assert "stale" not in natsctl("export", "S*", "-o", str(tmp_path)).err
     done = natsctl("export", "-o", str(tmp_path), "-j").json
     assert done == {
