@@ -81,7 +81,7 @@ def test_a_number_of_more_than_64_bits_is_a_usage_error_that_names_the_flag(stor
 
 
 def test_a_revision_that_has_gone_is_not_answered_with_its_own_key(stored: Run) -> None:
-    done = stored("kv", "revert", "B", "k", "7")
+    done = stored("kv", "revert", "B", "k", "7", "-f")
     assert done.code == 3
     assert "did you mean" not in done.err
     assert "kv history B k" in done.err
