@@ -38,7 +38,8 @@ _WHOLE = (0, 204)
 class SaveOptions:
     """How a stream is saved; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
 
-    `config` is what the backup says that the stream's configuration is, where that is not the one it has.
+    `config` is what the backup says that the stream's configuration is, where that is not the one it has. Without
+    `sync` the caller makes the backup durable.
     """
 
     consumers: bool = True
@@ -48,6 +49,7 @@ class SaveOptions:
     idle_s: float = IDLE_S
     replay: bool = False
     force: bool = False
+    sync: bool = True
     account: tuple[str, ...] = ()
     config: dict[str, Any] = field(default_factory=dict)
 
@@ -85,7 +87,7 @@ async def save_stream(
     """
     if lifeline.manager.connection.dry_run:
         await _preview(lifeline.manager, stream, target, options)
-    writer = BackupWriter(target, replace=options.force)
+    writer = BackupWriter(target, replace=options.force, sync=options.sync)
     progress = Progress(stream, 0)
     try:
         manifest = await _fill(lifeline, stream, writer, progress, options, on_progress)
