@@ -41,7 +41,7 @@ NOUNS = (
         "messaging.publish:publish",
         examples=(
             'natsctl publish ORDERS.new "hello" --wait',
-            "natsctl publish ORDERS.new @order.json -H Nats-Msg-Id:7",
+            "cat order.json | natsctl publish ORDERS.new -H Nats-Msg-Id:7",
         ),
         answer="messaging.shapes:Published|PubAck*",
     ),

@@ -135,13 +135,12 @@ def shared_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def natsctl(
     shared_server: ServerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
-    """Runs a command line on a server without streams; `stdin` is what a pipe would hold."""
+    """Runs a command line on a server without streams; `stdin` is what a pipe would hold, else it is empty."""
     monkeypatch.setenv("NATS_URL", shared_server.url)
     monkeypatch.setenv("NO_COLOR", "1")
 
     def run(*words: str, stdin: bytes | None = None) -> Done:
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin or b"")))
         capsys.readouterr()
         code = run_main(list(words))
         return Done(code, *capsys.readouterr())

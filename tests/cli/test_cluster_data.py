@@ -40,7 +40,7 @@ def copies(run: Run, stream: str) -> set[str]:
 
 
 def test_a_stream_of_three_copies_is_saved_replaced_and_copied(replicated: Run, tmp_path: Path) -> None:
-    assert replicated("pub", "SAVED.a", "{{Count}}", "--templates", "--count", "200", "-q", "-J").code == 0
+    assert replicated("pub", "SAVED.a", "{{Count}}", "--count", "200", "-q", "-J").code == 0
     assert replicated("con", "add", "SAVED", "C", "--pull", "--replicas", "3", "--defaults").code == 0
     assert replicated("con", "next", "SAVED", "C", "--count", "50", "--raw").code == 0
     saved = replicated("str", "backup", "SAVED", str(tmp_path / "SAVED"), "-j")

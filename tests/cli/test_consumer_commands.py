@@ -120,13 +120,13 @@ def test_lists_are_a_table_names_or_json(orders: Run) -> None:
     assert "╭" in orders("consumer", "list", "ORDERS").out
 
 
-def test_next_shows_the_body_on_stdout_and_the_rest_on_stderr(orders: Run) -> None:
+def test_next_shows_line_headers_body_and_ack_on_stdout(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--ack", "explicit")
-    orders("pub", "ORDERS.processed", "order 1", "-q", "-J")
+    orders("pub", "ORDERS.processed", "order 1", "-H", "K:v", "-q", "-J")
     done = orders("con", "next", "ORDERS", "C")
-    assert (done.code, done.out) == (0, "order 1\n")
-    assert "--- received on ORDERS.processed / tries: 1 / cons seq: 1 / str seq: 1 / pending: 0" in done.err
-    assert "Acknowledged message" in done.err
+    head = "--- received on ORDERS.processed / tries: 1 / cons seq: 1 / str seq: 1 / pending: 0"
+    assert done.out == f"{head}\n\nHeaders:\n\n  K: v\n\nData:\n\norder 1\n\nAcknowledged message\n\n"
+    assert (done.code, done.err) == (0, "")
     info = orders("con", "info", "ORDERS", "C", "-j").json
     assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (0, 1)
 
@@ -134,20 +134,20 @@ def test_next_shows_the_body_on_stdout_and_the_rest_on_stderr(orders: Run) -> No
 def test_next_can_leave_refuse_and_end_a_message(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
     orders("pub", "ORDERS.a", "x", "-q")
-    assert "Negative Acknowledged message" in orders("con", "next", "ORDERS", "C", "--nak").err
+    assert "Negative Acknowledged message" in orders("con", "next", "ORDERS", "C", "--nak").out
     again = orders("con", "next", "ORDERS", "C", "--no-ack", "-j").lines[0]
     assert (again["deliveries"], again["text"], again["stream_seq"]) == (2, "x", 1)
     assert orders("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
     orders("pub", "ORDERS.a", "y", "-q")
-    assert "Terminated message" in orders("con", "next", "ORDERS", "C", "--term").err
+    assert "Terminated message" in orders("con", "next", "ORDERS", "C", "--term").out
     assert orders("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
 
 
 def test_next_takes_as_many_as_asked_and_fails_when_there_are_none(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--max-pull-batch", "2")
-    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q", "-J")
+    orders("pub", "ORDERS.a", "{{Count}}", "--count", "5", "-q", "-J")
     done = orders("con", "next", "ORDERS", "C", "--count", "5", "--raw")
-    assert (done.code, done.out) == (0, "12345")
+    assert (done.code, done.out) == (0, "1\n2\n3\n4\n5\n")
     empty = orders("con", "next", "ORDERS", "C", "--wait", "200ms", "-j")
     assert (empty.code, empty.out) == (7, "")
     assert "no message" in empty.error["description"]
@@ -158,8 +158,8 @@ def test_a_consumer_without_acks_is_read_without_one(orders: Run) -> None:
     orders("pub", "ORDERS.a", "x", "-q", "-J")
     done = orders("con", "next", "ORDERS", "ALL")
     assert done.code == 0
-    assert "No acknowledgment: the consumer asks for none" in done.err
-    assert "Acknowledged" not in done.err
+    assert "No acknowledgment: the consumer asks for none" in done.out
+    assert "Acknowledged" not in done.out
     assert "--nak" in orders("con", "next", "ORDERS", "ALL", "--nak").err
 
 
@@ -171,12 +171,12 @@ def test_a_push_consumer_is_not_pulled_from(orders: Run) -> None:
 
 
 def test_sub_reads_both_kinds(orders: Run) -> None:
-    orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "3", "-q", "-J")
+    orders("pub", "ORDERS.a", "{{Count}}", "--count", "3", "-q", "-J")
     orders("con", "add", "ORDERS", "PUSH", "--target", "out")
     orders("con", "add", "ORDERS", "PULL", "--pull")
     pushed = orders("con", "sub", "ORDERS", "PUSH", "--count", "3", "-j").lines
     assert [one["text"] for one in pushed] == ["1", "2", "3"]
-    assert orders("con", "sub", "ORDERS", "PULL", "--count", "2", "--raw").out == "12"
+    assert orders("con", "sub", "ORDERS", "PULL", "--count", "2", "--raw").out == "1\n2\n"
     assert orders("con", "info", "ORDERS", "PULL", "-j").json["num_ack_pending"] == 0
 
 

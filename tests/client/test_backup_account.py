@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from pathlib import Path
 from typing import Any
 
@@ -55,32 +54,6 @@ async def test_the_bar_of_all_streams_only_grows_and_ends_at_the_sum(server: Any
             await manager.stream_delete(name)
         await restore_account_data(Lifeline(manager), tmp_path / "b", RestoreOptions(), parallel=2)
         assert sorted(await manager.stream_names()) == NAMES
-
-
-async def test_every_file_of_an_account_is_synced_once_before_the_folder_has_its_name(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[int | str] = []
-    fsync, rename = os.fsync, Path.rename
-
-    def synced(descriptor: int) -> None:
-        events.append(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    def renamed(self: Path, target: Path) -> Path:
-        events.append(Path(target).name)
-        return rename(self, target)
-
-    async with await _connect(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        monkeypatch.setattr(os, "fsync", synced)
-        monkeypatch.setattr(Path, "rename", renamed)
-        await save_account_data(Lifeline(manager), tmp_path / "b", SaveOptions())
-    before = events[: events.index("b")]
-    there = [path.stat().st_ino for path in (tmp_path / "b").rglob("*")]
-    assert len(there) == 4 * len(NAMES)
-    assert sorted(one for one in before if isinstance(one, int)) == sorted([*there, (tmp_path / "b").stat().st_ino])
 
 
 @pytest.mark.both

@@ -73,7 +73,7 @@ TOPICS = (
         (
             ("a message", "natsctl publish greetings hello"),
             ("with headers", "natsctl publish greetings hello -H Lang:en -H Tone:kind"),
-            ("of stdin, of a file", "natsctl publish greetings - "),
+            ("stdin, where no body is given", "natsctl publish greetings"),
             ("a stream that stores", _MADE),
             ("wait until the stream has it", "natsctl publish ORDERS.new 'order 1' --jetstream"),
             ("an id, so that it is stored once", "natsctl publish ORDERS.new 'order 2' -J -H Nats-Msg-Id:2"),
@@ -92,7 +92,7 @@ TOPICS = (
             ("what is stored, then end", "natsctl subscribe --stream ORDERS --all --terminate-at-end"),
             ("the last message of each subject", "natsctl subscribe 'ORDERS.>' --last-per-subject --count 1"),
             ("bodies only, one JSON document a line", "natsctl subscribe --stream ORDERS --all --count 2 -j"),
-            ("nothing for a second ends with 7", "natsctl subscribe --stream ORDERS --all --count 5 --wait 1s"),
+            ("until nothing comes for a second", "natsctl subscribe --stream ORDERS --all --count 5 --wait 1s"),
         ),
     ),
     Topic(

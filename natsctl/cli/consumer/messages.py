@@ -246,18 +246,17 @@ class Shown:
 
     def message(self, message: Received) -> None:
         """Show one."""
-        from natsctl.cli.messaging.bodies import show_body
+        from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.message import message_document, render_next
 
         if self.json:
             output.emit_json_line(message_document(message))
         elif self.raw:
-            output.emit_bytes(message.payload)
+            output.emit_bytes(message.payload + b"\n")
         else:
-            output.note(render_next(message))
-            show_body(message.headers, message.payload)
+            show_message(render_next(message), message.headers, message.payload)
 
     def reply(self, told: str) -> None:
-        """Tell how it was answered."""
-        if told and not self.json and not self.raw:
-            output.note(f"\n{told}\n")
+        """Show how it was answered."""
+        if not self.json and not self.raw:
+            output.emit(f"\n{told}\n" if told else "")

@@ -21,7 +21,7 @@ VERBS = (
         answer="cli.kv.shapes:Written",
         examples=(
             "natsctl kv put CONFIG db.host db1.example.net",
-            "natsctl kv put CONFIG cert @cert.pem",
+            "cat cert.pem | natsctl kv put CONFIG cert",
             "date | natsctl kv put CONFIG last_run -",
         ),
     ),

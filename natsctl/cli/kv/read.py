@@ -23,7 +23,7 @@ def get(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Show what a key holds: the value on stdout, all else on stderr."""
+    """Show what a key holds; --raw writes the value alone."""
     session = session_of(ctx)
     with suggesting(session):
         opened = open_bucket(session, bucket)
@@ -35,11 +35,11 @@ def get(
     elif raw:
         output.emit_bytes(entry.value or b"")
     else:
-        from natsctl.cli.messaging.bodies import show_body
+        from natsctl.cli.messaging.bodies import show_message
         from natsctl.cli.render.kv import render_heading
 
-        output.note(render_heading(entry))
-        show_body([], entry.value or b"")
+        show_message(render_heading(entry), [], entry.value or b"")
+        output.emit("")
 
 
 def history(

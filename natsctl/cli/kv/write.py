@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
 Value = Annotated[
-    str | None, typer.Argument(metavar="VALUE", help="the value: text, @FILE, or - for stdin", show_default=False)
+    str | None, typer.Argument(metavar="VALUE", help="the value; without it, stdin is read", show_default=False)
 ]
 Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="let the key go after this time")]
 
@@ -117,10 +118,10 @@ def ttl_of(text: str | None) -> int:
 
 
 def _body(value: str | None) -> bytes:
-    """The value that the words mean; stdin is read only where they say so. Raises UsageError."""
-    if value is None:
-        raise UsageError("a value is needed: give VALUE, @FILE, or - for stdin")
-    return read_body(value)
+    """Return the value that was given, or what is on stdin where there is none; a terminal is not read."""
+    if value or sys.stdin is None or sys.stdin.isatty():
+        return read_body(value or "")
+    return sys.stdin.buffer.read()
 
 
 def _write(

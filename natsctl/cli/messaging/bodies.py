@@ -1,18 +1,16 @@
 """Messages on their way in and out: bodies, headers, and how what was received is shown.
 
-Stdin is read for `-` and --force-stdin, and where no body was given only if it is a pipe or a file: a terminal, the
-null device of a container or a socket is left alone.
+A body on the command line is that text and nothing else. Without one, stdin is the body: read where it is no terminal,
+where a person sits at stdin and stdout, and with --force-stdin; the rule of the nats tool.
 """
 
 from __future__ import annotations
 
-import os
+import itertools
 import select
-import stat
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,25 +22,26 @@ from natsctl.cli.render.values import body_text
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
+    from natsctl.client.messaging.outgoing import Outgoing
 
 STDIN = "-"
-FILE_MARK = "@"
+"""The file name that stands for stdin."""
 SILENT_S = 2.0
-"""Seconds after which a person is told that a body is waited for."""
+"""Seconds without input after which a person is reminded that a body is read."""
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
 Body = Annotated[
-    str | None, typer.Argument(metavar="BODY", help="the body; @FILE, or - for stdin; else a pipe is read")
+    str | None, typer.Argument(metavar="BODY", help="the body; without it, stdin is read", show_default=False)
 ]
 Templates = Annotated[
     bool,
     typer.Option(
         "--templates/--no-templates",
-        help="fill in {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, "
-        "{{UnixNano}}, {{ID}} and {{Random 1 9}} in subject, body and headers",
+        help="execute templates in subject and body: {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}}, "
+        "{{ID}}, {{Random 1 9}}; those in headers always are",
     ),
 ]
-ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read the body from stdin")]
+ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read stdin without BODY, whatever it is")]
 SendOn = Annotated[
     str, typer.Option("--send-on", metavar="eof|newline", help="stdin is one body, or each line of it [eof]")
 ]
@@ -62,32 +61,25 @@ def check_target(subject: str) -> None:
         )
 
 
-def read_body(words: str | None, force_stdin: bool = False) -> bytes:
-    """The body that the command line means. Raises UsageError for a file that can not be read."""
-    if words == STDIN or force_stdin or (words is None and _is_fed()):
-        _tell_if_silent()
-        return sys.stdin.buffer.read()
-    if words is None:
-        return b""
-    if not words.startswith(FILE_MARK) or words == FILE_MARK:
-        return words.encode("utf-8", "surrogateescape")
-    path = words[len(FILE_MARK) :]
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{words}: {error.strerror or error}") from error
-
-
-def _is_fed() -> bool:
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except OSError:
+def reads_stdin(words: str | None, force_stdin: bool = False) -> bool:
+    """Return whether the body is on stdin: none was given, and stdin is no terminal, or stdout is one as well."""
+    if words is not None or sys.stdin is None:
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+    return force_stdin or not sys.stdin.isatty() or sys.stdout.isatty()
 
 
-def _tell_if_silent() -> None:
-    """Say on stderr what is waited for, when nothing comes for a while and a person looks."""
+def read_body(words: str | None, force_stdin: bool = False) -> bytes:
+    """Return the body that the command line gives, else all of stdin where that is to be read, else none."""
+    if words is not None:
+        return words.encode("utf-8", "surrogateescape")
+    if not reads_stdin(words, force_stdin):
+        return b""
+    _remind_if_silent()
+    return sys.stdin.buffer.read()
+
+
+def _remind_if_silent() -> None:
+    """Print on stderr what is read, when nothing comes for a while and a person looks."""
     if not sys.stderr.isatty():
         return
     try:
@@ -96,6 +88,18 @@ def _tell_if_silent() -> None:
         return
     if not ready:
         output.note("reading the body from stdin; end it with Ctrl-D, or give BODY ('' for none)")
+
+
+def filled(message: Outgoing, count: int, templates: bool) -> Iterator[Outgoing]:
+    """Yield a message `count` times, each with its templates executed: all of them, or those in headers alone."""
+    texts = [value for _, value in message.headers] + ([message.subject] if templates else [])
+    if not (templates and b"{{" in message.body) and not any("{{" in text for text in texts):
+        yield from itertools.repeat(message, count)
+        return
+    from natsctl.cli.messaging.template import fill_message
+
+    for number in range(1, count + 1):
+        yield fill_message(message, number, headers_only=not templates)
 
 
 def read_headers(words: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
@@ -114,11 +118,29 @@ def received(message: Message) -> Received:
     return Received(message.subject, message.reply, message.headers.pairs, message.body, time.time_ns())
 
 
-def show_body(headers: Sequence[tuple[str, str]], payload: bytes) -> None:
-    """Headers for a person, the body as the answer: harmless on a terminal, byte for byte in a pipe."""
-    if headers:
-        output.note("\n".join(["Headers:", "", *(f"  {line}" for line in render_headers(headers)), ""]))
+def shown_body(payload: bytes, *, raw: bool = False, translated: bool = False) -> bytes:
+    """Return a body as `sub` and `req` of the nats tool print it, byte for byte.
+
+    It ends with a newline, and one or two more are below it, which `raw` leaves away; an empty body is named, unless a
+    program made it.
+    """
+    line = payload or (b"" if translated else b"nil body")
+    line += b"\n" * (not payload.endswith(b"\n"))
+    return line if raw else line + b"\n" * (1 if payload.endswith(b"\n") else 2)
+
+
+def emit_body(payload: bytes) -> None:
+    """Print a body on stdout for a person: harmless on a terminal, byte for byte in a pipe."""
     if sys.stdout.isatty():
         output.emit(body_text(payload))
     else:
         output.emit_bytes(payload + b"\n")
+
+
+def show_message(head: str, headers: Sequence[tuple[str, str]], payload: bytes) -> None:
+    """Print a message on stdout for a person: a line about it, its headers if it has some, and its body."""
+    lines = [head, ""]
+    if headers:
+        lines += ["Headers:", "", *(f"  {line}" for line in render_headers(headers)), "", "Data:", ""]
+    output.emit("\n".join(lines))
+    emit_body(payload)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.messaging.bodies import STDIN, read_body
+from natsctl.cli.messaging.bodies import read_body, reads_stdin
 
 LINES_AHEAD = 1000
 """Lines that are read and not yet sent."""
@@ -22,14 +22,12 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Input:
-    """What BODY, --force-stdin and --send-on mean. Raises UsageError for what does not go together."""
+    """The bodies that BODY, --force-stdin and --send-on ask for. Raises UsageError for an unknown --send-on."""
 
     def __init__(self, words: str | None, force_stdin: bool, send_on: str) -> None:
         if send_on not in ("eof", "newline"):
             raise UsageError(f"--send-on: expected eof or newline, not {send_on!r}")
-        if send_on == "newline" and words not in (None, STDIN):
-            raise UsageError("--send-on newline reads stdin: give no BODY")
-        self.lines = send_on == "newline"
+        self.lines = send_on == "newline" and reads_stdin(words, force_stdin)
         self._body = b"" if self.lines else read_body(words, force_stdin)
 
     def all(self) -> Iterator[bytes]:

@@ -23,6 +23,7 @@ from natsctl.cli.messaging.bodies import (
     Subject,
     Templates,
     check_target,
+    filled,
     read_headers,
 )
 from natsctl.cli.messaging.input import Input
@@ -93,26 +94,18 @@ class Publishing:
 
     def messages(self) -> Iterator[Outgoing]:
         """Each message, waiting for stdin where that has them."""
-        for first, body in zip(itertools.count(1, self.count), self.input.all(), strict=False):
-            yield from self._of(body, first)
+        for body in self.input.all():
+            yield from self._of(body)
 
     async def arriving(self) -> AsyncIterator[Outgoing]:
         """Each message as its body comes."""
-        first = 1
         async for body in self.input.arriving():
-            for message in self._of(body, first):
+            for message in self._of(body):
                 yield message
-            first += self.count
 
-    def _of(self, body: bytes, first: int) -> Iterator[Outgoing]:
-        """The messages with one body, numbered from `first`."""
-        for number in range(first, first + self.count):
-            message = Outgoing(self.subject, body, self.headers)
-            if self.templates:
-                from natsctl.cli.messaging.template import fill_message
-
-                message = fill_message(message, number)
-            yield message
+    def _of(self, body: bytes) -> Iterator[Outgoing]:
+        """The messages with one body, numbered from 1 as templates count them."""
+        yield from filled(Outgoing(self.subject, body, self.headers), self.count, self.templates)
 
     def tell(self, message: Outgoing) -> None:
         """Say that a message is out."""
@@ -131,7 +124,7 @@ def publish(
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     sleep: Annotated[str | None, typer.Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not tell what was published")] = False,
-    templates: Templates = False,
+    templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
     json: Json = False,

@@ -88,8 +88,8 @@ async def listen(manager: Manager, listening: Listening, show: Show) -> int:
     return number
 
 
-async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show, *, may_end: bool = False) -> int:
-    """Show what a feed brings, and return how many; where it has ended by itself and `may_end`, none is no failure."""
+async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show, *, may_be_none: bool = False) -> int:
+    """Show what a feed brings, and return how many. Raises NothingReceived for none, unless there `may_be_none`."""
     show.banner(listening.subjects)
     number = stretch = 0
     most = listening.count or sys.maxsize
@@ -113,6 +113,6 @@ async def follow(manager: Manager, feed: Feed, listening: Listening, show: Show,
                 number += 1
     finally:
         show.flush()
-    if number == 0 and not (may_end and feed.ended):
+    if number == 0 and not may_be_none:
         raise NothingReceived(f"no message received on {safe(', '.join(listening.subjects))}")
     return number

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.messaging.bodies import Templates, read_body, read_headers, received
+from natsctl.cli.messaging.bodies import Templates, emit_body, read_body, read_headers, received
 from natsctl.cli.options import Header, Json, session_of
-from natsctl.cli.render.message import message_document
-from natsctl.cli.render.values import body_text, safe
+from natsctl.cli.render.message import message_document, render_headers
+from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.outgoing import Outgoing
 
@@ -27,14 +28,14 @@ QUEUE = "NATS-RPLY-22"
 def reply(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to answer on, wildcards allowed")],
-    body: Annotated[str | None, typer.Argument(metavar="BODY", help="the answer; @FILE, or - for stdin")] = None,
+    body: Annotated[str | None, typer.Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
     echo: Annotated[bool, typer.Option("--echo", help="answer with the request's body and headers")] = False,
     command: Annotated[
         str,
         typer.Option(
             "--command",
             metavar="COMMAND",
-            help="answer with what this prints; {{1}} is a token of the subject from 0, {{Request}} the body, "
+            help="answer with what this prints; {{1}} is a token of the subject from 0, {{.Request}} the body, "
             "also in NATS_REQUEST_SUBJECT and NATS_REQUEST_BODY",
         ),
     ] = "",
@@ -44,7 +45,7 @@ def reply(
     ] = None,
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
-    templates: Templates = False,
+    templates: Templates = True,
     json: Json = False,
 ) -> None:
     """Answer requests, until Ctrl-C or --count.
@@ -53,8 +54,9 @@ def reply(
     """
     if (body is not None) + echo + bool(command) > 1:
         raise UsageError("BODY, --echo and --command exclude each other: there is one answer")
-    if body is None and not echo and not command:
-        raise UsageError("BODY is missing", hint="give the answer (- reads it from stdin), --echo or --command")
+    if not (body or echo or command):
+        output.log("No body or command is given: requests are echoed")
+        echo = True
     payload, headers = read_body(body or ""), read_headers(header)
     make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
@@ -69,22 +71,25 @@ def reply(
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
-    """What makes the answers."""
+    """Return what makes the answers, which count requests from 0 in their templates. Raises UsageError."""
+    from natsctl.cli.messaging.template import command_of, fill_message
+    from natsctl.client.messaging.commands import words_of
+    from natsctl.client.messaging.responder import run_command
 
     async def make(request: Message, number: int) -> Outgoing:
-        from natsctl.client.messaging.responder import run_command
-
-        answer = fixed
+        text = templates and not echo and not command
+        answer = fill_message(fixed, number, request.body, headers_only=not text)
         if echo:
-            answer = fixed._replace(body=request.body, headers=(*request.headers.pairs, *fixed.headers))
-        elif command:
-            answer = fixed._replace(body=await run_command(command, request))
-        if templates and not echo and not command:
-            from natsctl.cli.messaging.template import fill_message
-
-            answer = fill_message(answer, number, request.body)
+            counted = ("NATS-Reply-Counter", str(number))
+            return answer._replace(body=request.body, headers=(*answer.headers, *request.headers.pairs, counted))
+        if command:
+            words = command_of(command, request.subject, request.body, number)
+            return answer._replace(body=await run_command(words, request))
         return answer
 
+    fill_message(fixed, 0, b"x", headers_only=True)  # a bad template in a header is refused before anyone asks
+    if command:
+        words_of("--command", command)
     return make
 
 
@@ -105,15 +110,15 @@ async def _serve(
             request = await subscription.next()
             if request is None:
                 continue
-            number += 1
             _show(await respond(connection, request, number, make, sleep_s), json)
+            number += 1
         await connection.flush()
     finally:
         await subscription.stop()
 
 
 def _show(done: Answered, json: bool) -> None:
-    """Show the request on stdout, and what became of it."""
+    """Show the request, its body on stdout, and what became of it."""
     request = received(done.request)
     if json:
         document = message_document(request)
@@ -122,7 +127,12 @@ def _show(done: Answered, json: bool) -> None:
             document["failure"] = str(done.failure)
         output.emit_json_line(document)
         return
-    output.emit(f'[#{done.number}] Received on "{safe(request.subject)}"\n{body_text(request.payload)}\n')
+    output.log(f'[#{done.number}] Received on subject "{safe(request.subject)}":')
+    for line in render_headers(request.headers):
+        output.note(line)
+    output.emit("")
+    emit_body(request.payload)
+    sys.stdout.flush()
     if done.failure is not None:
         output.note(f"no answer: {safe(str(done.failure))}")
     elif done.answer is None:

@@ -102,16 +102,15 @@ async def report(manager: Manager, feed: Feed, listening: Listening, tally: Tall
     """Draw the view again and again while a feed lasts; with `json` print it once, when that is over."""
     if json:
         try:
-            await follow(manager, feed, listening, tally, may_end=True)
+            await follow(manager, feed, listening, tally, may_be_none=True)
         finally:
-            if tally.total:
-                output.emit_json(view.document())
+            output.emit_json(view.document())
         return
     output.log(f"Counting messages on {', '.join(listening.subjects)}; Ctrl-C ends it")
     with drawing() as draw:
         task = asyncio.create_task(_redraw(view, draw))
         try:
-            await follow(manager, feed, listening, tally, may_end=True)
+            await follow(manager, feed, listening, tally, may_be_none=True)
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):

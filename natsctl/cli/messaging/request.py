@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +17,15 @@ from natsctl.cli.messaging.bodies import (
     Templates,
     Translate,
     check_target,
+    emit_body,
+    filled,
     read_headers,
     received,
-    show_body,
+    shown_body,
 )
 from natsctl.cli.messaging.input import Input
 from natsctl.cli.options import Header, Json, Raw, session_of
-from natsctl.cli.render.message import answer_document, render_rtt
+from natsctl.cli.render.message import answer_document, render_headers, render_rtt
 from natsctl.cli.render.values import safe
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.messaging.exchange import REPLY_GAP_S, Awaited, ask, failure_in
@@ -55,7 +58,7 @@ def request(
         ),
     ] = None,
     translate: Translate = "",
-    templates: Templates = False,
+    templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
     raw: Raw = False,
@@ -72,12 +75,11 @@ def request(
     read = Input(body, force_stdin, send_on)
     session = session_of(ctx)
     if session.dry_run:
-        _preview(one for part in read.all() for one in _requests(message, part, 1, count, templates))
+        _preview(one for part in read.all() for one in filled(message._replace(body=part), count, templates))
 
     async def work(manager: Manager) -> None:
-        first = 1
         async for part in read.arriving():
-            for one in _requests(message, part, first, count, templates):
+            for one in filled(message._replace(body=part), count, templates):
                 show.sending(one.subject)
                 failed = None
                 async for answer, rtt_ns in ask(manager.connection, one, awaited):
@@ -85,20 +87,8 @@ def request(
                     failed = failed or failure_in(answer, one.subject, failing)
                 if failed is not None:
                     raise failed
-            first += count
 
     session.run(work)
-
-
-def _requests(message: Outgoing, body: bytes, first: int, count: int, templates: bool) -> Iterator[Outgoing]:
-    """The requests with one body, numbered from `first`."""
-    for number in range(first, first + count):
-        one = message._replace(body=body)
-        if templates:
-            from natsctl.cli.messaging.template import fill_message
-
-            one = fill_message(one, number)
-        yield one
 
 
 def _preview(every: Iterator[Outgoing]) -> None:
@@ -124,17 +114,21 @@ class Answers:
     async def answer(self, message: Message, rtt_ns: int) -> None:
         """Show one answer."""
         if self.translate:
-            from natsctl.cli.messaging.translate import translated
+            from natsctl.cli.messaging.template import translated
 
             message.body = await translated(self.translate, message)
         answer = received(message)
         if self.json:
             show = output.emit_json if self.single else output.emit_json_line
             show(answer_document(answer, rtt_ns, message.status, message.description))
-        elif self.raw:
-            output.emit_bytes(message.body)
-        else:
+            return
+        if not self.raw:
             output.log(render_rtt(rtt_ns))
             if message.status:
                 output.note(f"Status: {message.status} {safe(message.description)}")
-            show_body(answer.headers, answer.payload)
+            for line in render_headers(answer.headers):
+                output.note(line)
+        if sys.stdout.isatty() and not self.raw:
+            emit_body(answer.payload)
+        else:
+            output.emit_bytes(shown_body(answer.payload, translated=bool(self.translate)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from natsctl.cli import output
-from natsctl.cli.messaging.bodies import received
+from natsctl.cli.messaging.bodies import received, shown_body
 from natsctl.cli.render.message import Received, message_document, render_headers, render_received
 from natsctl.cli.render.values import body_text, duration, exact_stamp, safe
 
@@ -57,10 +57,10 @@ class Shower:
         if self._matcher is not None and (told := self._matched(number, message)) is not None:
             return told
         if self._plain:
-            self._bodies.append(message.body)
+            self._bodies.append(shown_body(message.body, raw=True))
         else:
             if self.look.translate:
-                from natsctl.cli.messaging.translate import translated
+                from natsctl.cli.messaging.template import translated
 
                 message.body = await translated(self.look.translate, message)
             self._show(number, received(message))
@@ -73,8 +73,7 @@ class Shower:
     def flush(self) -> None:
         """Let what was shown be seen."""
         if self._bodies:
-            self._bodies.append(b"")
-            sys.stdout.buffer.write(b"\n".join(self._bodies))
+            sys.stdout.buffer.write(b"".join(self._bodies))
             self._bodies.clear()
         sys.stdout.flush()
         sys.stdout.buffer.flush()
@@ -103,7 +102,8 @@ class Shower:
         elif look.subjects_only:
             output.emit(safe(message.subject))
         elif look.raw:
-            sys.stdout.buffer.write(message.payload + b"\n")
+            sys.stdout.flush()
+            sys.stdout.buffer.write(shown_body(message.payload, raw=True, translated=bool(look.translate)))
         else:
             self._show_text(number, message)
 
@@ -118,7 +118,7 @@ class Shower:
             output.emit(f"{body_text(message.payload)}\n")
         else:
             sys.stdout.flush()
-            sys.stdout.buffer.write(message.payload + b"\n\n")
+            sys.stdout.buffer.write(shown_body(message.payload, translated=bool(self.look.translate)))
 
     def _stamp(self, at_ns: int) -> str:
         if self.look.since_start:

@@ -168,7 +168,7 @@ async def _run(
         look = Look(raw=raw, json=json, **asked.look)
         dump = Dump(asked.dump) if asked.dump else None
         shower = Shower(look, ack=asked.ack or bool(asked.durable), dump=dump, matcher=matcher)
-        await follow(manager, feed, listening, shower, may_end=asked.to_end)
+        await follow(manager, feed, listening, shower, may_be_none=True)
         dropped = getattr(feed, "dropped", 0)
         if dropped:
             output.note(f"{dropped:,} messages came faster than they were shown, and were dropped")

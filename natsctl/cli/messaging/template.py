@@ -1,80 +1,164 @@
-"""Placeholders in bodies, subjects and headers: `{{Count}}`, `{{Time}}`, `{{Random 1 10}}` and so on."""
+"""Templates in bodies, subjects, headers and commands: the functions that publish, request and reply know.
+
+A body or subject that is no good template goes out as it is, with a note, as the nats tool sends it.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 import string
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.messaging.go_template import MAX_OUTPUT, expand
+from natsctl.cli.messaging.go_values import BadTemplate, Foreign
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
+    from natsctl.client.message import Message
     from natsctl.client.messaging.outgoing import Outgoing
 
-_PLACE = re.compile(r"\{\{\s*\.?([A-Za-z]\w*)\s*\(?\s*((?:\d+[\s,]*)*)\)?\s*\}\}")
 _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTH = 22
-MAX_RANDOM = 1024 * 1024
+NAMES = ("Count", "Cnt", "Time", "TimeStamp", "Unix", "UnixNano", "ID", "Random MIN MAX")
+"""The functions as help shows them; replies know `Request` too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What placeholders are filled in from: the number of the message from 1, the time, and the request it answers."""
+    """The number of a message, when it is made in ns since the epoch, and the request that it answers."""
 
     number: int
-    now: datetime
-    request: str | None = None
+    now_ns: int
+    request: str = ""
+
+    def fill(self, text: str, mark: Callable[[str], str] | None = None) -> str:
+        """Return `text` as a template executed, with what comes from the request as `mark` has it.
+
+        Raises BadTemplate, and UsageError for what is not supported.
+        """
+        if "{{" not in text:
+            return text
+        values = self._values()
+        functions: dict[str, Callable[..., Any]] = {
+            name: value if callable(value) else lambda value=value: value
+            for name, value in values.items()
+            if name != "Request" or self.request
+        }
+        return expand(text, {**functions, "Random": _random}, values, mark)
+
+    def _values(self) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self.now_ns // 10**9).astimezone()
+        return {
+            "Count": self.number,
+            "Cnt": self.number,
+            "Time": at.strftime("%I:%M%p").lstrip("0"),
+            "TimeStamp": at.isoformat().removesuffix("+00:00") + ("Z" if not at.utcoffset() else ""),
+            "Unix": self.now_ns // 10**9,
+            "UnixNano": self.now_ns,
+            "ID": lambda: _letters(_ID_LENGTH),
+            "Request": Foreign(self.request),
+        }
 
 
-def _random(moment: Moment, numbers: Sequence[int]) -> str:
-    if len(numbers) != 2 or not 0 <= numbers[0] <= numbers[1] <= MAX_RANDOM:
-        raise UsageError("{{Random MIN MAX}} takes a shortest and a longest length")
-    return _letters(random.randint(*numbers))
+class _Aside:
+    """Texts of others, kept aside while a command line is cut, so that nothing of them becomes a word of its own."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def put(self, text: str) -> str:
+        """Keep a text, and return what stands for it."""
+        self._texts.append(text.replace("\0", ""))
+        return f"\0{len(self._texts) - 1}\0"
+
+    def words(self, flag: str, line: str) -> list[str]:
+        """Return the words of a line, with the texts put back. Raises UsageError."""
+        from natsctl.client.messaging.commands import words_of
+
+        return [re.sub(r"\0(\d+)\0", lambda found: self._texts[int(found[1])], word) for word in words_of(flag, line)]
+
+
+def command_of(line: str, subject: str, body: bytes, number: int) -> list[str]:
+    """Return the words of a command line for a request. Raises UsageError.
+
+    `{{1}}` is a token of its subject, counted from 0, and `{{.Request}}` its body.
+    """
+    aside = _Aside()
+    for at, token in enumerate(subject.split(".")):
+        if (place := f"{{{{{at}}}}}") in line:
+            line = line.replace(place, aside.put(token))
+    moment = Moment(number, time.time_ns(), body.decode("utf-8", "surrogateescape"))
+    try:
+        line = moment.fill(line, aside.put)
+    except BadTemplate as fault:
+        output.log(f"The command is run as it is, since its template is not valid: {safe(str(fault))}")
+    return aside.words("--command", line)
+
+
+async def translated(command: str, message: Message, stream: str = "") -> bytes:
+    """Return what a program makes of a body; its words are a template that knows `Subject` and `Stream`.
+
+    Raises CommandFailed, and UsageError for a template that is not valid.
+    """
+    from natsctl.client.messaging.commands import run
+
+    aside = _Aside()
+    functions = {"Subject": lambda: Foreign(message.subject), "Stream": lambda: stream}
+    try:
+        line = expand(command, functions, mark=aside.put)
+    except BadTemplate as fault:
+        raise UsageError(f"--translate: the template is not valid: {fault}") from fault
+    return await run(aside.words("--translate", line), message.body)
+
+
+def _random(shortest: Any, longest: Any) -> str:
+    lengths = []
+    for value in (shortest, longest):
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        if not whole or not 0 <= value <= MAX_OUTPUT:
+            raise BadTemplate(f"Random takes lengths from 0 to {MAX_OUTPUT}, not {value}")
+        lengths.append(int(value))
+    return _letters(random.randint(*sorted(lengths)))
 
 
 def _letters(length: int) -> str:
     return "".join(random.choices(_LETTERS, k=length))
 
 
-Function = Callable[[Moment, Sequence[int]], str]
-FUNCTIONS: dict[str, Function] = {
-    "Count": lambda moment, _: str(moment.number),
-    "Cnt": lambda moment, _: str(moment.number),
-    "Time": lambda moment, _: moment.now.strftime("%I:%M%p").lstrip("0"),
-    "TimeStamp": lambda moment, _: moment.now.isoformat(timespec="seconds"),
-    "Unix": lambda moment, _: str(int(moment.now.timestamp())),
-    "UnixNano": lambda moment, _: str(int(moment.now.timestamp() * 1_000_000) * 1000),
-    "ID": lambda moment, _: _letters(_ID_LENGTH),
-    "Random": _random,
-    "RandomString": _random,
-}
-"""The placeholders; those that answer requests know `Request` too."""
+def fill_message(message: Outgoing, number: int, request: bytes = b"", *, headers_only: bool = False) -> Outgoing:
+    """Return the message with the templates in subject, body and the values of headers executed.
+
+    A bad one leaves subject or body as it is, and says so on stderr. Raises UsageError for a bad one in a header.
+    """
+    moment = Moment(number, time.time_ns(), request.decode("utf-8", "surrogateescape"))
+    headers = tuple((name, _header(moment, name, value)) for name, value in message.headers)
+    if headers_only:
+        return message._replace(headers=headers)
+    body = message.body
+    if b"{{" in body:
+        text = _or_as_it_is(moment, "body", body.decode("utf-8", "surrogateescape"))
+        body = text.encode("utf-8", "surrogateescape")
+    return message._replace(subject=_or_as_it_is(moment, "subject", message.subject), body=body, headers=headers)
 
 
-def fill(text: str, moment: Moment) -> str:
-    """`text` with its placeholders filled in. Raises UsageError for one that is not known."""
-    if "{{" not in text:
+def _header(moment: Moment, name: str, value: str) -> str:
+    try:
+        return str(moment.fill(value))
+    except BadTemplate as fault:
+        raise UsageError(f"--header {name}: the template is not valid: {fault}") from fault
+
+
+def _or_as_it_is(moment: Moment, what: str, text: str) -> str:
+    """Return a template executed, or its text where that cannot be done."""
+    try:
+        return moment.fill(text)
+    except BadTemplate as fault:
+        output.log(f"The {what} is sent as it is, since its template is not valid: {safe(str(fault))}")
         return text
-    return _PLACE.sub(lambda found: _value(found[1], found[2], moment), text)
-
-
-def _value(name: str, numbers: str, moment: Moment) -> str:
-    if name == "Request" and moment.request is not None:
-        return moment.request
-    function = FUNCTIONS.get(name)
-    if function is None:
-        raise UsageError(f"unknown placeholder {{{{{name}}}}}", hint=f"those known are {', '.join(FUNCTIONS)}")
-    return function(moment, [int(word) for word in numbers.replace(",", " ").split()])
-
-
-def fill_message(message: Outgoing, number: int, request: bytes | None = None) -> Outgoing:
-    """The message with the placeholders in subject, body and headers filled in."""
-    asked = request.decode("utf-8", "surrogateescape") if request is not None else None
-    moment = Moment(number, datetime.now().astimezone(), asked)
-    body = fill(message.body.decode("utf-8", "surrogateescape"), moment).encode("utf-8", "surrogateescape")
-    headers = tuple((fill(name, moment), fill(value, moment)) for name, value in message.headers)
-    return message._replace(subject=fill(message.subject, moment), body=body, headers=headers)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def trace(
     ctx: typer.Context,
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to publish to")],
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="the body; @FILE, or - for stdin")] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="the body")] = None,
     deliver: Annotated[bool, typer.Option("--deliver", help="deliver the message, too")] = False,
     stamped: Annotated[bool, typer.Option("--timestamp", "-T", help="show when, after the message came")] = False,
     header: Header = None,

@@ -21,7 +21,7 @@ VERBS = (
         answer="cli.object.shapes:Object",
         examples=(
             "natsctl object put RELEASES app-1.2.tgz",
-            "tar cz . | natsctl object put RELEASES - --name src.tgz",
+            "tar cz . | natsctl object put RELEASES --name src.tgz",
         ),
     ),
     Verb(

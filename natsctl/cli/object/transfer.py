@@ -37,7 +37,7 @@ def put(
     ctx: typer.Context,
     bucket: TheBucket,
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="the file, or - for stdin", show_default=False)
+        str | None, typer.Argument(metavar="FILE", help="the file; - or none for stdin", show_default=False)
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="name of the object; else that of the file")] = "",
     description: Annotated[str, typer.Option("--description", metavar="TEXT", help="a text for people")] = "",
@@ -59,9 +59,8 @@ def put(
     """
     from natsctl.client.objects.put import put as put_object
 
-    if file is None:
-        raise UsageError("a file is needed: give FILE, or - for stdin")
-    meta = _meta(name or _name_of(file), description, header, metadata, chunk_size)
+    file = STDIN if file is None else file
+    meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
     session = session_of(ctx)
     with suggesting(session), _source(file) as (source, size):
         opened = open_bucket(session, bucket)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, read_headers
+from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.input import Input
 from natsctl.cli.messaging.request import Answers
 from natsctl.cli.options import Header, Json, Raw, session_of
@@ -26,7 +26,7 @@ def request(
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
     translate: Translate = "",
-    templates: Templates = False,
+    templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
     raw: Raw = False,
@@ -43,11 +43,8 @@ def request(
     async def work(manager: Manager) -> None:
         connection = manager.connection
         subject = (await find(connection, service, endpoint)).subject
-        number = 0
         for payload in Input(body, force_stdin, send_on).all():
-            for _ in range(count):
-                number += 1
-                message = _filled(Outgoing(subject, payload, headers), number, templates)
+            for message in filled(Outgoing(subject, payload, headers), count, templates):
                 if connection.dry_run:
                     _preview(message, count)
                 show.sending(message.subject)
@@ -61,14 +58,6 @@ def request(
     except EndpointNotFound as failure:
         failure.hint = did_you_mean(endpoint, failure.known) or failure.hint
         raise
-
-
-def _filled(message: Outgoing, number: int, templates: bool) -> Outgoing:
-    if not templates:
-        return message
-    from natsctl.cli.messaging.template import fill_message
-
-    return fill_message(message, number)
 
 
 def _preview(message: Outgoing, count: int) -> None:

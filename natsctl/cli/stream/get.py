@@ -40,7 +40,7 @@ def get(
         output.emit_json(answer.raw["message"])
     else:
         message = answer.value.message
-        _show_message(name, message, shown_body(session, message, translate), raw)
+        _show_message(name, message, shown_body(session, name, message, translate), raw)
 
 
 def _ask_message(session: Session) -> tuple[int, str]:
@@ -54,28 +54,28 @@ def _ask_message(session: Session) -> tuple[int, str]:
     return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
 
 
-def shown_body(session: Session, message: StoredMsg, command: str) -> bytes:
-    """The body of a message, or what a program makes of it."""
+def shown_body(session: Session, stream: str, message: StoredMsg, command: str) -> bytes:
+    """Return the body of a message, or what a program makes of it."""
     body = message.data or b""
     if not command:
         return body
-    from natsctl.cli.messaging.translate import translated
+    from natsctl.cli.messaging.template import translated
     from natsctl.client.message import Message
 
-    return session.run(lambda manager: translated(command, Message(message.subject, body)))
+    return session.run(lambda manager: translated(command, Message(message.subject, body), stream))
 
 
 def _show_message(stream: str, message: StoredMsg, body: bytes, raw: bool) -> None:
     from natsctl.api import headers
-    from natsctl.cli.messaging.bodies import show_body
+    from natsctl.cli.messaging.bodies import show_message
     from natsctl.cli.render.stream import render_item
 
     if raw:
         output.emit_bytes(body)
         return
-    output.note(render_item(stream, message.seq, message.subject, message.time, time.time_ns()))
-    pairs = headers.parse(message.hdrs or b"")
-    show_body([(_text(key), _text(value)) for key, value in pairs], body)
+    pairs = [(_text(key), _text(value)) for key, value in headers.parse(message.hdrs or b"")]
+    show_message(render_item(stream, message.seq, message.subject, message.time, time.time_ns()), pairs, body)
+    output.emit("")
 
 
 def _text(raw: bytes) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.messaging.bodies import Translate
+from natsctl.cli.messaging.bodies import Translate, emit_body
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Json, StreamName, session_of
 from natsctl.cli.stream.get import shown_body
@@ -37,9 +37,9 @@ def view(
     translate: Translate = "",
     json: Json = False,
 ) -> None:
-    """Show messages of a stream, a page at a time.
+    """Show messages of a stream: a page at a time at a terminal, all of them where nobody can be asked for more.
 
-    Where nobody can be asked for the next page, it ends after the first. No consumer is made.
+    No consumer is made.
     """
     if since and seq > 1:
         raise UsageError("--id and --since exclude each other")
@@ -50,17 +50,18 @@ def view(
     while page := list(islice(messages, size)):
         for answer in page:
             _show(session, name, answer, raw, translate, json)
-        if json or len(page) < size or not _next_page(session):
+        if len(page) < size or not _next_page(session, json):
             break
     if len(page) < size and not json:
         output.log("Reached apparent end of data")
 
 
-def _next_page(session: Session) -> bool:
+def _next_page(session: Session, json: bool) -> bool:
+    """Return whether more is wanted, which only a person at a terminal is asked."""
     import sys
 
-    if not session.interactive or not sys.stdout.isatty():
-        return False
+    if json or not session.interactive or not sys.stdout.isatty():
+        return True
     from natsctl.cli.prompts.ask import prompt_confirm
 
     return prompt_confirm("Next Page?", True)
@@ -101,16 +102,17 @@ def _show(
     from natsctl.api import headers
     from natsctl.cli.render.message import render_headers
     from natsctl.cli.render.stream import render_viewed
-    from natsctl.cli.render.values import body_text
 
     message = answer.value.message
-    body = shown_body(session, message, translate)
+    body = shown_body(session, name, message, translate)
     if raw:
         output.emit_bytes(body + b"\n")
         return
     pairs = [(_text(key), _text(value)) for key, value in headers.parse(message.hdrs or b"")]
     lines = [render_viewed(message.seq, message.subject, message.time), *(f"  {one}" for one in render_headers(pairs))]
-    output.emit("\n".join([*lines, "", body_text(body), ""]))
+    output.emit("\n".join([*lines, ""]))
+    emit_body(body)
+    output.emit("")
 
 
 def _text(raw: bytes) -> str:

@@ -145,7 +145,7 @@ SCENARIO: tuple[Chapter, ...] = (
         "Consumer starting position",
         (
             Step("natsctl str purge ORDERS -f", ()),
-            Step('natsctl pub ORDERS.processed "order {{Count}}" --count 12 --templates', ()),
+            Step('natsctl pub ORDERS.processed "order {{Count}}" --count 12', ()),
             Step(_pull("ALL", "all"), ()),
             Step("natsctl con next ORDERS ALL", ("order 1",)),
             Step(_pull("LAST", "last"), ()),

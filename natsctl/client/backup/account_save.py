@@ -6,7 +6,6 @@ nothing else. It appears under its name when all streams are saved, or all but t
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import time
@@ -27,7 +26,7 @@ from natsctl.client.backup.outcome import (
     unwatched,
 )
 from natsctl.client.backup.save import SaveOptions, save_stream
-from natsctl.client.backup.target import rename_folder, sync_tree
+from natsctl.client.backup.target import rename_folder
 from natsctl.client.preview import Previewed
 
 
@@ -53,7 +52,7 @@ async def save_account_data(
     if lifeline.manager.connection.dry_run:
         effect = {"target": str(folder), "streams": len(states), "bytes": sum(overall.totals.values())}
         raise Previewed(effect=effect)
-    one_of_many = replace(options, force=False, sync=False, account=tuple(sorted({*states, *unseen})))
+    one_of_many = replace(options, force=False, account=tuple(sorted({*states, *unseen})))
     begun = time.monotonic()
     part = _part_of(folder)
     try:
@@ -74,7 +73,6 @@ async def save_account_data(
         outcome.streams = await side_by_side(sorted(states), save, parallel, overall)
         outcome.streams += [failed(name, "the servers that have it do not answer") for name in sorted(unseen)]
         if len(outcome.failed) < len(outcome.streams) or not outcome.streams:
-            await asyncio.to_thread(sync_tree, part)
             rename_folder(part, folder)
     except OSError as failure:
         raise StorageError(f"cannot write the backup {folder}: {failure.strerror}") from failure

@@ -6,6 +6,7 @@ It stands beside the two files that the `nats` tool knows, which does not mind i
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,7 +72,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def _text(manifest: Manifest) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    return json.dumps(msgspec.to_builtins(manifest), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def decode_manifest(text: bytes, path: Path) -> Manifest:

@@ -38,8 +38,7 @@ _WHOLE = (0, 204)
 class SaveOptions:
     """How a stream is saved; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
 
-    `config` is what the backup says that the stream's configuration is, where that is not the one it has. Without
-    `sync` the caller makes the backup durable.
+    `config` is what the backup says that the stream's configuration is, where that is not the one it has.
     """
 
     consumers: bool = True
@@ -49,7 +48,6 @@ class SaveOptions:
     idle_s: float = IDLE_S
     replay: bool = False
     force: bool = False
-    sync: bool = True
     account: tuple[str, ...] = ()
     config: dict[str, Any] = field(default_factory=dict)
 
@@ -87,7 +85,7 @@ async def save_stream(
     """
     if lifeline.manager.connection.dry_run:
         await _preview(lifeline.manager, stream, target, options)
-    writer = BackupWriter(target, replace=options.force, sync=options.sync)
+    writer = BackupWriter(target, replace=options.force)
     progress = Progress(stream, 0)
     try:
         manifest = await _fill(lifeline, stream, writer, progress, options, on_progress)

@@ -20,7 +20,6 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,18 +37,14 @@ from natsctl.client.backup.layout import (
 from natsctl.client.backup.manifest import FileSum, Manifest, encode_manifest
 
 _GZIP_LEVEL = 1
-_SYNCS_AT_ONCE = 8
 
 
 class BackupWriter:
     """Write the data, then `finish` with what `backup.json` holds; `discard` in every case."""
 
-    def __init__(self, target: Path, *, replace: bool = False, sync: bool = True) -> None:
-        """Create the temporary folder beside the target; raises UsageError where nothing can or may be written.
-
-        Without `sync` the caller makes it durable, with `sync_tree`: many backups at once take a tenth of the time.
-        """
-        self.target, self._durable = target, sync
+    def __init__(self, target: Path, *, replace: bool = False) -> None:
+        """Create the temporary folder beside the target; raises UsageError where nothing can or may be written."""
+        self.target = target
         try:
             self._single = is_single_file(target)
             check_free(target, self._single, replace)
@@ -87,7 +82,7 @@ class BackupWriter:
         ]
         try:
             # What goes into a single file is synced there, once: three syncs less for each stream of an account.
-            settle: Callable[[IO[bytes]], None] = _sync if self._durable and not self._single else _flush
+            settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
             settle(self._data)
             self._data.close()
             (self._folder / DATA_NAME).rename(self._folder / name_of_data)
@@ -98,7 +93,7 @@ class BackupWriter:
             if self._single:
                 self._rename_single(name_of_data)
             else:
-                rename_folder(self._folder, self.target, sync=self._durable)
+                rename_folder(self._folder, self.target)
         except OSError as failure:
             raise StorageError(f"cannot write the backup {self.target}: {failure.strerror}") from failure
 
@@ -110,10 +105,9 @@ class BackupWriter:
             with _tar_writer(file, zipped) as tar:
                 for name in (META_NAME, MANIFEST_NAME, name_of_data):
                     tar.add(self._folder / name, arcname=name, recursive=False, filter=_owner_only)
-            (_sync if self._durable else _flush)(file)
+            _sync(file)
         packed.replace(self.target)
-        if self._durable:
-            sync_folder(self.target.parent)
+        sync_folder(self.target.parent)
         shutil.rmtree(self._folder)
 
     def discard(self) -> None:
@@ -137,17 +131,15 @@ def check_free(target: Path, single: bool, replace: bool) -> None:
         raise UsageError(f"{target} exists", hint="name another path, or give --force to replace it")
 
 
-def rename_folder(folder: Path, target: Path, *, sync: bool = True) -> None:
+def rename_folder(folder: Path, target: Path) -> None:
     """Put a whole folder under its name, durably; an older one of that name goes once the new one is there."""
-    if sync:
-        sync_folder(folder)
+    sync_folder(folder)
     old: Path | None = None
     if target.is_dir() and any(target.iterdir()):
         old = Path(tempfile.mkdtemp(prefix=PART_PREFIX, suffix=".old", dir=target.parent))
         target.rename(old)
     folder.rename(target)
-    if sync:
-        sync_folder(target.parent)
+    sync_folder(target.parent)
     if old is not None:
         shutil.rmtree(old)
 
@@ -178,15 +170,8 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def sync_tree(folder: Path) -> None:
-    """Make all files in a folder and its folders durable, many at once; the first of them carry most of the others."""
-    paths = [Path(at) / name for at, folders, files in os.walk(folder) for name in (*files, *folders)]
-    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
-        list(pool.map(sync_folder, paths))
-
-
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, or what a file holds."""
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

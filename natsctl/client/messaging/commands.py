@@ -29,22 +29,22 @@ def words_of(flag: str, command: str) -> list[str]:
 
 
 async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
-    """What the program writes to stdout when it is fed `body`. Raises CommandFailed."""
+    """Return what the program writes to stdout and stderr when it is fed `body`. Raises CommandFailed."""
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
-            *words, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **(environment or {})}
+            *words, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env={**os.environ, **(environment or {})}
         )
     except (OSError, ValueError) as failure:
         raise CommandFailed(f"{words[0]}: {getattr(failure, 'strerror', None) or failure}") from failure
     try:
-        out, err = await process.communicate(body)
+        out, _ = await process.communicate(body)
     except asyncio.CancelledError:
         process.kill()
         await process.wait()
         raise
     if process.returncode:
-        said = err.decode("utf-8", "replace").strip().partition("\n")[0][:_FIRST_LINE]
+        said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_FIRST_LINE]
         raise CommandFailed(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
     if len(out) > MAX_OUTPUT_BYTES:
         raise CommandFailed(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from natsctl.client.messaging.commands import CommandFailed, run, words_of
+from natsctl.client.messaging.commands import CommandFailed, run
 from natsctl.client.messaging.outgoing import Outgoing
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
     from natsctl.client.message import Message
 
-_TOKEN = re.compile(r"\{\{\s*(\d+)\s*\}\}")
-_REQUEST = re.compile(r"\{\{\s*\.?Request\s*\}\}")
 SUBJECT_VARIABLE = "NATS_REQUEST_SUBJECT"
 BODY_VARIABLE = "NATS_REQUEST_BODY"
 
 Make = Callable[["Message", int], Awaitable[Outgoing]]
-"""Makes the answer to the request with that number, from 1."""
+"""Makes the answer to the request with that number, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +46,7 @@ async def respond(connection: Connection, request: Message, number: int, make: M
     return Answered(number, request, answer)
 
 
-def command_of(line: str, request: Message) -> list[str]:
-    """The words of a command line for a request: `{{1}}` is a token of its subject from 0, `{{Request}}` its body.
-
-    Words are cut before they are filled in, so that nothing in a request becomes a word or an option of its own.
-    """
-    tokens = request.subject.split(".")
-    body = request.body.decode("utf-8", "replace")
-
-    def token(found: re.Match[str]) -> str:
-        at = int(found[1])
-        return tokens[at] if at < len(tokens) else ""
-
-    return [_REQUEST.sub(lambda _: body, _TOKEN.sub(token, word)) for word in words_of("--command", line)]
-
-
-async def run_command(line: str, request: Message) -> bytes:
+async def run_command(words: list[str], request: Message) -> bytes:
     """What a program answers to a request. Raises CommandFailed."""
-    words = command_of(line, request)
     text = request.body.decode("utf-8", "surrogateescape").replace("\0", "")
     return await run(words, request.body, {SUBJECT_VARIABLE: request.subject, BODY_VARIABLE: text})

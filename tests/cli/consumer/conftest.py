@@ -20,5 +20,5 @@ def orders(natsctl: Run) -> Run:
 @pytest.fixture
 def fed(orders: Run) -> Run:
     """A server whose stream ORDERS holds `1` to `5`."""
-    assert orders("pub", "ORDERS.a", "{{Count}}", "--templates", "--count", "5", "-q", "-J").code == 0
+    assert orders("pub", "ORDERS.a", "{{Count}}", "--count", "5", "-q", "-J").code == 0
     return orders

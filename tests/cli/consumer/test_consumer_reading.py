@@ -173,7 +173,7 @@ def test_ordered_reading_waits_for_what_comes_and_ends_idle(fed: Run) -> None:
     idle = fed("con", "sub", "ORDERS", "--ordered", "--new", "--wait", "200ms", "-j")
     assert (idle.code, idle.out) == (7, "")
     shown = fed("con", "sub", "ORDERS", "--ordered", "--wait", "2s", "--raw")
-    assert (shown.code, shown.out) == (0, "12345")
+    assert (shown.code, shown.out) == (0, "1\n2\n3\n4\n5\n")
 
 
 @pytest.mark.parametrize(

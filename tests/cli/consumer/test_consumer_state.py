@@ -26,7 +26,7 @@ def test_a_pause_holds_until_a_moment_and_resume_ends_it(fed: Run) -> None:
     resumed = fed("con", "resume", "ORDERS", "C", "-f")
     assert (resumed.code, "it was paused until" in resumed.out) == (0, True)
     assert "it was not paused" in fed("con", "resume", "ORDERS", "C").out
-    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "12345"
+    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "1\n2\n3\n4\n5\n"
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_reset_delivers_again(fed: Run) -> None:
     assert preview["effect"]["delivered_stream_seq"] == 4
     done = fed("con", "reset", "ORDERS", "C", "--sequence", "2", "-f", "-j")
     assert (done.code, done.json["reset_seq"]) == (0, 2)
-    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "2345"
+    assert fed("con", "fetch", "ORDERS", "C", "--no-wait", "-r").out == "2\n3\n4\n5\n"
 
 
 def test_unpin_lets_another_client_be_pinned(fed: Run) -> None:

@@ -196,14 +196,16 @@ def test_22_secrets_stay_off_the_command_line_and_the_screen(run: Line) -> None:
 def test_23_stdin_is_read_where_it_is_asked_for(run: Line) -> None:
     assert run("natsctl publish ORDERS.new body -J", stdin=b"eaten?").code == 0
     assert run("natsctl stream get ORDERS --last-for ORDERS.new -j").json["data"] == "Ym9keQ=="
-    assert run("natsctl publish ORDERS.new - -J", stdin=b"of stdin").code == 0
+    assert run("natsctl publish ORDERS.new -J", stdin=b"of stdin").code == 0
     assert "of stdin" in run("natsctl stream get ORDERS --last-for ORDERS.new").out
 
 
 def test_24_a_body_is_sent_as_it_is(run: Line) -> None:
-    body = '{"a": "{{Count}}", "b": {{ .x }}}'
-    assert run(f"natsctl publish ORDERS.new '{body}' -J").code == 0
+    body = '{"a": "{{Count}}", "b": {"c": {}}}'
+    assert run(f"natsctl publish ORDERS.new '{body}' --no-templates -J").code == 0
     assert body in run("natsctl stream get ORDERS --last-for ORDERS.new").out
+    assert run("natsctl publish ORDERS.new '{\"b\": {{ .x }}}' -J").code == 0
+    assert '{"b": {{ .x }}}' in run("natsctl stream get ORDERS --last-for ORDERS.new").out
 
 
 def test_25_a_batch_is_one_request_and_may_be_empty(run: Line) -> None:

@@ -31,12 +31,14 @@ def test_several_answers_come_one_document_a_line(natsctl: Run, other: Any) -> N
     other.listens("many", _says(b"1", b"2", b"3"))
     assert [one["text"] for one in natsctl("req", "many", "x", "--replies", "2", "-j").lines] == ["1", "2"]
     assert [one["text"] for one in natsctl("req", "many", "x", "--replies", "0", "-j").lines] == ["1", "2", "3"]
-    assert natsctl("req", "many", "x", "--replies", "0", "--reply-timeout", "50ms", "--raw").out == "123"
+    assert (
+        natsctl("req", "many", "x", "--replies", "0", "--reply-timeout", "50ms", "--raw").out == "1\n\n\n2\n\n\n3\n\n\n"
+    )
 
 
 def test_an_empty_answer_ends_a_series(natsctl: Run, other: Any) -> None:
     other.listens("series", _says(b"a", b"b", b"", b"c"))
-    assert natsctl("req", "series", "", "--wait-for-empty", "--raw").out == "ab"
+    assert natsctl("req", "series", "", "--wait-for-empty", "--raw").out == "a\n\n\nb\n\n\nnil body\n\n\n"
 
 
 def test_a_services_error_is_a_failure_with_its_text(natsctl: Run, other: Any) -> None:
@@ -66,9 +68,9 @@ def test_nobody_there_and_nobody_answering_have_a_hint(natsctl: Run, other: Any)
     assert _arrived(other.heard, 1)[-1].body == b"x"
 
 
-def test_requests_carry_headers_placeholders_and_lines(natsctl: Run, other: Any) -> None:
+def test_requests_carry_headers_templates_and_lines(natsctl: Run, other: Any) -> None:
     other.listens("in.*", _says(b"ok"))
-    natsctl("req", "in.{{Count}}", "{{Count}}", "--templates", "--count", "2", "-H", "K:1", "-H", "K:2", "--raw")
+    natsctl("req", "in.{{Count}}", "{{Count}}", "--count", "2", "-H", "K:1", "-H", "K:2", "--raw")
     assert [(one.subject, one.body) for one in other.heard] == [("in.1", b"1"), ("in.2", b"2")]
     assert other.heard[0].headers.pairs == (("K", "1"), ("K", "2"))
     natsctl("req", "in.x", "--send-on", "newline", "--raw", stdin=b"a\nb\n")
@@ -78,7 +80,7 @@ def test_requests_carry_headers_placeholders_and_lines(natsctl: Run, other: Any)
 def test_an_answer_is_translated_by_a_program(natsctl: Run, other: Any) -> None:
     other.listens("low", _says(b"abc"))
     upper = f"{shlex.quote(sys.executable)} -c 'import sys; print(sys.stdin.read().upper())'"
-    assert natsctl("req", "low", "", "--translate", upper, "--raw").out == "ABC\n"
+    assert natsctl("req", "low", "", "--translate", upper, "--raw").out == "ABC\n\n"
     failed = natsctl("req", "low", "", "--translate", "false", "--raw")
     assert failed.code == 1
     assert "exit status 1" in failed.err
@@ -106,11 +108,12 @@ def _asks(other: Any, subject: str, *bodies: bytes, headers: Any = None) -> list
 
 def test_a_fixed_answer_ends_after_count_with_success(natsctl: Run, other: Any) -> None:
     answers = _asks(other, "q", b"one", b"two")
-    done = natsctl("reply", "q", "pong {{Count}} {{Request}}", "--templates", "-H", "K:v", "--count", "2")
+    done = natsctl("reply", "q", "pong {{Count}} {{Request}}", "-H", "K:v{{Count}}", "--count", "2")
     assert done.code == 0
-    assert done.out == '[#1] Received on "q"\none\n\n[#2] Received on "q"\ntwo\n\n'
-    assert [one.body for one in _arrived(answers, 2)] == [b"pong 1 one", b"pong 2 two"]
-    assert answers[0].headers == {"K": "v"}
+    assert done.out == "\none\n\ntwo\n"
+    assert '[#0] Received on subject "q":' in done.err
+    assert [one.body for one in _arrived(answers, 2)] == [b"pong 0 one", b"pong 1 two"]
+    assert [one.headers for one in answers] == [{"K": "v0"}, {"K": "v1"}]
 
 
 def _arrived(got: list[Any], number: int) -> list[Any]:
@@ -124,15 +127,16 @@ def _arrived(got: list[Any], number: int) -> list[Any]:
 
 def test_an_echo_has_the_requests_body_and_headers(natsctl: Run, other: Any) -> None:
     answers = _asks(other, "echo.x", b"\x00same", headers=[("A", "1"), ("A", "2")])
-    done = natsctl("reply", "echo.*", "--echo", "--count", "1", "-j")
+    done = natsctl("reply", "echo.*", "--count", "1", "-j")
     _arrived(answers, 1)
-    assert (answers[0].body, answers[0].headers.pairs) == (b"\x00same", (("A", "1"), ("A", "2")))
+    pairs = (("A", "1"), ("A", "2"), ("NATS-Reply-Counter", "0"))
+    assert (answers[0].body, answers[0].headers.pairs) == (b"\x00same", pairs)
     assert (done.json["subject"], done.json["answered"]) == ("echo.x", True)
 
 
 def test_a_program_answers_with_subject_and_body_and_no_shell(natsctl: Run, other: Any) -> None:
     script = "import os,sys; print(sys.argv[1:], os.environ['NATS_REQUEST_SUBJECT'], os.environ['NATS_REQUEST_BODY'])"
-    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{{{1}}}} {{{{Request}}}}"
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{{{1}}}} {{{{ .Request }}}}"
     answers = _asks(other, "w.$(id).x", b"; echo --evil")
     assert natsctl("reply", "w.>", "--command", command, "--count", "1").code == 0
     assert _arrived(answers, 1)[0].body.decode() == "['$(id)', '; echo --evil'] w.$(id).x ; echo --evil\n"
@@ -153,9 +157,10 @@ def test_a_program_that_fails_leaves_the_request_without_an_answer(natsctl: Run,
 
 
 @pytest.mark.parametrize(
-    "words", [("q",), ("q", "x", "--echo"), ("q", "--echo", "--command", "true"), ("q", "--command", "'")]
+    "words",
+    [("q", "x", "--echo"), ("q", "--echo", "--command", "true"), ("q", "--command", "'"), ("q", "x", "-H", "K:{{x}}")],
 )
-def test_one_answer_has_to_be_given(natsctl: Run, other: Any, words: tuple[str, ...]) -> None:
+def test_an_answer_that_cannot_be_made_is_a_usage_error(natsctl: Run, other: Any, words: tuple[str, ...]) -> None:
     _asks(other, "q", b"x")
     assert natsctl("reply", *words, "--count", "1").code == 2
 

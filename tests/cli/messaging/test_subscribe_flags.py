@@ -158,7 +158,7 @@ def test_subjects_headers_and_times_only(five: Run) -> None:
 
 def test_bodies_are_translated_by_a_program(five: Run) -> None:
     done = five("sub", "s.b", "--all", "-T", "--raw", "--translate", "echo {{Subject}}")
-    assert done.out == "s.b\n\n"
+    assert done.out == "s.b\n"
 
 
 def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
@@ -182,7 +182,7 @@ def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None
     done = natsctl("sub", "ask", "--match-replies", "--count", "2", "--wait", "10s")
     assert 'Received on "ask" with reply "_INBOX.' in done.out
     assert re.search(r'\[#2\] Matched reply to #1 on "ask" after ', done.out)
-    assert done.out.endswith("answer\n\n")
+    assert done.out.endswith("answer\n\n\n")
 
 
 def test_an_inbox_is_told_and_listened_on(natsctl: Run, shared_server: ServerProcess, other: Any) -> None:

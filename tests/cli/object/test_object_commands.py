@@ -168,7 +168,7 @@ def test_names_lead_nowhere_and_drive_no_terminal(natsctl: Run, bucket: str) -> 
     natsctl("obj", "put", bucket, "-", "--name", "\x1b[2J", stdin=b"x")
     assert natsctl("obj", "get", bucket, "../../evil").code == 0
     assert here() == ["evil"]
-    assert natsctl("obj", "get", bucket, "a/..").code == 2
+    assert natsctl("obj", "get", bucket, ".").code == 2, "the name is cleaned as the path that it may be"
     assert "\x1b" not in natsctl("obj", "ls", bucket).out + natsctl("obj", "info", bucket, "\x1b[2J").out
     assert "\x1b" not in natsctl("obj", "watch", bucket, "--count", "3").out
 

@@ -102,8 +102,8 @@ def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoS
     assert done.code == 0, done.err
     assert (done.json["text"], done.json["headers"]) == ("hello", {"Kind": ["echo"]})
     assert done.json["rtt"] > 0
-    assert natsctl("service", "req", "demo", "echo", "-", "-r", stdin=b"from stdin").out == "from stdin"
-    many = natsctl("service", "req", "demo", "echo", "{{Count}}", "--templates", "--count", "3", "-j")
+    assert natsctl("service", "req", "demo", "echo", "-r", stdin=b"from stdin").out == "from stdin\n\n\n"
+    many = natsctl("service", "req", "demo", "echo", "{{Count}}", "--count", "3", "-j")
     assert [one["text"] for one in many.lines] == ["1", "2", "3"]
     (stats,) = natsctl("service", "stats", "demo", "-j").json
     assert stats["endpoints"][0]["num_requests"] == 5
@@ -114,7 +114,7 @@ def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoS
 
 def test_answers_go_through_a_program_first(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "echo", "hello", "-r", "--translate", "tr a-z A-Z")
-    assert (done.code, done.out) == (0, "HELLO")
+    assert (done.code, done.out) == (0, "HELLO\n\n\n")
 
 
 def test_an_endpoint_that_is_not_there_is_not_found(natsctl: Run, echo: EchoService) -> None:
@@ -157,7 +157,7 @@ def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, s
     try:
         assert process.stderr is not None
         assert "serving mine" in process.stderr.readline()
-        assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc"
+        assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc\n\n\n"
         assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
