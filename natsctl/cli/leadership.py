@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.names import suggesting
 from natsctl.cli.render.values import safe
-from natsctl.client.assets.leaders import Asset, Info, leader_of, plan_spread
+from natsctl.client.assets.leaders import Asset, Info, leader_of, peers_of, plan_spread
 from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
@@ -22,10 +23,27 @@ Preferred = Annotated[
 Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for another leader [10s]")]
 
 
-def hand_over(session: Session, asset: Asset, preferred: str, wait_s: float) -> tuple[Info, Info]:
+def announce_step_down(before: Info) -> None:
+    """Log that the leader of a group is asked to step down."""
+    peers = plural(len(peers_of(before)), "peer").removesuffix("s")
+    output.log(f'Requesting leader step down of "{leader_of(before)}" in a {peers} RAFT group')
+
+
+def announce_leader(after: Info) -> None:
+    """Log which server leads now."""
+    output.log(f'New leader elected "{leader_of(after)}"')
+
+
+def hand_over(
+    session: Session, asset: Asset, preferred: str, wait_s: float, *, quiet: bool = True
+) -> tuple[Info, Info]:
     """Have the leader step down; the information before and after. Raises with what may have been meant."""
+    announce = None if quiet else announce_step_down
     with suggesting(session, asset.stream, asset.consumer):
-        return session.run(lambda manager: asset.hand_over(manager, preferred, wait_s))
+        before, after = session.run(lambda manager: asset.hand_over(manager, preferred, wait_s, announce))
+    if not quiet:
+        announce_leader(after)
+    return before, after
 
 
 def balance_leaders(
@@ -37,6 +55,8 @@ def balance_leaders(
     """
     assets = {asset.consumer or asset.stream: asset for asset in found}
     moves = [(assets[move.name], move) for move in plan_spread((a.consumer or a.stream, i) for a, i in found.items())]
+    if not json:
+        _announce_groups(found)
     if session.dry_run:
         prefix = session.target().api_prefix
         planned = [asset.planned(move.target, prefix) for asset, move in moves]
@@ -44,6 +64,18 @@ def balance_leaders(
     for _, move in () if json else moves:
         output.note(f"  {safe(move.name)}: {safe(move.leader)} → {safe(move.target)}")
     return _moved(session, [(asset, move.target) for asset, move in moves], wait_s, quiet=json or not moves)
+
+
+def _announce_groups(found: Mapping[Asset, Info]) -> None:
+    """Log how many leaders each server of a cluster would have if they were spread evenly."""
+    by_cluster: dict[str, list[Info]] = {}
+    for info in found.values():
+        if name := (info.get("cluster") or {}).get("name"):
+            by_cluster.setdefault(str(name), []).append(info)
+    for name, infos in by_cluster.items():
+        servers = {peer for info in infos for peer in peers_of(info)}
+        even = -(-len(infos) // max(1, len(servers)))
+        output.log(f"Found cluster {name} with a balanced distribution of {even}")
 
 
 def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, *, quiet: bool) -> list[dict[str, str]]:

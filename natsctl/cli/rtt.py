@@ -9,6 +9,7 @@ import typer
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
+from natsctl.cli.render.values import safe
 
 
 def rtt(
@@ -16,7 +17,7 @@ def rtt(
     iterations: Annotated[int, typer.Argument(metavar="ITERATIONS", help="how many round trips [5]", min=1)] = 5,
     json: Json = False,
 ) -> int:
-    """Show the mean round trip to every address of every server of this context; exit 5 when one is unreachable."""
+    """Show the mean round trip to every address of every server of this context; exit 5 when none can be reached."""
     from natsctl.client.rtt import round_trips
 
     found = session_of(ctx).run(lambda manager: round_trips(manager.connection.target, iterations))
@@ -25,9 +26,13 @@ def rtt(
 
         output.emit_json(msgspec.json.encode(found))
     else:
-        from natsctl.cli.render.rtt import render_trips
-        from natsctl.cli.screen import show_table
+        from natsctl.cli.render.rtt import rendered_trips
 
-        show_table(render_trips(found))
-    failed = any(trip.error for trips in found for trip in trips.results)
-    return ExitCode.UNREACHABLE if failed else ExitCode.DONE
+        for line in rendered_trips(found):
+            output.emit(line)
+        for trips in found:
+            for trip in trips.results:
+                if trip.error:
+                    output.note(f"{safe(trip.address)}: {safe(trip.error)}")
+    reached = any(not trip.error for trips in found for trip in trips.results)
+    return ExitCode.DONE if reached else ExitCode.UNREACHABLE

@@ -177,6 +177,7 @@ def test_sub_reads_both_kinds(orders: Run) -> None:
     pushed = orders("con", "sub", "ORDERS", "PUSH", "--count", "3", "-j").lines
     assert [one["text"] for one in pushed] == ["1", "2", "3"]
     assert orders("con", "sub", "ORDERS", "PULL", "--count", "2", "--raw").out == "1\n2\n"
+    assert orders("con", "sub", "ORDERS", "PULL", "--raw").out == "3\n"  # one, where --count says nothing
     assert orders("con", "info", "ORDERS", "PULL", "-j").json["num_ack_pending"] == 0
 
 

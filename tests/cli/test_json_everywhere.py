@@ -146,7 +146,7 @@ FAILURES = (
     ("sub s.* --durable PUSH", 2),
     ("pub s.a x --expect-last-seq 99", 4),
     ("pub s.a x --schedule-after 5s", 2),
-    ("pub s.a x --atomic", 1),
+    ("pub s.a x --atomic", 2),
     ("reply q x --echo", 2),
     ("trace s.*", 2),
     ("events --wait 100ms --subjects nobody.listens", 7),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.cli import output
 from natsctl.cli.options import Json, session_of
+
+NOT_ENABLED = (10039, 10076)
+"""Error codes of an account, and of a server, without JetStream: an answer, and no failure of a command about both."""
 
 
 def info(ctx: typer.Context, json: Json = False) -> None:
@@ -28,5 +31,5 @@ def info(ctx: typer.Context, json: Json = False) -> None:
         from natsctl.cli.screen import show_page
 
         show_page(render_account(answer.value if answer else None, server, user))
-    if failure:
+    if failure and not (isinstance(failure, ApiFailure) and failure.err_code in NOT_ENABLED):
         raise failure

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from natsctl.api.account import AccountInfo
-from natsctl.cli.server.shapes import Moved, ToldBy
+from natsctl.cli.server.shapes import Server
 
 
 class AccountOverview(AccountInfo):
@@ -21,6 +21,13 @@ class AccountOverview(AccountInfo):
     server: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class Moved(msgspec.Struct):
+    """How much was moved."""
+
+    msgs: int
+    bytes: int
+
+
 class AccountStatistics(msgspec.Struct):
     """What one server counts for the account."""
 
@@ -31,4 +38,4 @@ class AccountStatistics(msgspec.Struct):
     sent: Moved
     received: Moved
     slow_consumers: int
-    server: ToldBy
+    server: Server

@@ -69,8 +69,12 @@ def resume(
     if json:
         output.emit_json(answer.raw)
         return
-    before = f", it was paused until {when(live['config'].get('pause_until'))}" if paused else ", it was not paused"
-    output.emit(f"Consumer {safe(where)} > {safe(name)} was resumed{before}")
+    shown = f"Consumer {safe(where)} > {safe(name)}"
+    if paused:
+        until = when(live["config"].get("pause_until"))
+        output.emit(f"{shown} was resumed while previously paused until {until}")
+    else:
+        output.emit(f"{shown} was resumed, it was not paused")
 
 
 def _until(session: Session, text: str | None) -> int:

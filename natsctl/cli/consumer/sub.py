@@ -41,7 +41,10 @@ def sub(
     stream: StreamName = None,
     consumer: ConsumerName = None,
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="acknowledge")] = True,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="N", help="end after N messages, 0: never [pull without --wait: 1, else 0]", min=0),
+    ] = None,
     wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
     deliver_group: Annotated[
         str, typer.Option("--deliver-group", metavar="NAME", help="the consumer's queue group, which is known")
@@ -54,16 +57,16 @@ def sub(
 ) -> None:
     """Show what a consumer delivers, as it comes, and acknowledge it.
 
-    A pull consumer is asked again and again; a push consumer is listened to, in its queue group if it has one. With
-    --ordered there is no CONSUMER: one is made in memory, without acks, and made anew behind the last message where a
-    message is missing, its heartbeats stay away, or somebody resets or removes it.
+    A pull consumer is asked for one message unless --count or --wait says when to end; a push consumer is listened to, in its
+    queue group if it has one. With --ordered there is no CONSUMER: one is made in memory, without acks, and made anew
+    behind the last message where a message is missing, its heartbeats stay away, or somebody resets or removes it.
     """
     session = session_of(ctx)
     idle_s, show = wait_seconds(wait), Shown(raw, json)
     if "--ordered" in given:
         if consumer or deliver_group or group:
             raise UsageError("--ordered makes a consumer of its own: CONSUMER and groups are for others")
-        _read_ordered(session, pick_stream(session, stream), given, count, idle_s, show)
+        _read_ordered(session, pick_stream(session, stream), given, count or 0, idle_s, show)
         return
     if given:
         raise UsageError(f"{next(iter(given))} is for --ordered: a consumer that exists has its own")
@@ -79,7 +82,8 @@ class Reading(NamedTuple):
     ack: bool
     deliver_group: str
     group: str
-    most: int
+    most: int | None
+    """How many messages; None for one of a pull consumer that is not to be read until it rests, and else for all."""
     idle_s: float | None
     show: Shown
 
@@ -93,14 +97,19 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
         raise UsageError(f"--deliver-group {asked.deliver_group}: the consumer's is {known}")
     answered = Answered(asked.ack)
     answered.check(config)
-    wanted = Wanted(0, min(asked.most or MAX_BATCH, MAX_BATCH), place=Place(asked.group))
+    pulls = not config.get("deliver_subject")
+    most, idle_s = asked.most, asked.idle_s
+    if most is None:
+        most = int(pulls and idle_s is None)
+        idle_s = session.target().timeout_s if most else idle_s
+    wanted = Wanted(0, min(most or MAX_BATCH, MAX_BATCH), place=Place(asked.group))
     if session.dry_run and not config.get("deliver_subject"):
         preview_read(session, where, name, wanted, answered)
 
     async def work(manager: Manager) -> int:
         asked.show.head(f"Reading Consumer {where} > {name}")
         async with aclosing(_messages(manager, where, name, config, wanted)) as messages:
-            return await _show(manager, messages, asked.most, asked.idle_s, answered, asked.show)
+            return await _show(manager, messages, most, idle_s, answered, asked.show)
 
     if session.run(work) == 0:
         raise NothingReceived(f"no message received from Consumer {where} > {name}")

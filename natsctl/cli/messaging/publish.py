@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -68,6 +69,20 @@ FLAGS = (
 )
 
 
+class Pause(NamedTuple):
+    """How long to wait between two messages: `least_s`, and up to `jitter_s` more."""
+
+    least_s: float
+    jitter_s: float
+
+    def __bool__(self) -> bool:
+        return bool(self.least_s or self.jitter_s)
+
+    async def wait(self) -> None:
+        """Wait once."""
+        await asyncio.sleep(self.least_s + random.uniform(0, self.jitter_s))
+
+
 @dataclass(frozen=True, slots=True)
 class Publishing:
     """What to publish, how often and how."""
@@ -77,7 +92,7 @@ class Publishing:
     headers: tuple[tuple[str, str], ...]
     reply: str
     count: int
-    sleep_s: float
+    pause: Pause
     templates: bool
     quiet: bool
     json: bool
@@ -123,6 +138,9 @@ def publish(
     header: Header = None,
     count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
     sleep: Annotated[str | None, typer.Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
+    jitter: Annotated[
+        str | None, typer.Option("--jitter", metavar="DURATION", help="add up to this to each pause, at random")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not tell what was published")] = False,
     templates: Templates = True,
     force_stdin: ForceStdin = False,
@@ -139,11 +157,18 @@ def publish(
     stored = asked.pop("jetstream", False) | asked.pop("atomic", False) | bool(asked)
     if stored and reply:
         raise UsageError("--jetstream and --reply exclude each other: the stream's ack is the answer")
-    headers = (*read_headers(header), *stream_headers(asked, time.time_ns()))
-    pause_s = wait_seconds(sleep, "--sleep") or 0.0
+    flagged_headers = stream_headers(asked, time.time_ns())
+    by_flag = {name.lower() for name, _ in flagged_headers}
+    headers = (*(pair for pair in read_headers(header) if pair[0].lower() not in by_flag), *flagged_headers)
+    pause = Pause(wait_seconds(sleep, "--sleep") or 0.0, wait_seconds(jitter, "--jitter") or 0.0)
     read = Input(body, force_stdin, send_on)
-    outgoing = Publishing(subject, read, headers, reply, count, pause_s, templates, quiet, json)
+    outgoing = Publishing(subject, read, headers, reply, count, pause, templates, quiet, json)
     atomic = "--atomic" in given
+    if atomic and not read.lines and count == 1:
+        raise UsageError(
+            "atomic batch publishing requires JetStream and several messages",
+            hint="give --send-on newline and a line of stdin for each, or --count",
+        )
     session = session_of(ctx)
     if session.dry_run:
         _preview(outgoing, atomic, stored)
@@ -167,9 +192,9 @@ async def _publish_plain(manager: Manager, outgoing: Publishing) -> None:
     number = size = 0
     with _tracking(outgoing) as tracker:
         async for message in outgoing.arriving():
-            if number and outgoing.sleep_s:
+            if number and outgoing.pause:
                 await manager.connection.flush()
-                await asyncio.sleep(outgoing.sleep_s)
+                await outgoing.pause.wait()
             await manager.connection.publish(
                 message.subject, message.body, reply=outgoing.reply, headers=message.headers
             )
@@ -189,8 +214,8 @@ async def _publish_stored(manager: Manager, outgoing: Publishing) -> None:
     number = 0
     with _tracking(outgoing) as tracker:
         async for message in outgoing.arriving():
-            if number and outgoing.sleep_s:
-                await asyncio.sleep(outgoing.sleep_s)
+            if number and outgoing.pause:
+                await outgoing.pause.wait()
             answer = await publish_stored(manager, message.subject, message.body, headers=message.headers)
             number += 1
             outgoing.tell(message)
@@ -202,6 +227,8 @@ async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
     from natsctl.client.messaging.batch import publish_batch
 
     messages = list(outgoing.messages())
+    if not messages:
+        raise UsageError("no messages to publish: stdin has no lines")
     answer = await publish_batch(manager, messages)
     if not outgoing.quiet and not outgoing.json:
         output.log(f'Published {len(messages):,} messages to "{safe(outgoing.subject)}" as one batch')

@@ -21,7 +21,9 @@ def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Ma
     page = Page("Account Information")
     _connection(page.section(), server, user)
     _permissions(page, user.get("permissions") or {})
-    if info is not None:
+    if info is None:
+        page.section("JetStream Account Information").row("JetStream", "not available")
+    else:
         domain = f" for domain {safe(info.domain)}" if info.domain else ""
         _tier(page, f"JetStream Account Information{domain}", info)
         _api(page.section("JetStream API"), info)
@@ -31,8 +33,10 @@ def render_account(info: AccountInfo | None, server: Mapping[str, Any], user: Ma
 
 
 def _connection(section: Section, server: Mapping[str, Any], user: Mapping[str, Any]) -> None:
-    section.maybe("User", _known(user, "user", "user_name"))
-    section.maybe("Account", _known(user, "account", "account_name"))
+    name, key = str(user.get("user_name") or ""), str(user.get("user") or "")
+    section.maybe("User", safe(f"{name} ({key})" if name and name != key else key))
+    name, key = str(user.get("account_name") or ""), str(user.get("account") or "")
+    section.maybe("Account", safe(f"{name} ({key})" if name else key))
     if "acc_is_sys" in server or user:
         section.row("System Account", yes(bool(server.get("acc_is_sys"))))
     if user:
@@ -51,14 +55,8 @@ def _connection(section: Section, server: Mapping[str, Any], user: Mapping[str, 
     _tls(section, server)
 
 
-def _known(user: Mapping[str, Any], key: str, name: str) -> str:
-    """An id with the name that it is known by: `orders (ADA…)`."""
-    told, shown = str(user.get(key) or ""), str(user.get(name) or "")
-    return safe(f"{shown} ({told})" if shown and shown != told else told)
-
-
 def _tls(section: Section, server: Mapping[str, Any]) -> None:
-    section.row("TLS Connection", yes(bool(server.get("tls"))))
+    section.row("TLS Connection", "yes" if server.get("tls") else "no")
     for label, key in (
         ("TLS Version", "tls_version"),
         ("TLS Cipher", "tls_cipher"),

@@ -45,9 +45,10 @@ def document(check: Check) -> dict[str, Any]:
 
 
 def _metric(metric: Metric) -> dict[str, Any]:
-    said = {"name": metric.name, "value": metric.value, "unit": metric.unit}
-    said |= {"warning": metric.warning, "critical": metric.critical}
-    return {key: value for key, value in said.items() if value not in (None, "")}
+    """Return a value with its thresholds, 0 for one that is not set: readers find the same keys everywhere."""
+    said = {"name": metric.name, "value": metric.value}
+    said |= {"warning": metric.warning or 0, "critical": metric.critical or 0}
+    return said | ({"unit": metric.unit} if metric.unit else {})
 
 
 def prometheus(check: Check, namespace: str) -> str:

@@ -20,6 +20,7 @@ def render_counter(counter: Counter) -> Page:
     """A counter's value, its last change, and the parts that came from elsewhere."""
     page = Page(f"Counter {safe(counter.subject)}")
     top = page.section()
+    top.row("Subject", safe(counter.subject))
     top.row("Value", safe(counter.val))
     top.maybe("Increment", safe(counter.incr))
     top.row("Stream", safe(counter.stream))

@@ -1,33 +1,30 @@
-"""Round trips to servers as a table."""
+"""Round trips to servers as lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.cli.render.latency import fine
-from natsctl.cli.render.table import render_table
+from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from natsctl.client.rtt import Trip, Trips
 
-_NUMBERS = ("RTT", "Minimum", "Maximum")
+
+def rendered_trips(found: Sequence[Trips]) -> Iterator[str]:
+    """Yield a line for each URL, or where its host has several addresses one for each of them below it."""
+    for trips in found:
+        if len(trips.results) == 1:
+            yield f"{safe(trips.url)}: {_shown(trips.results[0])}"
+            continue
+        yield f"{safe(trips.url)}:"
+        for trip in trips.results:
+            yield f"  {safe(trip.address)}: {_shown(trip)}"
 
 
-def render_trips(found: Sequence[Trips]) -> Table:
-    """A row for each address: the mean, the shortest and the longest, or what went wrong."""
-    rows = [
-        (trips.url if not number else "", *_row(trip)) for trips in found for number, trip in enumerate(trips.results)
-    ]
-    return render_table(
-        "Round Trips", ("Server", "Address", *_NUMBERS), rows, right=_NUMBERS, least=("Minimum", "Maximum")
-    )
-
-
-def _row(trip: Trip) -> tuple[str, ...]:
-    address = trip.address.partition("://")[2] or trip.address
+def _shown(trip: Trip) -> str:
+    """Return the mean with the shortest and the longest, or that there was none."""
     if trip.error:
-        return f"{address}: {trip.error}", "", "", ""
-    return address, fine(trip.rtt), fine(trip.min), fine(trip.max)
+        return "failed"
+    return f"{fine(trip.rtt)} (shortest {fine(trip.min)}, longest {fine(trip.max)})"

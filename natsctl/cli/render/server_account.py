@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from natsctl.api.units import format_size
@@ -19,8 +19,6 @@ def render_account_detail(detail: Detail, server: str) -> Page:
     name, tag = str(detail.get("account_name") or ""), str(detail.get("name_tag") or "")
     page = Page(f"Account information for account {safe(name)} on {safe(server)}")
     section = page.section("Details")
-    if tag and tag != name:
-        section.row("Name", safe(tag))
     for label, key in (
         ("Complete", "complete"),
         ("Expired", "expired"),
@@ -31,6 +29,7 @@ def render_account_detail(detail: Detail, server: str) -> Page:
     if updated := detail.get("update_time"):
         section.row("Updated", f"{when(str(updated))} ({ago(str(updated), time.time_ns())} ago)")
     section.maybe("Issuer", safe(str(detail.get("issuer_key") or "")))
+    section.maybe("Tag", safe(tag))
     section.row("Client Connections", count(int(detail.get("client_connections") or 0)))
     section.row("Leafnode Connections", count(int(detail.get("leafnode_connections") or 0)))
     section.row("Subscriptions", count(int(detail.get("subscriptions") or 0)))
@@ -51,32 +50,32 @@ def _limits(section: Section, detail: Detail) -> None:
             section.row(safe(str(key)), "unlimited" if value < 0 else format_size(value) if size else count(value))
 
 
-def _shared(page: Page, title: str, entries: Any, row: Any) -> None:
-    section = page.section(title)
-    for entry in entries:
-        section.row(safe(str(entry.get("type") or "")).title() or title[:-1], row(entry))
+def _shared(page: Page, title: str, entries: Any, rows: Callable[[Section, Detail], None]) -> None:
+    for number, entry in enumerate(entries):
+        # One block for each: those after the first follow without a title of their own.
+        rows(page.section("" if number else title), entry)
 
 
-def _import(entry: Detail) -> str:
+def _import(section: Section, entry: Detail) -> None:
     local = str(entry.get("local_subject") or entry.get("to") or entry.get("subject"))
-    subject = str(entry.get("subject"))
-    from_subject = f" from subject {safe(subject)}" if subject != local else ""
-    return f"{safe(local)}{from_subject} of account {safe(str(entry.get('account')))}{_marks(entry)}"
+    subject, account = str(entry.get("subject")), safe(str(entry.get("account")))
+    origin = f" from subject {safe(subject)} in account {account}" if subject != local else f" from account {account}"
+    section.maybe("Invalid", yes(True) if entry.get("invalid") else "")
+    section.row("Subject", f"{safe(local)}{origin}")
+    section.row("Type", safe(str(entry.get("type") or "")))
+    section.maybe("Name", safe(str(entry.get("name") or "")))
+    section.row("Sharing", yes(bool(entry.get("share"))))
+    section.row("Tracking", yes(bool(entry.get("tracking"))))
 
 
-def _export(entry: Detail) -> str:
-    who = entry.get("approved_accounts") or ()
-    to = f" to {', '.join(safe(str(one)) for one in who)}" if who else " to every account"
-    response = entry.get("response_type")
-    answers = f", {safe(str(response)).lower()} response" if response and entry.get("type") == "service" else ""
-    return f"{safe(str(entry.get('subject')))}{to}{answers}{_marks(entry)}"
-
-
-def _marks(entry: Detail) -> str:
-    said = [
-        word for word, key in (("shared", "share"), ("tracked", "tracking"), ("INVALID", "invalid")) if entry.get(key)
-    ]
-    return f" ({', '.join(said)})" if said else ""
+def _export(section: Section, entry: Detail) -> None:
+    section.row("Subject", safe(str(entry.get("subject"))))
+    section.row("Type", safe(str(entry.get("type") or "")))
+    section.row("Tokens Required", yes(bool(entry.get("token_req"))))
+    section.maybe("Response Type", safe(str(entry.get("response_type") or "")))
+    section.maybe("Description", safe(str(entry.get("description") or "")))
+    section.maybe("Name", safe(str(entry.get("name") or "")))
+    section.many("Accounts", [safe(str(one)) for one in entry.get("approved_accounts") or ()])
 
 
 def _mappings(section: Section, mappings: Detail) -> None:

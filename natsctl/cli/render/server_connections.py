@@ -88,15 +88,10 @@ CONNECTIONS: tuple[Column[Row], ...] = (
 REASON: Column[Row] = Column("Reason", text("reason"))
 PER_SERVER: tuple[Column[Row], ...] = (*_SERVER, counted("Connections", "count"))
 ACCOUNTS: tuple[Column[Row], ...] = (
-    Column("Account", lambda row: account_name({"account": row["acc"], "name_tag": row["name"]})),
-    counted("Conns", "conns"),
-    counted("Leafs", "leafnodes", wide=True),
-    counted("In Msgs", "received", "msgs"),
-    counted("Out Msgs", "sent", "msgs"),
-    sized("In Bytes", "received", "bytes", wide=True),
-    sized("Out Bytes", "sent", "bytes", wide=True),
-    counted("Subs", "num_subscriptions"),
-    counted("Slow", "slow_consumers", wide=True),
+    Column("Account", lambda row: account_name({**row, "name_tag": row["connection_info"][0].get("name_tag")})),
+    counted("Connections", "connections"),
+    *_MOVED,
+    counted("Subs", "subscriptions"),
 )
 LEAFNODES: tuple[Column[Row], ...] = (
     *_SERVER,

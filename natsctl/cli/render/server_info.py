@@ -43,8 +43,8 @@ def _text(varz: Varz, key: str) -> str:
 
 def _process(section: Section, varz: Varz) -> None:
     section.row("Version", _text(varz, "version"))
-    section.maybe("Git Commit", _text(varz, "git_commit"))
-    section.maybe("Go Version", _text(varz, "go"))
+    section.row("Git Commit", _text(varz, "git_commit"))
+    section.row("Go Version", _text(varz, "go"))
     section.row("Start Time", when(varz.get("start")))
     section.maybe("Configuration Load Time", when(varz["config_load_time"]) if varz.get("config_load_time") else "")
     section.maybe("Configuration Digest", _text(varz, "config_digest"))
@@ -77,17 +77,21 @@ def _jetstream(section: Section, jetstream: Varz) -> None:
         section.row("Enabled", yes(False))
         return
     api, limits = stats.get("api") or {}, jetstream.get("limits") or {}
-    section.maybe("Domain", _text(config, "domain"))
+    section.row("Domain", _text(config, "domain"))
     section.row("API Support Level", count(int(api.get("level") or 0)))
     section.row("Storage Directory", _text(config, "store_dir"))
     section.row("Active Accounts", count(int(stats.get("accounts") or 0)))
     section.row("HA Assets", count(int(stats.get("ha_assets") or 0)))
-    section.row("Memory In Use", _use(stats, "memory", config.get("max_memory")))
-    section.row("File In Use", _use(stats, "storage", config.get("max_storage")))
+    section.row("Memory In Use", _use(stats, "memory"))
+    section.row("File In Use", _use(stats, "storage"))
+    section.row("Maximum Memory Storage", format_size(int(config.get("max_memory") or 0)))
+    section.row("Maximum File Storage", format_size(int(config.get("max_storage") or 0)))
+    section.row("Cluster Message Compression", yes(bool(config.get("compress_ok"))))
     section.row("API Requests", count(int(api.get("total") or 0)))
     section.row("API Errors", count(int(api.get("errors") or 0)))
-    section.row("Always Sync Writes", yes(bool(config.get("sync_always"))))
-    section.maybe("Sync Interval", duration(int(config["sync_interval"])) if config.get("sync_interval") else "")
+    section.row("Always sync writes to disk", yes(bool(config.get("sync_always"))))
+    interval_ns = int(config.get("sync_interval") or 0)
+    section.maybe("Write sync Frequency", duration(interval_ns) if interval_ns else "")
     section.row("Strict API Parsing", yes(bool(config.get("strict"))))
     for label, key, show in (
         ("Maximum HA Assets", "max_ha_assets", count),
@@ -99,8 +103,8 @@ def _jetstream(section: Section, jetstream: Varz) -> None:
         section.row(label, show(value) if value > 0 else "unlimited")
 
 
-def _use(stats: Varz, key: str, most: Any) -> str:
-    text = f"{format_size(int(stats.get(key) or 0))} of {format_size(int(most or 0))}"
+def _use(stats: Varz, key: str) -> str:
+    text = format_size(int(stats.get(key) or 0))
     reserved = int(stats.get(f"reserved_{key}") or 0)
     return f"{text} ({format_size(reserved)} reserved)" if 0 < reserved < 2**63 else text
 
@@ -108,7 +112,7 @@ def _use(stats: Varz, key: str, most: Any) -> str:
 def _limits(section: Section, varz: Varz) -> None:
     section.row("Maximum Connections", count(int(varz.get("max_connections") or 0)))
     subscriptions = int(varz.get("max_subscriptions") or 0)
-    section.row("Maximum Subscriptions", count(subscriptions) if subscriptions > 0 else "unlimited")
+    section.row("Maximum Subscriptions", count(subscriptions) if subscriptions > 0 else "0 (unlimited)")
     section.row("Maximum Payload", format_size(int(varz.get("max_payload") or 0)))
     section.row("Maximum Pending", format_size(int(varz.get("max_pending") or 0)))
     section.row("TLS Timeout", duration(int(float(varz.get("tls_timeout") or 0) * 1e9)))
@@ -119,15 +123,17 @@ def _statistics(section: Section, varz: Varz) -> None:
     def moved(what: str) -> tuple[int, int]:
         return int(varz.get(f"in_{what}") or 0), int(varz.get(f"out_{what}") or 0)
 
-    section.row("CPU", f"{float(varz.get('cpu') or 0):.1f}% of {count(int(varz.get('cores') or 0))} cores")
+    section.row("CPU Cores", f"{count(int(varz.get('cores') or 0))} {float(varz.get('cpu') or 0):.2f}%")
+    section.maybe("GOMAXPROCS", count(int(varz["gomaxprocs"])) if varz.get("gomaxprocs") else "")
     section.row("Memory", format_size(int(varz.get("mem") or 0)))
+    section.maybe("GOMEMLIMIT", count(int(varz["gomemlimit"])) if varz.get("gomemlimit") else "")
     total = int(varz.get("total_connections") or 0)
     section.row("Connections", f"{count(int(varz.get('connections') or 0))} now, {count(total)} since the start")
     section.row("Subscriptions", count(int(varz.get("subscriptions") or 0)))
     received, sent = moved("msgs")
-    section.row("Messages", f"{count(received)} in, {count(sent)} out")
+    section.row("Messages", f"{count(received)} in {count(sent)} out")
     received, sent = moved("bytes")
-    section.row("Bytes", f"{format_size(received)} in, {format_size(sent)} out")
+    section.row("Bytes", f"{format_size(received)} in {format_size(sent)} out")
     section.row("Slow Consumers", count(int(varz.get("slow_consumers") or 0)))
 
 

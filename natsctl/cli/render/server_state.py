@@ -15,6 +15,7 @@ from natsctl.client.system.reports import Row, leaders
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 LONGEST_BAR = 40
 _NAME: Column[ServerAnswer] = Column("Server", lambda one: safe(one.name))
@@ -23,20 +24,19 @@ _CLUSTER: Column[ServerAnswer] = Column("Cluster", lambda one: safe(one.cluster)
 
 def render_use(
     title: str, what: str, rows: Sequence[ServerAnswer], show: Callable[[Any], str], width: int | None
-) -> list[RenderableType]:
-    """One bar a server, the longest for the largest value of the statistics' field `what`."""
+) -> Text:
+    """One line and bar a server, the longest for the largest value of the statistics' field `what`."""
+    from rich.text import Text
+
     most = max((float(one.data.get(what) or 0) for one in rows), default=0) or 1
-
-    def bar(one: ServerAnswer) -> str:
-        return "█" * round(float(one.data.get(what) or 0) / most * min(LONGEST_BAR, (width or 200) // 3))
-
-    table: tuple[Column[ServerAnswer], ...] = (
-        _NAME,
-        _CLUSTER,
-        Column(title.split()[0], lambda one: show(one.data.get(what) or 0), lambda one: one.data.get(what) or 0),
-        Column("", bar),
-    )
-    return [render_sheet(title, table, rows, width)]
+    column = max((len(safe(one.name)) for one in rows), default=0)
+    longest = min(LONGEST_BAR, (width or 200) // 3)
+    lines = [title, ""]
+    for one in rows:
+        value = one.data.get(what) or 0
+        bar = "█" * max(1, round(float(value) / most * longest))
+        lines.append(f"{safe(one.name):>{column}}: {bar} {show(value)}")
+    return Text("\n".join(lines))
 
 
 def healthy(answer: ServerAnswer) -> bool:
@@ -47,13 +47,21 @@ def healthy(answer: ServerAnswer) -> bool:
 def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
     """Every server with its state and what it complains about."""
     rows = [
-        {"name": one.name, "cluster": one.cluster, "status": _status(one), "type": kind, "error": error}
+        {
+            "name": one.name,
+            "cluster": one.cluster,
+            "domain": one.server.get("domain"),
+            "status": _status(one),
+            "type": kind,
+            "error": error,
+        }
         for one in answers
         for kind, error in _complaints(one)
     ]
     table: tuple[Column[Row], ...] = (
         Column("Server", text("name")),
         Column("Cluster", text("cluster"), wide=True),
+        Column("Domain", text("domain"), wide=True),
         Column("Status", text("status")),
         Column("Type", text("type")),
         Column("Error", text("error")),
@@ -109,11 +117,17 @@ LEADERS: tuple[Column[Row], ...] = (
     counted("Stream Leaders", "streams"),
     counted("Consumer Leaders", "consumers"),
 )
-ASSETS: tuple[Column[Row], ...] = (
+_API_LEVEL = counted("Required API level", "api_level")
+STREAMS_ABOVE: tuple[Column[Row], ...] = (
+    Column("Account", text("account")),
+    Column("Stream", text("name")),
+    _API_LEVEL,
+)
+CONSUMERS_ABOVE: tuple[Column[Row], ...] = (
     Column("Account", text("account")),
     Column("Stream", text("stream")),
-    Column("Consumer", text("consumer")),
-    counted("API Level", "required_api_level"),
+    Column("Consumer", text("name")),
+    _API_LEVEL,
 )
 
 

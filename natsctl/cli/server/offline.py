@@ -19,7 +19,7 @@ SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 72
 """Bytes that bcrypt looks at; what comes behind them would count for nothing."""
 GENERATED = 22
-_SIGNS = string.ascii_letters + string.digits + "-_%@+=:."
+_SIGNS = string.ascii_letters + string.digits + "-_%@&^#"
 
 
 def mappings(
@@ -107,8 +107,10 @@ def passwd(
         output.emit_json({**({"password": chosen} if generate else {}), "hash": hashed})
         return
     if generate:
-        output.note(f"generated password: {chosen}")
-    output.emit(hashed)
+        output.emit(f"Generated password: {chosen}")
+        output.emit(f"       bcrypt hash: {hashed}")
+    else:
+        output.emit(hashed)
 
 
 def _password(ctx: typer.Context, given: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -169,7 +170,7 @@ def kick(
         answer = session_of(ctx).run(
             lambda manager: System(manager).ask_one(server, "KICK", {"cid": client}, changes=True)
         )
-    output.emit_json(answer.raw) if json else output.note(f"Connection {client} of {safe(answer.name)} was ended")
+    output.emit_json(answer.raw) if json else output.emit_json_line(answer.raw)
 
 
 PROFILES = ("allocs", "heap", "goroutine", "mutex", "threadcreate", "block", "cpu")
@@ -196,6 +197,7 @@ def profile(
     if profile == "cpu":
         body.setdefault("duration", 5_000_000_000)
     answers = session_of(ctx).run(lambda manager: System(manager).profiles(body, scope_of(given)))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
     written: list[dict[str, Any]] = []
     refused: list[str] = []
     for answer in answers:
@@ -203,12 +205,13 @@ def profile(
         if said or not answer.data.get("profile"):
             refused.append(f"{answer.name}: {said or 'no profile'}")
             continue
-        path = _write(Path(folder), f"{profile}-{answer.id}.pprof", answer.data["profile"])
+        path = _write(Path(folder), f"{profile}-{stamp}-{answer.name}", answer.data["profile"])
         written.append({"server": answer.server, "profile": profile, "file": path})
     if json:
         output.emit_json(written)
     else:
-        output.emit_names(str(one["file"]) for one in written)
+        for one in written:
+            output.emit(f'Server "{safe(str(one["server"].get("name")))}" profile written: {safe(str(one["file"]))}')
     if refused:
         raise NatsctlError("; ".join(refused))
 

@@ -41,20 +41,12 @@ class ServerAnswer(msgspec.Struct):
     error: Any = None
 
 
-class ToldBy(msgspec.Struct):
-    """Which server an entry is of."""
-
-    name: str
-    id: str
-    cluster: str = ""
-
-
 class Connection(msgspec.Struct):
     """A connection as its server describes it."""
 
     cid: int
     kind: str
-    server: ToldBy
+    server: Server
     account: str = ""
     name: str = ""
     in_msgs: int = 0
@@ -64,31 +56,24 @@ class Connection(msgspec.Struct):
     subscriptions: int = 0
 
 
-class Moved(msgspec.Struct):
-    """How much was moved."""
-
-    msgs: int
-    bytes: int
-
-
 class Account(msgspec.Struct):
-    """An account over all servers; `servers` has what each of them tells."""
+    """The connections of an account over all servers, and what they have moved."""
 
-    acc: str
-    name: str
-    conns: int
-    leafnodes: int
-    num_subscriptions: int
-    slow_consumers: int
-    sent: Moved
-    received: Moved
-    servers: list[dict[str, Any]]
+    account: str
+    connections: int
+    connection_info: list[Connection]
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    subscriptions: int
+    server: list[Server]
 
 
 class Leafnode(msgspec.Struct):
     """A leaf node connection as its server describes it."""
 
-    server: ToldBy
+    server: Server
     account: str
     name: str = ""
 
@@ -97,36 +82,55 @@ class Route(msgspec.Struct):
     """A route as its server describes it."""
 
     rid: int
-    server: ToldBy
+    server: Server
     remote_id: str = ""
 
 
 class Gateway(msgspec.Struct):
     """A gateway connection as its server describes it, with the cluster at its other end."""
 
-    server: ToldBy
+    server: Server
     remote: str
     direction: str
     connection: dict[str, Any]
 
 
-class Asset(msgspec.Struct):
-    """A stream, or a consumer of it, and the API level that it needs."""
+class StreamAbove(msgspec.Struct):
+    """A stream that needs a higher API level."""
 
     account: str
+    name: str
+    api_level: int
+
+
+class ConsumerAbove(msgspec.Struct):
+    """A consumer that needs a higher API level, or whose stream does, whose name then ends with `*`."""
+
+    account: str
+    name: str
     stream: str
-    consumer: str
-    required_api_level: int
+    api_level: int
+
+
+class Downgrade(msgspec.Struct):
+    """The streams and consumers that are in the way of a lower API level."""
+
+    streams: list[StreamAbove] = []
+    consumers: list[ConsumerAbove] = []
+
+
+Use = dict[str, float]
+"""How busy each server is in percent, or how much memory it uses in bytes, by its name."""
 
 
 class Metric(msgspec.Struct):
-    """A measured value; times are seconds."""
+    """A measured value with its thresholds, 0 for none; times are seconds."""
 
     name: str
     value: float
+    warning: float
+    critical: float
     unit: str = ""
-    warning: float | None = None
-    critical: float | None = None
 
 
 class CheckResult(msgspec.Struct):

@@ -7,7 +7,7 @@ VERBS = (
     Verb(
         "info, i",
         "service.show:info",
-        answer="client.services.documents:Instance[]",
+        answer="service.shapes:Instances",
         examples=("natsctl service info orders --endpoint '^new'",),
     ),
     Verb("stats", "service.show:stats", answer="client.services.documents:ServiceStats[]"),

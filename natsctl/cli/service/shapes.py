@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+from natsctl.client.services.documents import Instance
 
 
 class Handled(msgspec.Struct):
@@ -25,3 +29,11 @@ class Answered(msgspec.Struct, omit_defaults=True):
     text: str = ""
     status: int = 0
     description: str = ""
+
+
+class Instances(msgspec.Struct):
+    """All instances of a service; `info` and `stats` are those of the first, null where none answers."""
+
+    info: dict[str, Any] | None
+    stats: dict[str, Any] | None
+    instances: list[Instance]

@@ -43,7 +43,10 @@ def info(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Show what the instances of a service are, do and have done."""
+    """Show what the instances of a service are, do and have done.
+
+    With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
+    """
     from natsctl.cli.render.service import render_instance
     from natsctl.cli.screen import show_page
     from natsctl.client.services.ask import infos, stats
@@ -58,7 +61,9 @@ def info(
             raw["endpoints"] = [end for end in raw.get("endpoints") or () if shown.search(str(end.get("name")))]
         one.value.endpoints = [end for end in one.value.endpoints if shown.search(end.name)]
     if json:
-        output.emit_json([{"info": one.raw, "stats": two.raw} for one, two in both])
+        instances = [{"info": one.raw, "stats": two.raw} for one, two in both]
+        first = instances[0] if instances else {"info": None, "stats": None}
+        output.emit_json({**first, "instances": instances})
         return
     for number, (one, two) in enumerate(both):
         if number:

@@ -52,7 +52,7 @@ def gaps(
         title = f"{plural(len(found), 'gap')} found in Stream {name}"
         show_table(render_table(title, columns, rows, columns))
     else:
-        output.emit(f"No gaps found in Stream {safe(name)}")
+        output.emit(f"No deleted messages in {safe(name)}")
 
 
 def _walk(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:

@@ -27,7 +27,7 @@ def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, js
         return
     state = live.value.state
     session.effect["messages_kept_for_ever"] = state.messages
-    if not json and not session.dry_run:
+    if not (json or force or session.dry_run):
         output.note(
             f"Stream {safe(name)} holds {plural(state.messages, 'message')}; a sealed stream can not be unsealed"
         )
@@ -38,4 +38,4 @@ def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, js
     if "metadata" in wanted:
         wanted["metadata"] = own_metadata(wanted["metadata"])
     answer = session.run(lambda manager: manager.stream_update(wanted))
-    show_info(answer, json, f"Stream {name} was sealed")
+    show_info(answer, json)

@@ -19,6 +19,7 @@ WAIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.1
 
 Info = Mapping[str, Any]
+Announce = Callable[[Info], None]
 
 
 class NotClustered(NatsctlError):
@@ -42,7 +43,9 @@ class Asset(NamedTuple):
             return (await manager.consumer_info(self.stream, self.consumer)).raw
         return (await manager.stream_info(self.stream)).raw
 
-    async def hand_over(self, manager: Manager, preferred: str = "", wait_s: float = WAIT_S) -> tuple[Info, Info]:
+    async def hand_over(
+        self, manager: Manager, preferred: str = "", wait_s: float = WAIT_S, announce: Announce | None = None
+    ) -> tuple[Info, Info]:
         """Have its leader step down; what `hand_over` returns and raises."""
 
         async def ask() -> object:
@@ -50,7 +53,7 @@ class Asset(NamedTuple):
                 return await manager.consumer_step_down(self.stream, self.consumer, preferred)
             return await manager.stream_step_down(self.stream, preferred=preferred)
 
-        return await hand_over(lambda: self.info(manager), ask, self.shown, wait_s)
+        return await hand_over(lambda: self.info(manager), ask, self.shown, wait_s, announce)
 
     def planned(self, preferred: str, prefix: str) -> Planned:
         """The request that `hand_over` sends, for an API prefix."""
@@ -88,16 +91,23 @@ def check_clustered(info: Info, what: str) -> None:
 
 
 async def hand_over(
-    load: Callable[[], Awaitable[Info]], ask: Callable[[], Awaitable[object]], what: str, wait_s: float = WAIT_S
+    load: Callable[[], Awaitable[Info]],
+    ask: Callable[[], Awaitable[object]],
+    what: str,
+    wait_s: float = WAIT_S,
+    announce: Announce | None = None,
 ) -> tuple[Info, Info]:
     """Have the leader step down, and return the information before and once another server leads.
 
+    `announce` is called with the information before, once it is clear that another server can lead.
     Raises NotClustered, ApiFailure, and Unreachable when no other one leads in time; the election goes on then.
     """
     import asyncio
 
     before = await load()
     check_clustered(before, what)
+    if announce is not None:
+        announce(before)
     await ask()
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:

@@ -77,9 +77,8 @@ def _check_origins(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None
     sources, mirror = raw.get("sources") or [], raw.get("mirror")
     least, most = limits.get("min-sources"), limits.get("max-sources")
     check.metrics.append(Metric("sources", len(sources), "Streams that this one sources", "", least, most))
-    if least is not None or most is not None:
-        fits = (least or 0) <= len(sources) and (most is None or most < 0 or len(sources) <= most)
-        check.require(fits, f"{len(sources)} sources", f"{len(sources)} sources, expected {_range(least, most)}")
+    fits = (least or 0) <= len(sources) and (most is None or most < 0 or len(sources) <= most)
+    check.require(fits, f"{len(sources)} sources", f"{len(sources)} sources, expected {_range(least, most)}")
     lag, seen = limits.get("lag-critical") or 0, limits.get("seen-critical") or 0
     if lag <= 0 and seen <= 0:
         return

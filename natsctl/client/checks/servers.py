@@ -11,6 +11,7 @@ from natsctl.client.checks.assets import compiled
 from natsctl.client.checks.check import NS_PER_S, Check, Limits, Metric, seconds
 from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.preview import Planned, Previewed
+from natsctl.client.settings import without_login
 from natsctl.client.system.census import System
 from natsctl.client.system.reports import span_ns
 
@@ -34,10 +35,11 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
     if await subscription.next(connection.timeout_s) is None:
         raise Unreachable("a message to ourselves did not come back")
     request_s = time.perf_counter() - begin_s
+    url = without_login(connection.url)
     for name, flag, value, text, help in (
-        ("connect_time", "connect", connect_s, f"connected in {connect_s * 1000:.1f}ms", "Time to connect"),
-        ("rtt", "rtt", rtt_s, f"round trip in {rtt_s * 1000:.1f}ms", "Time for a PING to be answered"),
-        ("request_time", "req", request_s, f"message back in {request_s * 1000:.1f}ms", "Time for a message to return"),
+        ("connect_time", "connect", connect_s, f"connected to {url} in {connect_s:.6f}s", "Time to connect"),
+        ("rtt", "rtt", rtt_s, f"rtt time {rtt_s * 1000:.3f}ms", "Time for a PING to be answered"),
+        ("request_time", "req", request_s, f"round trip took {request_s:.6f}s", "Time for a message to return"),
     ):
         metric = Metric(name, value, help, "s")
         check.compare(metric, text, seconds(limits, f"{flag}-warn"), seconds(limits, f"{flag}-critical"), low=False)
@@ -61,7 +63,7 @@ async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
         return
     warning, critical = seconds(limits, "response-warn"), seconds(limits, "response-critical")
     check.compare(metric, f"answered in {elapsed_s * 1000:.1f}ms", warning, critical, low=False)
-    check.ok.append("answered")
+    check.ok.append("Valid response")
     if pattern := limits.get("match-payload"):
         found = compiled(pattern, "--match-payload").search(answer.body.decode("utf-8", "replace"))
         check.require(found is not None, f"the answer matches {pattern}", f"the answer does not match {pattern}")
@@ -97,7 +99,7 @@ def _check_load(check: Check, varz: dict[str, Any], limits: Limits) -> None:
     )
     for flag, metric, key, unit, what in (
         ("cpu", "cpu", "cpu", "%", "CPU use"),
-        ("mem", "mem", "mem", "B", "bytes of memory"),
+        ("mem", "mem", "mem", "", "bytes of memory"),
         ("conn", "connections", "connections", "", "connections"),
         ("subs", "subscriptions", "subscriptions", "", "subscriptions"),
     ):
@@ -134,7 +136,7 @@ async def check_meta(manager: Manager, check: Check, limits: Limits) -> None:
     expected, lag, seen = limits["expect"], limits.get("lag-critical") or 0, limits.get("seen-critical") or 0
     peers = len(replicas) + 1
     check.metrics.append(Metric("peers", peers, "Servers of the group", "", expected, expected))
-    check.require(peers == expected, f"{peers} peers, led by {leader.name}", f"{peers} peers, expected {expected}")
+    check.require(peers == expected, f"{peers} peers led by {leader.name}", f"{peers} peers, expected {expected}")
     for name, what, found in (
         ("peer_offline", "offline", [one for one in replicas if one.get("offline")]),
         ("peer_not_current", "not current", [one for one in replicas if not one.get("current")]),
@@ -186,7 +188,7 @@ def _percent(info: dict[str, Any], key: str, most: str) -> float:
 
 async def _check_replicas(manager: Manager, check: Check, limits: Limits) -> None:
     lag, seen = limits.get("replica-lag-critical") or 0, limits.get("replica-seen-critical") or 0
-    found: dict[str, list[str]] = {"no_leader": [], "missing_replicas": [], "lagged": [], "not_seen": []}
+    found: dict[str, list[str]] = {"no_leader": [], "missing_replicas": [], "lagged": [], "not_seen": [], "fail": []}
     well = 0
     for answer in await manager.stream_list():
         name = str((answer.raw.get("config") or {}).get("name"))
@@ -197,20 +199,22 @@ async def _check_replicas(manager: Manager, check: Check, limits: Limits) -> Non
             "no_leader": cluster is not None and not cluster.get("leader"),
             "missing_replicas": cluster is not None and wanted > 1 and len(replicas) + 1 < wanted,
             "lagged": any(0 < lag <= int(one.get("lag") or 0) for one in replicas),
-            "not_seen": any(one.get("offline") or 0 < seen <= int(one.get("active") or 0) for one in replicas),
+            "not_seen": any(0 < seen <= int(one.get("active") or 0) for one in replicas),
+            "fail": any(one.get("offline") for one in replicas),
         }
         for ill, has_it in ills.items():
             if has_it:
                 found[ill].append(name)
         well += not any(ills.values())
     check.measure("replicas_ok", well, "Streams all of whose replicas are well")
-    for ill, text in (
-        ("no_leader", "without a leader"),
-        ("missing_replicas", "that lack replicas"),
-        ("lagged", "with replicas that lag"),
-        ("not_seen", "with replicas not heard of"),
+    for ill, text, unit, limit in (
+        ("no_leader", "without a leader", "", None),
+        ("missing_replicas", "that lack replicas", "", None),
+        ("lagged", "with replicas that lag", "", lag),
+        ("not_seen", "with replicas not heard of", "s", seen / NS_PER_S),
+        ("fail", "with replicas that are offline", "", None),
     ):
-        check.measure(f"replicas_{ill}", len(found[ill]), f"Streams {text}")
+        check.metrics.append(Metric(f"replicas_{ill}", len(found[ill]), f"Streams {text}", unit, None, limit))
         if found[ill]:
             check.critical.append(f"streams {text}: {', '.join(found[ill])}")
 

@@ -33,6 +33,14 @@ _WHEN = ("schedule_after", "schedule_at", "schedule_every", "schedule_cron")
 _SCHEDULED = {"schedule_dest": "Nats-Schedule-Target", "schedule_source": "Nats-Schedule-Source"}
 
 
+_EXCLUSIVE = ("--schedule-cron", "--schedule-every", "--schedule-at", "--schedule-after")
+_EXCLUDED = {
+    "--schedule-cron": "--schedule-at, --schedule-every or --schedule-after",
+    "--schedule-every": "--schedule-at or --schedule-after",
+}
+"""The flags that say when, and what each of them excludes: a schedule has one time."""
+
+
 def stream_headers(asked: Mapping[str, Any], now_ns: int) -> tuple[tuple[str, str], ...]:
     """The headers for what was asked of the stream, by field. Raises UsageError for what excludes each other."""
     pairs = [(name, str(asked[field])) for field, name in PLAIN_HEADERS.items() if asked.get(field) is not None]
@@ -45,18 +53,15 @@ def _schedule(asked: Mapping[str, Any], now_ns: int) -> list[tuple[str, str]]:
     when = [field for field in _WHEN if asked.get(field)]
     flags = [_flag(field) for field in when]
     if len(when) > 1:
-        raise UsageError(f"{' and '.join(flags)} exclude each other: a schedule has one time")
-    others = [field for field in (*_SCHEDULED, "schedule_ttl") if asked.get(field)]
-    if not when:
-        if others:
-            raise UsageError(
-                f"{_flag(others[0])} needs a schedule",
-                hint=f"give one of {', '.join(_flag(field) for field in _WHEN)}",
-            )
+        one, *others = sorted(flags, key=_EXCLUSIVE.index)
+        raise UsageError(f"{one} may not be used with {_EXCLUDED.get(one, ' or '.join(others))}")
+    given = [field for field in (*_SCHEDULED, "schedule_ttl") if asked.get(field)]
+    if not when and not given:
         return []
     if not asked.get("schedule_dest"):
-        raise UsageError(f"{flags[0]} needs --schedule-dest: the subject that the message goes to when it is time")
-    pairs = [("Nats-Schedule", _pattern(when[0], asked[when[0]], now_ns))]
+        named = flags[0] if flags else _flag(given[0])
+        raise UsageError(f"{named} needs --schedule-dest: the subject that the message goes to when it is time")
+    pairs = [("Nats-Schedule", _pattern(when[0], asked[when[0]], now_ns))] if when else []
     pairs += [(header, asked[field]) for field, header in _SCHEDULED.items() if asked.get(field)]
     if asked.get("schedule_ttl"):
         pairs.append(("Nats-Schedule-TTL", ttl("--schedule-ttl", asked["schedule_ttl"])))
@@ -74,6 +79,8 @@ def _pattern(field: str, words: str, now_ns: int) -> str:
         ns = parse_duration(words)
     except ValueError as failure:
         raise UsageError(f"{flag}: {failure}") from failure
+    if ns <= 0:
+        raise UsageError(f"{flag} must be greater than 0")
     if ns < NS_PER_S:
         raise UsageError(f"{flag}: at least a second, not {words}")
     # A second is the finest step of schedules: rounded up, a message never comes before its time.

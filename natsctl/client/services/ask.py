@@ -42,8 +42,8 @@ class EndpointNotFound(NatsctlError):
     exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, service: str, endpoint: str, known: list[str]) -> None:
-        has = f"it has {', '.join(known)}" if known else "it has none"
-        super().__init__(f"service {service} has no endpoint {endpoint}", hint=has)
+        has = f"available: {', '.join(known)}" if known else "it has none"
+        super().__init__(f'service {service} has no endpoint "{endpoint}"', hint=has)
         self.known = known
 
 

@@ -81,8 +81,7 @@ async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, An
 
 
 async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
-    """Remove everything that JetStream holds for an account; the server's answer. Raises NotClustered."""
-    await meta_group(manager)
+    """Remove everything that JetStream holds for an account; the server's answer."""
     return await change(manager, f"{PURGE}.{account}", None)
 
 

@@ -35,9 +35,8 @@ def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: s
 
 
 def told_by(answer: ServerAnswer) -> Row:
-    """Which server an entry is of: its name, id and, where it has one, cluster."""
-    said = {"name": answer.name, "id": answer.id, "cluster": answer.cluster}
-    return {key: value for key, value in said.items() if value}
+    """Which server an entry is of, as it describes itself."""
+    return dict(answer.server)
 
 
 def gateways(answers: Iterable[ServerAnswer]) -> list[Row]:
@@ -55,8 +54,28 @@ def _gateway(answer: ServerAnswer, remote: str, direction: str, gateway: Mapping
     return {**gateway, "server": told_by(answer), "remote": remote, "direction": direction}
 
 
+MOVED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
+"""What the connections of an account add up to."""
+
+
 def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Every account with what its connections have moved since the servers started, over all servers."""
+    """Every account that has connections, with those and what they have moved, over all servers."""
+    found: dict[str, Row] = {}
+    for connection in listed(answers, "connections"):
+        name, server = str(connection.get("account") or ""), connection["server"]
+        empty = {"account": name, "connections": 0, "connection_info": [], **dict.fromkeys(MOVED, 0), "server": []}
+        row = found.setdefault(name, empty)
+        row["connections"] += 1
+        row["connection_info"].append(connection)
+        for field in MOVED:
+            row[field] += int(connection.get(field) or 0)
+        if server not in row["server"]:
+            row["server"].append(server)
+    return list(found.values())
+
+
+def account_totals(answers: Iterable[ServerAnswer]) -> list[Row]:
+    """Every account with what it has moved since the servers started, over all servers."""
     found: dict[str, Row] = {}
     for one in answers:
         for part in one.data.get("account_statz") or ():
@@ -146,23 +165,23 @@ def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
     return ServerAnswer({**answer.raw, "data": {**answer.data, **counted}}, answer.rtt_ns)
 
 
-def above_level(answers: Iterable[ServerAnswer], level: int) -> list[Row]:
-    """The streams and consumers that need a higher JetStream API level, each once."""
-    found: dict[tuple[str, str, str], Row] = {}
-    for _, account, stream in details(answers):
-        name = str(stream.get("name"))
-        assets = [("", stream), *((str(one.get("name")), one) for one in stream.get("consumer_detail") or ())]
-        for consumer, asset in assets:
-            needed = _level(asset)
-            if needed > level:
-                row = {
-                    "account": account.get("name"),
-                    "stream": name,
-                    "consumer": consumer,
-                    "required_api_level": needed,
-                }
-                found[str(account.get("name")), name, consumer] = row
-    return list(found.values())
+def above_level(answers: Iterable[ServerAnswer], level: int, every: bool = False) -> dict[str, list[Row]]:
+    """The `streams` and `consumers` that need a higher JetStream API level, each once.
+
+    With `every` also the other consumers of such streams, which go with them: the stream's name then ends with `*`.
+    """
+    streams: dict[tuple[str, str], Row] = {}
+    consumers: dict[tuple[str, str, str], Row] = {}
+    for _, owner, stream in details(answers):
+        account, name, needed = str(owner.get("name")), str(stream.get("name")), _level(stream)
+        if needed > level:
+            streams[account, name] = {"account": account, "name": name, "api_level": needed}
+        shown = f"{name}*" if every and needed > level else name
+        for one in stream.get("consumer_detail") or ():
+            if _level(one) > level or shown != name:
+                row = {"account": account, "name": one.get("name"), "stream": shown, "api_level": _level(one)}
+                consumers[account, name, str(one.get("name"))] = row
+    return {"streams": list(streams.values()), "consumers": list(consumers.values())}
 
 
 def _level(asset: Mapping[str, Any]) -> int:

@@ -23,7 +23,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_info_tells_who_is_connected_where(natsctl: Run) -> None:
     out = natsctl("account", "info").out
-    for text in ("Account: $G", "System Account: false", "TLS Connection: false", "API Level: ", "Expires: never"):
+    for text in ("Account: $G", "System Account: false", "TLS Connection: no", "API Level: ", "Expires: never"):
         assert text in out
     assert re.search(r"Connected Address: 127\.0\.0\.1:\d+\n", out)
 
@@ -103,7 +103,7 @@ def test_the_chain_is_shown_and_what_expires_soon_is_warned_of(
 def test_facts_of_the_encryption_are_part_of_info(encrypted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main([*encrypted, "account", "info"]) == 0
     out = capsys.readouterr().out
-    assert "TLS Connection: true" in out
+    assert "TLS Connection: yes" in out
     assert re.search(r"TLS Version: TLSv1\.\d", out)
     assert "TLS Verified: true" in out
 

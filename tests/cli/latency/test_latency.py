@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,11 @@ def test_a_server_that_is_not_there_is_told_beside_those_that_are(natsctl: Run, 
         taken.bind(("127.0.0.1", 0))
         absent = f"nats://127.0.0.1:{taken.getsockname()[1]}"
         done = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}", "-j")
-    assert done.code == 5
+        lines = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}")
+        assert natsctl("rtt", "1", "-s", absent).code == 5
+    assert done.code == lines.code == 0
+    assert re.search(rf"^{shared_server.url}: \d.*\n{absent}: failed\n$", lines.out), lines.out
+    assert absent in lines.err
     here, there = done.json
     assert here["results"][0]["rtt"] > 0
     assert "nobody listens" in there["results"][0]["error"]

@@ -107,6 +107,26 @@ def test_a_scheduled_message_comes_when_it_is_time(natsctl: Run) -> None:
     assert natsctl("sub", "s.out", "--all", "--count", "1", "--raw", "--wait", "30s").out == "later\n"
 
 
+def test_flags_win_over_headers_of_the_same_name(natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s.*", "--allow-schedules")
+    done = natsctl(
+        "pub", "s.a", "x", "--schedule-dest", "s.b", "--schedule-cron", "@hourly", "-H", "nats-schedule-target:c", "-j"
+    )
+    assert done.code == 0, done.err
+    assert _headers(natsctl).count("Nats-Schedule-Target") == 1
+    assert "nats-schedule-target" not in _headers(natsctl)
+
+
+def test_a_destination_alone_is_sent_and_stored(stored: Run) -> None:
+    assert stored("pub", "s.a", "x", "--schedule-dest", "elsewhere", "-j").json["seq"] == 1
+
+
+def test_an_empty_batch_is_refused_and_pauses_may_be_random(stored: Run) -> None:
+    done = stored("pub", "s.a", "--atomic", "--send-on", "newline", stdin=b"")
+    assert (done.code, "no messages to publish" in done.err) == (2, True)
+    assert stored("pub", "s.a", "x", "--count", "3", "--jitter", "2ms", "-q").code == 0
+
+
 @pytest.mark.parametrize(
     ("asked", "pairs"),
     [
@@ -130,7 +150,14 @@ def test_schedules_are_written_as_servers_read_them(asked: dict[str, str], pairs
     ("words", "named"),
     [
         (("--schedule-after", "5s"), "--schedule-dest"),
-        (("--schedule-after", "5s", "--schedule-every", "5s", "--schedule-dest", "d"), "exclude"),
+        (
+            ("--schedule-after", "5s", "--schedule-every", "5s", "--schedule-dest", "d"),
+            "--schedule-every may not be used with --schedule-at or --schedule-after",
+        ),
+        (("--schedule-every", "0s", "--schedule-dest", "d"), "--schedule-every must be greater than 0"),
+        (("--schedule-after=-1m", "--schedule-dest", "d"), "--schedule-after must be greater than 0"),
+        (("--atomic",), "several messages"),
+        (("--jitter", "fast"), "--jitter"),
         (("--schedule-after", "10ms", "--schedule-dest", "d"), "--schedule-after"),
         (("--schedule-at", "tomorrow", "--schedule-dest", "d"), "--schedule-at"),
         (("--schedule-ttl", "5s"), "--schedule-ttl"),

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from rich.text import Text
 
 from natsctl.api.times import parse_time
 from natsctl.cli import output, screen
@@ -274,7 +275,7 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
         "kv-history": lambda: kv.render_history("CONFIG", "db.host", _keys()),
         "object-ls-bucket": lambda: object.render_objects("ASSETS", _objects()),
         "object-info": lambda: object.render_object(_objects()[0]),
-        "rtt": lambda: rtt.render_trips(_trips()),
+        "rtt": lambda: Text("\n".join(rtt.rendered_trips(_trips()))),
         "service-ls": lambda: service.render_services(_services()[0], ""),
         "service-stats": lambda: service.render_stats(_services()[1], "calc"),
         "service-info": lambda: service.render_instance(_services()[0][0], _services()[1][0]),

@@ -58,7 +58,7 @@ def checked(user: Run) -> Run:
         ("request --subject $JS.API.INFO --match-payload streams", 0, "the answer matches"),
         ("request --subject $JS.API.INFO --match-headers A=b", 2, "header A"),
         (f"connection {PATIENT}", 0, "connect_time="),
-        ("connection --rtt-critical 1ns", 2, "Crit:round trip"),
+        ("connection --rtt-critical 1ns", 2, "Crit:rtt time"),
         ("stream --stream S --content x", 2, ""),
     ],
 )
@@ -113,7 +113,7 @@ def test_json_tells_the_status_and_every_value(checked: Run) -> None:
         done = checked("srv", "check", "stream", "--stream", "S", "--msgs-critical", "9", *flags)
         assert done.code == 2
         assert (done.json["status"], done.json["critical"]) == ("CRITICAL", ["5 messages"])
-        assert {"name": "messages", "value": 5, "critical": 9} in done.json["perf_data"]
+        assert {"name": "messages", "value": 5, "warning": 0, "critical": 9} in done.json["perf_data"]
 
 
 def test_prometheus_gets_metrics_and_exit_code_0(checked: Run) -> None:

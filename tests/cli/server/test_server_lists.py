@@ -132,9 +132,15 @@ def test_connections_can_be_filtered_by_an_expression(system: Run) -> None:
 def test_accounts_are_shown_over_all_servers(system: Run) -> None:
     out = system("srv", "rep", "accounts").out
     assert re.search(r"│ SYS +│ +1 │", out)
-    rows = {row["acc"]: row for row in system("srv", "rep", "accounts", "-j").json}
-    assert rows["SYS"]["conns"] == 1
-    assert rows["SYS"]["servers"][0]["server"]["name"] == "one"
+    rows = {row["account"]: row for row in system("srv", "rep", "accounts", "-j").json}
+    own = rows["SYS"]
+    assert (own["connections"], own["server"][0]["name"]) == (1, "one")
+    (connection,) = own["connection_info"]
+    assert (connection["account"], connection["server"]["ver"]) == ("SYS", own["server"][0]["ver"])
+    assert connection["subscriptions_list"]
+    alone = system("srv", "rep", "accounts", "SYS", "-j").json
+    assert (alone["account"], alone["connections"]) == ("SYS", 1)
+    assert system("srv", "rep", "accounts", "NOBODY", "-j").code == 3
 
 
 @pytest.mark.parametrize("what", ["leafnodes", "routes", "gateways"])
@@ -143,10 +149,10 @@ def test_what_a_lone_server_lacks_is_an_empty_list(system: Run, what: str) -> No
     assert "no connections" in system("srv", "rep", what).out
 
 
-@pytest.mark.parametrize(("what", "field"), [("cpu", "cpu"), ("mem", "mem")])
-def test_use_is_shown_as_bars(system: Run, what: str, field: str) -> None:
-    assert re.search(r"│ one +│ +│ +\d", system("srv", "rep", what).out)
-    assert field in system("srv", "rep", what, "-j", "-R").json[0]["statsz"]
+@pytest.mark.parametrize(("what", "shown"), [("cpu", r"\d+%"), ("mem", r"\([\d.]+ [KM]iB\)")])
+def test_use_is_shown_as_bars(system: Run, what: str, shown: str) -> None:
+    assert re.search(rf"^one: █+ {shown}$", system("srv", "rep", what).out, re.MULTILINE)
+    assert system("srv", "rep", what, "-j", "-R").json["one"] >= 0
 
 
 def test_health_fails_when_a_server_is_not_well(system: Run, user: Run) -> None:
@@ -176,9 +182,14 @@ def test_jetstream_counts_what_an_account_holds(system: Run, user: Run) -> None:
 def test_a_stream_above_an_api_level_is_found(system: Run, user: Run) -> None:
     user("str", "add", "NEWER", "--subjects", "n", "--allow-msg-ttl", "--defaults")
     user("str", "add", "OLD", "--subjects", "o", "--defaults")
-    rows = system("srv", "rep", "downgrade", "0", "-j").json
-    assert [(row["stream"], row["required_api_level"]) for row in rows] == [("NEWER", 1)]
-    assert "works at API level 1" in system("srv", "rep", "downgrade", "1").out
+    user("con", "add", "NEWER", "C", "--pull")
+    found = system("srv", "rep", "downgrade", "0", "-j").json
+    assert found == {"streams": [{"account": "A", "name": "NEWER", "api_level": 1}]}
+    every = system("srv", "rep", "downgrade", "0", "--all", "-j").json
+    assert every["consumers"] == [{"account": "A", "name": "C", "stream": "NEWER*", "api_level": 0}]
+    assert "NEWER*" in system("srv", "rep", "downgrade", "0", "--all").out
+    assert "All assets are compatible" in system("srv", "rep", "downgrade", "1").out
+    assert system("srv", "rep", "downgrade", "1", "-j").json == {}
 
 
 def test_a_watched_report_ends_with_ctrl_c(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:

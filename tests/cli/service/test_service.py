@@ -79,10 +79,12 @@ def test_services_are_listed_as_they_describe_themselves(natsctl: Run, echo: Ech
 def test_every_instance_of_a_service_is_told_apart(natsctl: Run, shared_server: ServerProcess) -> None:
     one, two = EchoService("demo"), EchoService("demo")
     with running(shared_server.url, one, two):
-        found = natsctl("service", "info", "demo", "-j").json
+        document = natsctl("service", "info", "demo", "-j").json
+        found = document["instances"]
+        assert {"info": document["info"], "stats": document["stats"]} == found[0]
         assert [instance["info"]["id"] for instance in found] == sorted((one.info.id, two.info.id))
         assert [instance["stats"]["id"] for instance in found] == sorted((one.info.id, two.info.id))
-        (alone,) = natsctl("service", "info", "demo", two.info.id, "-j").json
+        (alone,) = natsctl("service", "info", "demo", two.info.id, "-j").json["instances"]
         assert alone["info"]["id"] == two.info.id
         assert natsctl("service", "ls", "-n").out == "demo\n"
         assert len(natsctl("service", "ping", "demo", "-j").json) == 2
@@ -93,7 +95,7 @@ def test_information_is_of_the_endpoints_that_match(natsctl: Run, echo: EchoServ
     assert "Subject: demo.echo" in shown.out
     assert "Endpoint echo:" in natsctl("service", "info", "demo", "-e", "^ec").out
     assert "Endpoint echo:" not in natsctl("service", "info", "demo", "-e", "other").out
-    assert natsctl("service", "info", "demo", "-e", "other", "-j").json[0]["stats"]["endpoints"] == []
+    assert natsctl("service", "info", "demo", "-e", "other", "-j").json["stats"]["endpoints"] == []
     assert natsctl("service", "info", "demo", "-e", "(").code == 2
 
 

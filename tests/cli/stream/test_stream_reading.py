@@ -61,7 +61,7 @@ def test_gaps_are_ranges_in_every_form(filled: Run) -> None:
     assert "2 gaps found in Stream S" in filled("str", "gaps", "S").out
     filled("str", "add", "FULL", "--subjects", "f")
     assert filled("str", "gaps", "FULL", "-j").json == []
-    assert filled("str", "gaps", "FULL").out == "No gaps found in Stream FULL\n"
+    assert filled("str", "gaps", "FULL").out == "No deleted messages in FULL\n"
 
 
 def test_gaps_are_found_where_the_server_names_only_some(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import time
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consumer.config import show_info
 from natsctl.cli.consumer.find import FILTERS, described
@@ -16,7 +17,7 @@ from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
 from natsctl.cli.render.values import count, safe
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered, leader_of
+from natsctl.client.assets.leaders import WAIT_S, Asset, NotClustered
 
 
 def step_down(
@@ -32,13 +33,12 @@ def step_down(
     session = session_of(ctx)
     where = pick_stream(session, stream)
     asset = Asset(where, pick_consumer(session, where, consumer))
-    before, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S)
+    _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
     if json:
         output.emit_json(after)
         return
-    told = f"{asset.shown} is led by {leader_of(after)}, it was by {leader_of(before)}"
     answer = session.run(lambda manager: manager.consumer_info(where, asset.consumer))
-    show_info(answer, json, state_only=True, done=told)
+    show_info(answer, json, state_only=True)
 
 
 @flagged(tuple(flag for flag in FILTERS if flag.name != "--api-level"))
@@ -66,4 +66,4 @@ def balance(
     if json:
         output.emit_json({"stream": where, "consumers": len(found), "moved": done})
     else:
-        output.emit(f"Balanced {count(len(found))} Consumers of {safe(where)}, {count(len(done))} leaders moved")
+        output.emit(f"Balanced {plural(len(done), 'consumer')} on {safe(where)} of {count(len(found))}")

@@ -61,14 +61,13 @@ def _explained(ctx: typer.Context, account: str, failure: ApiFailure) -> Natsctl
 
 
 def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
-    """Remove every stream and consumer that JetStream's cluster holds for an account."""
+    """Remove every stream and consumer that JetStream holds for an account."""
     from natsctl.client.system.census import System
-    from natsctl.client.system.cluster import meta_group, purge_account
+    from natsctl.client.system.cluster import purge_account
     from natsctl.client.system.reports import details
 
     session = session_of(ctx)
     check_consent(session, f"remove all Streams of account {account}", force)
-    session.run(meta_group)
     asked = {"account": account, "accounts": True, "streams": True}
     answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
     streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
@@ -77,4 +76,4 @@ def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json
     if not confirmed(session, question, force, typed=account):
         return
     answer = session.run(lambda manager: purge_account(manager, account))
-    output.emit_json(answer) if json else output.note(f"The streams of account {safe(account)} are being removed")
+    output.emit_json(answer) if json else output.emit(f"Purge operation on account {safe(account)} initiated")

@@ -63,7 +63,7 @@ def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False
     """Check the newest message of a stream or of a subject: its age and body."""
     from natsctl.client.checks.assets import check_message
 
-    check = Check("message", stream)
+    check = Check("message", "Stream Message")
     run_check(ctx, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
 
 

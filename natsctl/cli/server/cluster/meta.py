@@ -9,6 +9,7 @@ import typer
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.flags import TEXT, WORDS, Flag, Given, fields_of, flagged
+from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.render.values import safe
 
@@ -25,13 +26,15 @@ def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
-    session.run(system_cluster.meta_group)
+    group = session.run(system_cluster.meta_group)
+    if not json:
+        announce_step_down(group)
     before, after = session.run(lambda manager: system_cluster.step_down(manager, fields_of(_PLACEMENT, given)))
     was, now = str(before["cluster"].get("leader")), str(after["cluster"].get("leader"))
     if json:
         output.emit_json({"previous": was, "leader": now, "meta_cluster": after["cluster"]})
     else:
-        output.note(f"{safe(now)} leads JetStream's cluster in place of {safe(was)}")
+        announce_leader(after)
 
 
 def peer_remove(

@@ -12,7 +12,7 @@ VERBS = (
     Verb(
         "accounts, acct",
         "server.report.connections:accounts",
-        answer=_again("Account"),
+        answer=f"cli.server.shapes:Account|{_again('Account')}",
         examples=("natsctl server report accounts --sort in-msgs",),
     ),
     Verb(
@@ -35,8 +35,8 @@ VERBS = (
         "server.report.links:gateways",
         answer=_again("Gateway"),
     ),
-    Verb("cpu", "server.report.state:cpu", answer=_again("Statistics")),
-    Verb("mem", "server.report.state:mem", answer=_again("Statistics")),
+    Verb("cpu", "server.report.state:cpu", answer="cli.server.shapes:Use|cli.server.shapes:Use*"),
+    Verb("mem", "server.report.state:mem", answer="cli.server.shapes:Use|cli.server.shapes:Use*"),
     Verb(
         "health",
         "server.report.state:health",
@@ -48,5 +48,5 @@ VERBS = (
         answer=_again("ServerAnswer"),
         examples=("natsctl server report jetstream --leaders",),
     ),
-    Verb("downgrade", "server.report.state:downgrade", answer="cli.server.shapes:Asset[]"),
+    Verb("downgrade", "server.report.state:downgrade", answer="cli.server.shapes:Downgrade"),
 )

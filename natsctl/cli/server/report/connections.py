@@ -9,6 +9,7 @@ import typer
 from natsctl.api.units import plural
 from natsctl.cli.flags import SUBJECT, TEXT, Config, Flag, Given, choice, fields_of, flagged
 from natsctl.cli.options import session_of
+from natsctl.cli.server.account.account import AccountNotFound
 from natsctl.cli.server.report.rows import top
 from natsctl.cli.server.report.show import Report, View, show_report
 from natsctl.cli.server.scope import SCOPE, Expect, Top, scope_of
@@ -48,7 +49,7 @@ def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most
     from natsctl.client.system.census import System
 
     session = session_of(ctx)
-    body, scope = request_of(given), scope_of(given, expect)
+    body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
 
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
@@ -91,8 +92,8 @@ def accounts(
     expect: Expect = 0,
     top_rows: Top = 1000,
 ) -> None:
-    """Show accounts with what they have moved since the servers started, or the connections of one."""
-    if account:
+    """Show accounts with the connections that they have and what those have moved, or the connections of one."""
+    if account and not view.json:
         _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_connections import ACCOUNTS
@@ -101,14 +102,17 @@ def accounts(
     from natsctl.client.system.reports import accounts as account_rows
 
     session, scope = session_of(ctx), scope_of(given, expect)
+    body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
     def build() -> Report:
-        answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
+        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
         rows = account_rows(answers)
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
+        if account and not shown:
+            raise AccountNotFound(f"account {account} has no connections")
         return Report(
-            shown,
+            shown[0] if account else shown,
             lambda width: [render_sheet(title, ACCOUNTS, shown, width, words=view.columns, wide=view.wide)],
             answers,
         )

@@ -54,20 +54,25 @@ def mem(
 
 
 def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
-    from natsctl.api.units import format_size
     from natsctl.cli.render.server_state import render_use
     from natsctl.client.system.census import System
 
     session, scope = session_of(ctx), scope_of(given, expect)
-    show = format_size if what == "mem" else lambda value: f"{float(value):.0f}%"
+    show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
     def build() -> Report:
         census = session.run(lambda manager: System(manager).census(scope))
         rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
-        document = [one.raw for one in rows]
-        return Report(document, lambda width: render_use(title, what, rows, show, width), census)
+        document = {one.name: one.data.get(what) or 0 for one in rows}
+        return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
 
     show_report(build, view, expect)
+
+
+def _memory(value: float) -> str:
+    from natsctl.api.units import format_size
+
+    return f"({format_size(int(value))})"
 
 
 @flagged((*HEALTH, *SCOPE))
@@ -145,21 +150,33 @@ def downgrade(
     ctx: typer.Context,
     given: Given,
     level: Annotated[int, typer.Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
+    every: Annotated[
+        bool, typer.Option("--all", help="also the consumers of such streams that need no higher level themselves")
+    ] = False,
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
     from natsctl.cli.render.server_sheet import render_sheet
-    from natsctl.cli.render.server_state import ASSETS
+    from natsctl.cli.render.server_state import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.screen import console, width
     from natsctl.client.system.census import System
     from natsctl.client.system.reports import above_level
 
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
     answers = session_of(ctx).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
-    rows = above_level(answers, level)
+    found = above_level(answers, level, every)
     if json:
-        output.emit_json(rows)
-    else:
-        none = f"Every stream and consumer works at API level {level}"
-        console().print(render_sheet(f"Above API level {level}", ASSETS, rows, width(), none=none))
+        output.emit_json({kind: rows for kind, rows in found.items() if rows})
+    for title, table, rows in (
+        ()
+        if json
+        else (
+            ("Assets: Streams", STREAMS_ABOVE, found["streams"]),
+            ("Assets: Consumers", CONSUMERS_ABOVE, found["consumers"]),
+        )
+    ):
+        if rows:
+            console().print(render_sheet(title, table, rows, width()))
+    if not json and not any(found.values()):
+        output.emit("All assets are compatible with the specified API level.")
     note_missing(answers)

@@ -60,12 +60,12 @@ def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0)
     from natsctl.cli.render.server_watch import ACCOUNTS
     from natsctl.client.system.census import System
     from natsctl.client.system.rates import Rates, account_rows
-    from natsctl.client.system.reports import accounts as rows_of
+    from natsctl.client.system.reports import account_totals
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
 
     def look() -> list[Row]:
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
-        return account_rows(rows_of(answers), rates, time.monotonic())
+        return account_rows(account_totals(answers), rates, time.monotonic())
 
     show_rows("Accounts", ACCOUNTS, look, looks, "conns", number)

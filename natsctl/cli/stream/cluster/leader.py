@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Given, flagged
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.names import pick_stream
 from natsctl.cli.options import All, Force, Json, StreamName, session_of
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import count
 from natsctl.cli.stream.find import FIND, find_streams
 from natsctl.cli.waiting import wait_seconds
-from natsctl.client.assets.leaders import WAIT_S, Asset, leader_of
+from natsctl.client.assets.leaders import WAIT_S, Asset
 
 
 def step_down(
@@ -26,11 +27,10 @@ def step_down(
     """Have the leader of a stream step down, and wait until another server leads."""
     session = session_of(ctx)
     asset = Asset(pick_stream(session, stream))
-    before, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S)
+    _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
     if json:
         output.emit_json(after)
         return
-    output.note(safe(f"{asset.shown} is led by {leader_of(after)}, it was by {leader_of(before)}"))
     from natsctl.cli.render.stream import render_stream_state
     from natsctl.cli.screen import show_page
 
@@ -57,4 +57,4 @@ def balance(
     if json:
         output.emit_json({"streams": len(found), "moved": done})
     else:
-        output.emit(f"Balanced {count(len(found))} Streams, {count(len(done))} leaders moved")
+        output.emit(f"Balanced {plural(len(done), 'stream')} of {count(len(found))}")

@@ -11,7 +11,6 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
-from natsctl.cli.render.values import safe
 from natsctl.cli.suggest import did_you_mean
 from natsctl.cli.waiting import wait_seconds
 from natsctl.client.assets.leaders import WAIT_S, await_gone, check_clustered, peers_of
@@ -45,9 +44,11 @@ def peer_remove(
     session.effect["replicas_left"] = len(peers_of(live)) - 1
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, typed=leaving):
         return
+    if not json:
+        output.log(f'Removing peer "{leaving}"')
     answer = _remove(session, name, leaving)
     session.run(lambda manager: await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
-    output.emit_json(answer.raw) if json else output.note(f"{safe(leaving)} was removed from Stream {safe(name)}")
+    output.emit_json(answer.raw) if json else output.log(f'Requested removal of peer "{leaving}"')
 
 
 def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePeerAnswer]:
