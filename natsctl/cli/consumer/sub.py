@@ -43,7 +43,9 @@ def sub(
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="acknowledge")] = True,
     count: Annotated[
         int | None,
-        typer.Option("--count", metavar="N", help="end after N messages, 0: never [pull without --wait: 1, else 0]", min=0),
+        typer.Option(
+            "--count", metavar="N", help="end after N messages, 0: never [pull without --wait: 1, else 0]", min=0
+        ),
     ] = None,
     wait: Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end when idle this long")] = None,
     deliver_group: Annotated[
@@ -57,9 +59,9 @@ def sub(
 ) -> None:
     """Show what a consumer delivers, as it comes, and acknowledge it.
 
-    A pull consumer is asked for one message unless --count or --wait says when to end; a push consumer is listened to, in its
-    queue group if it has one. With --ordered there is no CONSUMER: one is made in memory, without acks, and made anew
-    behind the last message where a message is missing, its heartbeats stay away, or somebody resets or removes it.
+    A pull consumer is asked for one message unless --count or --wait says when to end; a push consumer is listened to,
+    in its queue group if it has one. With --ordered there is no CONSUMER: one is made in memory, without acks, and made
+    anew behind the last message where a message is missing, its heartbeats stay away, or somebody resets or removes it.
     """
     session = session_of(ctx)
     idle_s, show = wait_seconds(wait), Shown(raw, json)
