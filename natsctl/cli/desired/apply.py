@@ -55,11 +55,12 @@ def apply(
     session = session_of(ctx)
     how = running.options(backup_folder, keep_backup)
     saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
-    notes = carrying.recovered(session, backup_folder, json=json)
+    wanted = named.load(allow_empty=allow_empty) if saved is None else None
+    described = [change.key for change in saved.changes] if saved is not None else wanted.wanted if wanted else ()
+    notes = carrying.recovered(session, {key.stream for key in described}, json=json)
     if saved is not None:
         plan = carrying.still_valid(session, saved)
-    else:
-        wanted = named.load(allow_empty=allow_empty)
+    elif wanted is not None:
         plan = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
     if session.dry_run:
         return carrying.show_requests(session, plan, how, json=json)

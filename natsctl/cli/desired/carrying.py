@@ -16,6 +16,8 @@ from natsctl.cli.render.values import safe
 from natsctl.plan.apply import CONCURRENCY
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.plan.apply.carry import ApplyOptions
@@ -33,12 +35,13 @@ BackupFolder = Annotated[
     typer.Option(
         "--backup-folder",
         metavar="FOLDER",
-        help="where streams wait that are replaced with --keep-messages [the working directory]",
+        help="where --keep-backup leaves backups [the working directory]",
         show_default=False,
     ),
 ]
 KeepBackup = Annotated[
-    bool, typer.Option("--keep-backup", help="leave the backups of replaced streams there", show_default=False)
+    bool,
+    typer.Option("--keep-backup", help="leave a backup of each stream that is replaced", show_default=False),
 ]
 
 BAR_FROM = 20
@@ -75,24 +78,22 @@ def losses(plan: Plan) -> str:
     return render_losses(plan)
 
 
-def recovered(session: Session, folder: Path, *, json: bool) -> list[str]:
-    """What became of interrupted replacements; in a dry run they are only told."""
-    from natsctl.plan.apply.leftovers import folders_in
+def recovered(session: Session, concerned: Collection[str], *, json: bool) -> list[str]:
+    """Finish interrupted replacements, and return what became of each; in a dry run the plan names them.
 
-    if not folders_in(folder):
-        return []
+    Raises Conflict where one of the streams `concerned` is being replaced by another process.
+    """
     from natsctl.client.backup.attempts import Lifeline
-    from natsctl.plan.apply.recovery import pending, recover
-
-    if session.dry_run:
-        found = pending(folder)
-        if not json:
-            output.note("\n".join(safe(text) for text in found))
-        return found
 
     async def work(manager: Manager) -> list[str]:
+        from natsctl.plan.apply.holding import names_of
+
+        if session.dry_run or not await names_of(manager):
+            return []
+        from natsctl.plan.apply.recovery import recover
+
         async with Lifeline(manager, say=sayer(json)) as lifeline:
-            return await recover(lifeline, folder)
+            return await recover(lifeline, concerned)
 
     return session.run(work)
 

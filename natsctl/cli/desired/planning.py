@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
     from natsctl.plan.change import Plan
     from natsctl.plan.planner.planner import PlanOptions
     from natsctl.plan.wanted import DocumentSet
@@ -38,20 +38,17 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
     make = destruction_for if destroy else plan_for
     plan = session.run(lambda manager: make(manager, wanted, options))
     if not destroy:
-        plan.notes += _interrupted()
+        plan.notes += session.run(_unfinished)
     plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plan
 
 
-def _interrupted() -> list[str]:
-    """What an apply here would begin with: replacements of streams that were interrupted."""
-    from natsctl.plan.apply.leftovers import folders_in
+async def _unfinished(manager: Manager) -> list[str]:
+    """What an apply would begin with: replacements of streams that were interrupted, or go on."""
+    from natsctl.plan.apply.holding import PREFIX, names_of
 
-    if not folders_in(Path()):
-        return []
-    from natsctl.plan.apply.recovery import pending
-
-    return pending(Path())
+    names = [name.removeprefix(PREFIX) for name in await names_of(manager)]
+    return [f"the replacement of {name} is not finished: apply does that first" for name in names]
 
 
 def show_plan(plan: Plan) -> None:

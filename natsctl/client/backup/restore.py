@@ -280,6 +280,11 @@ async def _replace(lifeline: Lifeline, name: str, sending: Sending, options: Res
             raise NotPutBack(name, kept, failure.__cause__) from failure
 
 
+async def restore_sent(lifeline: Lifeline, sending: Sending) -> Answer[Any]:
+    """Restore a stream that is not there; after a failure it is not there either. Raises as `restore_stream`."""
+    return await _restore(lifeline, sending.progress.stream, sending)
+
+
 async def restore_over(lifeline: Lifeline, sending: Sending, copy: Path, idle_s: float = IDLE_S) -> Answer[Any]:
     """Remove the stream that is sent and restore it, the answer of the server.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.plan.apply.leftovers import is_being_replaced
+from natsctl.plan.apply.holding import is_being_replaced
 from natsctl.plan.change import Change, Difference
 from natsctl.plan.labels import LABELS, without_server_made
 from natsctl.plan.planner.compare import differences
@@ -42,8 +42,7 @@ def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
     if not change.consumer and is_being_replaced(live):
         raise Conflict(
             f"{change.key} is being replaced, or that was interrupted",
-            hint="apply where it was begun, with the same --backup-folder; if that is gone for good, give it subjects "
-            f"with natsctl stream edit {change.stream} --subjects",
+            hint="apply again when that has ended: apply finishes what was interrupted",
         )
 
 

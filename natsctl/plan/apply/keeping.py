@@ -1,208 +1,171 @@
 """A stream replaced with its messages and consumers: saved, removed, restored under another configuration.
 
-Publishers must not get acks for messages that come after the backup, so that the stream first leaves its subjects for
-one that nobody knows; they are told that nobody listens until the new stream does. What is saved says the subjects
-that the stream had. From the marker on disk (safekeeping.py) a later run can tell how far an interrupted replacement
-got (recovery.py).
+Publishers must not get acks for messages that come after the backup, so the stream first leaves its subjects for one
+that nobody knows: from then on nobody listens there until the new stream does. What is saved goes into a holding stream
+of the account (holding.py), from which any later run can finish an interrupted replacement (recovery.py).
 """
 
 from __future__ import annotations
 
 import secrets
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.units import plural
-from natsctl.client.account import user_info
-from natsctl.client.answer import Answer
 from natsctl.client.backup.aside import aside
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import NotWhole, lacking
+from natsctl.client.backup.compare import NotWhole
 from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.progress import silent
-from natsctl.client.backup.restore import NotPutBack, restore_over
-from natsctl.client.backup.rewrite import fitted, version_for
-from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
-from natsctl.client.backup.send import Sending
+from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.verify import verify
 from natsctl.client.preview import Planned, Previewed
 from natsctl.plan.apply.conflict import PLAN_AGAIN, Conflict
 from natsctl.plan.apply.execution import Done
-from natsctl.plan.apply.leftovers import QUIET
-from natsctl.plan.apply.safekeeping import Marker, Safekeeping, Where, begin, where_is
+from natsctl.plan.apply.holding import SUBJECTS, Alive, Holding, Marker, holding_name
+from natsctl.plan.apply.recovery import BEFORE, COPY, WANTED, Finished, consumers_of, finish, floors, floors_of
 from natsctl.plan.apply.sent import merged_config
 from natsctl.plan.change import Change
 from natsctl.plan.labels import without_server_made
 
 
 class Keeping:
-    """Replaces streams one at a time or side by side, each by way of a folder below `parent`."""
+    """Replaces streams one at a time or side by side; backups that are to be kept go to `parent`."""
 
     def __init__(self, lifeline: Lifeline, parent: Path, *, keep_backup: bool = False) -> None:
         self._lifeline, self._parent, self._keep_backup = lifeline, parent, keep_backup
-        self._where: Where | None = None
 
     async def replace(self, change: Change, live: dict[str, Any]) -> Done:
-        """Replace a stream; after a failure it is as it was before, or its backup is told of.
+        """Replace a stream; after a failure it is as it was before, or its holding stream is named.
 
         In a dry run raises Previewed with the requests.
         """
-        if self._lifeline.manager.connection.dry_run:
-            raise _preview(change, live, self._lifeline.manager.connection.target.api_prefix)
-        kept = begin(self._parent, await self._marker(change, live))
+        lifeline = self._lifeline
+        if lifeline.manager.connection.dry_run:
+            raise _preview(change, live, lifeline.manager.connection.target.api_prefix)
+        marker = await self._marker(change, live)
+        alive = Alive(lifeline, marker.alive)
+        await alive.ensure()
         try:
-            await self._save(kept)
-            answer, said = await self._restore(kept)
-        except NotPutBack:
-            kept.release()
-            raise
-        except BaseException:
-            await self._take_back(kept)
-            raise
-        return self._ended(kept, answer, await lost_consumers(self._lifeline, kept.marker), said)
+            return await self._replace(Holding(lifeline, marker), alive)
+        finally:
+            await alive.end()
+
+    async def _replace(self, holding: Holding, alive: Alive) -> Done:
+        marker, lifeline = holding.marker, self._lifeline
+        await holding.create()
+        with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
+            copy = Path(folder) / COPY
+            try:
+                await self._save(holding, copy)
+                await alive.ensure()
+                await lifeline.manager.stream_delete(marker.stream)
+                done = await finish(lifeline, holding, WANTED, copy)
+            except BaseException:
+                await self._take_back(holding, copy, alive)
+                raise
+            if done.refused is not None:
+                raise done.refused
+            return self._ended(marker, done, copy)
 
     async def _marker(self, change: Change, live: dict[str, Any]) -> Marker:
         before = without_server_made(live.get("config") or {})
-        found = await _floors(self._lifeline, change.stream)
-        return Marker(
-            created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            where=await self._here(),
+        marker = Marker(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            token=secrets.token_hex(8),
             stream=change.stream,
-            quiet=f"{QUIET}{secrets.token_hex(8)}" if takes_messages(before) else "",
+            alive=self._lifeline.manager.connection.new_inbox(),
             before=before,
-            wanted=merged_config(change, before),
-            consumers=found,
+            wanted=without_server_made(merged_config(change, before)),
         )
+        infos = await consumers_of(self._lifeline, change.stream)
+        marker.consumers = floors_of(infos)
+        replicas = {str(info["name"]): int((info.get("config") or {}).get("num_replicas") or 0) for info in infos}
+        marker.consumer_replicas = {name: count for name, count in replicas.items() if count > 1}
+        return marker
 
-    async def _here(self) -> Where:
-        if self._where is None:
-            self._where = await whereabouts(self._lifeline)
-        return self._where
-
-    async def _save(self, kept: Safekeeping) -> None:
-        """Have the stream take no more messages, and save it to its last one."""
-        marker, lifeline = kept.marker, self._lifeline
-        lifeline.say(f"{marker.stream} is saved to {kept.folder} while it is replaced")
-        if marker.quiet:
+    async def _save(self, holding: Holding, copy: Path) -> None:
+        """Take the stream's subjects away, and save it to its last message."""
+        marker, lifeline = holding.marker, self._lifeline
+        lifeline.say(f"{marker.stream} is saved to stream {holding.name} while it is replaced")
+        if takes_messages(marker.before):
             await lifeline.manager.stream_update({**marker.before, "subjects": [marker.quiet]})
-        await save_stream(lifeline, marker.stream, kept.copy, SaveOptions(config=marker.before))
-        verdict = await aside(lambda on_read: verify(kept.copy, on_read), _unseen)
+        await save_stream(lifeline, marker.stream, copy, SaveOptions(config=marker.before))
+        verdict = await aside(lambda on_read: verify(copy, on_read), _unseen)
         if not verdict.whole:
             wrong = "; ".join(check.detail for check in verdict.checks if not check.ok)
             raise NotWhole(f"the backup of {marker.stream} is not whole: {wrong}", hint="nothing was replaced")
-        await self._check_untouched(kept)
+        with open_backup(copy) as backup:
+            state = dict(backup.state)
+        marker.consumers = await floors(lifeline, marker)
+        await holding.fill(copy, state)
+        await self._check_untouched(marker)
 
-    async def _check_untouched(self, kept: Safekeeping) -> None:
-        """Raise Conflict where somebody has had the stream take messages again that the backup has not."""
-        marker = kept.marker
+    async def _check_untouched(self, marker: Marker) -> None:
+        """Raise Conflict where somebody has made the stream take messages again that the backup has not."""
         info = (await self._lifeline.manager.stream_info(marker.stream)).raw
-        with open_backup(kept.copy) as backup:
-            saved = int(backup.state.get("last_seq") or 0)
         fed = marker.before.get("sources") or marker.before.get("mirror")  # what they bring, they bring again
-        came = int((info.get("state") or {}).get("last_seq") or 0) > saved and not fed
-        if came or (marker.quiet and (info.get("config") or {}).get("subjects") != [marker.quiet]):
+        came = int((info.get("state") or {}).get("last_seq") or 0) > marker.state["last_seq"] and not fed
+        listens = (info.get("config") or {}).get("subjects")
+        if came or (takes_messages(marker.before) and listens != [marker.quiet]):
             raise Conflict(f"somebody else has changed {marker.stream} while it was saved", hint=PLAN_AGAIN)
 
-    async def _restore(self, kept: Safekeeping) -> tuple[Answer[Any], list[str]]:
-        """The stream under its new configuration, and what of it is not as it was, with the reason."""
-        marker, connection = kept.marker, self._lifeline.manager.connection
-        with open_backup(kept.copy) as backup:
-            version = version_for(backup, marker.wanted, str(connection.info.get("version") or ""))
-            async with fitted(backup, marker.wanted, version):
-                sending = Sending(backup, marker.wanted, IDLE_S, silent)
-                answer = await restore_over(self._lifeline, sending, kept.copy)
-        return answer, losses(kept, marker.wanted, answer)
-
-    async def _take_back(self, kept: Safekeeping) -> None:
-        """Have the stream be as it was, and leave no folder where that has come about."""
+    async def _take_back(self, holding: Holding, copy: Path, alive: Alive) -> None:
+        """Make the stream what it was, and leave no holding stream where that has come about."""
         try:
-            await give_subjects_back(await self._lifeline.renew(), kept.marker)
+            await self._lifeline.renew()
+            await alive.ensure()
+            await finish(self._lifeline, holding, BEFORE, copy if copy.is_file() else None)
         except NatsctlError as failure:
-            self._lifeline.say(f"{kept.folder} stays, the next apply begins with it: {failure.text}")
-            kept.release()
-        else:
-            kept.discard()
+            self._lifeline.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
-    def _ended(self, kept: Safekeeping, answer: Answer[Any], lost: list[str], said: list[str]) -> Done:
-        """What is to be said of a replacement; the backup goes where nothing is missing."""
-        state = answer.raw.get("state") or {}
-        warnings = [*said, *lost]
+    def _ended(self, marker: Marker, done: Finished, copy: Path) -> Done:
+        """What is to be said of a replacement."""
+        state = done.info.get("state") or {}
         detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"
-        if warnings or self._keep_backup:
-            kept.keep_copy()
-            return Done(f"{detail}; the backup is in {kept.copy}", tuple(warnings))
-        kept.discard()
-        return Done(detail)
+        if self._keep_backup:
+            detail += f"; the backup is {self._kept(marker.stream, copy)}"
+        return Done(detail, done.warnings)
 
+    def _kept(self, stream: str, copy: Path) -> Path:
+        """Put the backup where the user wants it, and return its path."""
+        import shutil
+        from urllib.parse import quote
 
-async def whereabouts(lifeline: Lifeline) -> Where:
-    """The account that is worked on."""
-    manager = lifeline.manager
-    data = await user_info(manager)
-    return where_is(manager.connection, str(data.get("account_name") or data.get("account") or ""))
-
-
-def losses(kept: Safekeeping, config: dict[str, Any], answer: Answer[Any]) -> list[str]:
-    """What a restored stream has less than its backup, sentences."""
-    with open_backup(kept.copy) as backup:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        path = self._parent / f"{holding_name(quote(stream, safe=''))}-{stamp}.tar"
         try:
-            return lacking(backup, config, answer)
-        except NotWhole as failure:
-            return [failure.text]
-
-
-async def lost_consumers(lifeline: Lifeline, marker: Marker) -> list[str]:
-    """A sentence for each durable consumer that did not come back with its stream, or not to where it was."""
-    there = await _floors(lifeline, marker.stream)
-    lost = [f"consumer {name} did not come back" for name in marker.consumers if name not in there]
-    behind = {name: seq for name, seq in marker.consumers.items() if there.get(name, seq) < seq}
-    return lost + [f"consumer {name} was at message {seq}, it is at {there[name]}" for name, seq in behind.items()]
-
-
-async def _floors(lifeline: Lifeline, stream: str) -> dict[str, int]:
-    """The durable consumers of a stream, and up to which message each has had its acks."""
-    infos = [one.raw for one in await lifeline.manager.consumer_list(stream)]
-    return {
-        info["name"]: int((info.get("ack_floor") or {}).get("stream_seq") or 0)
-        for info in infos
-        if (info.get("config") or {}).get("durable_name")
-    }
-
-
-async def give_subjects_back(manager: Any, marker: Marker) -> bool:
-    """Have a stream that was to be replaced listen on its own subjects again; whether it did not."""
-    try:
-        config = (await manager.stream_info(marker.stream)).raw.get("config") or {}
-    except ApiFailure:
-        return False
-    if not marker.quiet or config.get("subjects") != [marker.quiet]:
-        return False
-    await manager.stream_update(marker.before)
-    return True
+            self._parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(copy, path)
+        except OSError as failure:
+            raise StorageError(f"cannot write {path}: {failure.strerror}") from failure
+        return path
 
 
 def takes_messages(config: dict[str, Any]) -> bool:
-    """Whether anybody can publish to a stream."""
+    """Return whether anybody can publish to a stream."""
     return bool(config.get("subjects")) and not config.get("sealed")
 
 
 def _preview(change: Change, live: dict[str, Any], prefix: str) -> Previewed:
-    """What would be sent: the subjects taken away, the backup, the removal, the restore."""
+    """What would be sent: the holding stream, the subjects taken away, the backup, the removal, the restore."""
     before, name = without_server_made(live.get("config") or {}), change.stream
+    holding = holding_name(name)
+    restored = {"config": merged_config(change, before), "state": live.get("state")}
+    made = {"name": holding, "subjects": [f"{SUBJECTS}*"]}
     planned = [
+        Planned(endpoints.STREAM_CREATE.subject(holding, prefix=prefix), made),
         Planned(endpoints.STREAM_SNAPSHOT.subject(name, prefix=prefix), {"deliver_subject": "_INBOX.>"}),
         Planned(endpoints.STREAM_DELETE.subject(name, prefix=prefix)),
-        Planned(
-            endpoints.STREAM_RESTORE.subject(name, prefix=prefix),
-            {"config": merged_config(change, before), "state": live.get("state")},
-        ),
+        Planned(endpoints.STREAM_RESTORE.subject(name, prefix=prefix), restored),
+        Planned(endpoints.STREAM_DELETE.subject(holding, prefix=prefix)),
     ]
     if takes_messages(before):
-        quiet = {**before, "subjects": [f"{QUIET}*"]}
-        planned.insert(0, Planned(endpoints.STREAM_UPDATE.subject(name, prefix=prefix), quiet))
+        quiet = {**before, "subjects": [f"{SUBJECTS}*"]}
+        planned.insert(1, Planned(endpoints.STREAM_UPDATE.subject(name, prefix=prefix), quiet))
     return Previewed(*planned)
 
 

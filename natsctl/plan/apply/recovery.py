@@ -1,152 +1,343 @@
-"""Replacements that were interrupted: brought to their end before anything else is planned.
+"""The end of a replacement, whether it goes on or was interrupted: one decision for each state of the account.
 
-What a folder (safekeeping.py) and the account say together leaves one thing to do each time:
+The phase of the holding stream (holding.py) and the stream together leave one thing to do each time:
 
-* the stream listens on the quiet subject: it was being saved. It gets its subjects back.
-* the stream is not there, and its backup is whole: it had been removed. It is restored, under the configuration that
-  was wanted, or under its old one where the server refuses that.
-* the stream is there and lacks nothing of the backup: the replacement was done, or put back.
-* the stream is there and lacks messages of the backup: somebody else has made it. The backup stays, and is told of.
-* there is no whole backup: nothing had been removed yet.
+* `saving`: the stream was not removed. It gets its subjects back.
+* `saved`, and the stream is there as it was, on the quiet subject: the same.
+* `saved`, and the stream is not there, or restored in part: it is restored, with the configuration that was wanted, or
+  with its old one where the server refuses that or messages would be missing.
+* `saved`, and there is a stream that has all of it: it was never removed.
+* `saved`, and there is another stream of that name: somebody else has made it. The holding stream stays, and the
+  command fails until one of both is removed.
+* `done`: the stream is whole. It gets its subjects, its replicas and its consumers' replicas.
 """
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from natsctl.api.errors import ApiFailure
+from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.exit_codes import ExitCode
 from natsctl.api.units import plural
 from natsctl.client.answer import Answer
+from natsctl.client.assets.stream_defaults import normalised
 from natsctl.client.backup.attempts import Lifeline
-from natsctl.client.backup.compare import NotWhole, lacking
+from natsctl.client.backup.compare import NotWhole
 from natsctl.client.backup.opened import open_backup
-from natsctl.client.backup.restore import NAME_HELD, STREAM_NOT_FOUND, RestoreOptions, restore_stream
-from natsctl.plan.apply.keeping import give_subjects_back, losses, lost_consumers, whereabouts
-from natsctl.plan.apply.leftovers import MARKER
-from natsctl.plan.apply.safekeeping import Safekeeping, found_in
+from natsctl.client.backup.progress import silent
+from natsctl.client.backup.restore import NAME_HELD, restore_sent
+from natsctl.client.backup.rewrite import fitted, version_for
+from natsctl.client.backup.save import IDLE_S
+from natsctl.client.backup.send import Sending
+from natsctl.plan.apply.conflict import Conflict
+from natsctl.plan.apply.holding import MARKER, STREAM_NOT_FOUND, Holding, Marker, Phase, found_in, is_at_work
 
-GIVEN_UP_WITHIN_S: Final = 30.0
-AGAIN_AFTER_S: Final = 1.0
+WANTED: Final = "wanted"
+BEFORE: Final = "before"
+RELEASED_WITHIN_S: Final = 30.0
+"""How long a server may hold the name of a stream whose restore was cut off."""
+CONSUMERS_WITHIN_S: Final = 10.0
+"""How long the consumers of a restored stream may take to come on a cluster."""
+CURRENT_WITHIN_S: Final = 60.0
+"""How long the replicas of a restored stream may take to copy it."""
+AGAIN_AFTER_S: Final = 0.5
+COPY: Final = "stream.tar"
+_AGES: Final = ("max_age", "allow_msg_ttl")
+_LIMITS: Final = ("max_msgs", "max_bytes", "max_msgs_per_subject", "max_age", "retention", "discard")
 
 
-async def recover(lifeline: Lifeline, parent: Path) -> list[str]:
-    """Bring interrupted replacements of this account to their end; a sentence for each, also told as it is done.
+class Finished(NamedTuple):
+    """How a replacement ended: as what the stream is there, and what the server says of it."""
 
-    Folders of other accounts are told and left alone, unless `parent` is the very folder. Raises NatsctlError, and
-    leaves the folder, where one can not be brought to an end.
+    how: str
+    info: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    refused: NatsctlError | None = None
+    """Why the stream has its old configuration."""
+
+
+class Displaced(NatsctlError):
+    """Another stream has the name of one that was being replaced."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+async def recover(lifeline: Lifeline, concerned: Collection[str] | None = None) -> list[str]:
+    """Finish the interrupted replacements of the account; return a sentence for each.
+
+    Raises Conflict where another process is replacing one of the streams `concerned`, Displaced and other errors where
+    a replacement cannot be finished: its holding stream stays then.
     """
     told: list[str] = []
-    found = list(found_in(parent))
-    here = await whereabouts(lifeline) if found else None
-    for kept in found:
-        named = (parent / MARKER).is_file()
-        if here is None or not (named or here.is_same(kept.marker.where)):
-            text = f"an interrupted replacement of {kept.marker.stream} on another server is in {kept.folder}"
-            kept.release()
+    for holding in await found_in(lifeline):
+        name = holding.marker.stream
+        if await is_at_work(lifeline, holding.marker):
+            text = f"{name} is being replaced by another natsctl"
+            if concerned is None or name in concerned:
+                raise Conflict(text, hint="wait until that has ended, and apply again")
         else:
-            text = await _recover(lifeline, kept)
+            text = await _recovered(lifeline, holding)
         lifeline.say(text)
         told.append(text)
     return told
 
 
-def pending(parent: Path) -> list[str]:
-    """A sentence for each interrupted replacement that the next apply would bring to its end."""
-    told = []
-    for kept in found_in(parent):
-        told.append(f"the replacement of {kept.marker.stream} was interrupted: apply begins with {kept.folder}")
-        kept.release()
+async def _recovered(lifeline: Lifeline, holding: Holding) -> str:
+    interrupted = f"the replacement of {holding.marker.stream} was interrupted"
+    lifeline.say(f"{interrupted}: finishing it")
+    done = await finish(lifeline, holding, WANTED)
+    held = plural(int((done.info.get("state") or {}).get("messages") or 0), "message")
+    texts = {
+        WANTED: f"{interrupted}: finished with {held}, under its new configuration",
+        BEFORE: f"{interrupted}: it is as it was before, with {held}",
+    }
+    refusal = f" (the new one was not possible: {done.refused.text})" if done.refused is not None else ""
+    return "; ".join([texts[done.how] + refusal, *done.warnings])
+
+
+async def finish(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | None = None) -> Finished:
+    """Bring a replacement to its end, towards the wanted configuration or the one before; see the module's table.
+
+    `copy` is a file with the saved stream where there is one. Raises Displaced, or whatever keeps the stream from being
+    restored; the holding stream stays then.
+    """
+    marker = holding.marker
+    there = await info_of(lifeline, marker.stream)
+    if marker.phase is not Phase.SAVING:
+        how = restored_as(marker, there)
+        if how and marker.phase is Phase.SAVED and await _lacking_in_the_end(lifeline, marker, there or {}, how):
+            await lifeline.manager.stream_delete(marker.stream)
+            there = None
+        elif how:
+            try:
+                return await _released(lifeline, holding, how)
+            except ApiFailure as failure:
+                if how == BEFORE:
+                    raise
+                done = await _put_in_place(lifeline, holding, BEFORE, copy)
+                return done._replace(refused=failure)
+        elif marker.phase is Phase.SAVED and there is not None and not _is_untouched(marker, there):
+            raise Displaced(
+                f"another stream {marker.stream} was made while {marker.stream} was replaced",
+                hint=f"{marker.state.get('messages', 0):,} messages are in stream {holding.name}: remove "
+                f"{marker.stream} and apply again to have them back, or remove {holding.name} to give them up",
+            )
+        if there is None and marker.phase is Phase.SAVED:
+            return await _put_in_place(lifeline, holding, aim, copy)
+    await give_subjects_back(lifeline, marker, there)
+    await holding.remove()
+    return Finished(WANTED if marker.phase is Phase.DONE else BEFORE, there or {})
+
+
+async def _put_in_place(lifeline: Lifeline, holding: Holding, aim: str, copy: Path | None) -> Finished:
+    """Restore the stream as what is aimed at, else as it was before."""
+    with tempfile.TemporaryDirectory(prefix="natsctl-") as folder:
+        if copy is None:
+            copy = Path(folder) / COPY
+            await holding.read(copy)
+        refused: NatsctlError | None = None
+        if aim == WANTED:
+            try:
+                await _restored(lifeline, holding.marker, WANTED, copy)
+                return await _released(lifeline, holding, WANTED)
+            except (ApiFailure, NotWhole) as failure:
+                lifeline.say(f"{holding.marker.stream} gets its old configuration back: {failure.text}")
+                refused = failure
+        await _restored(lifeline, holding.marker, BEFORE, copy)
+        done = await _released(lifeline, holding, BEFORE)
+        return done._replace(refused=refused)
+
+
+async def _restored(lifeline: Lifeline, marker: Marker, how: str, copy: Path) -> None:
+    """Restore the stream, not yet with its subjects, and hold it to what was saved.
+
+    It has one replica at first: otherwise a replica that has copied nothing might lead, and the stream be empty.
+    Raises NotWhole, with nothing left, where messages or consumers are missing.
+    """
+    config = quiet_config(marker, getattr(marker, how), how)
+    until_s = time.monotonic() + RELEASED_WITHIN_S
+    while True:
+        await _clear(lifeline, marker)
+        try:
+            with open_backup(copy) as backup:
+                version = version_for(backup, config, str(lifeline.manager.connection.info.get("version") or ""))
+                async with fitted(backup, config, version):
+                    answer = await restore_sent(lifeline, Sending(backup, config, IDLE_S, silent))
+            break
+        except ApiFailure as failure:
+            if failure.err_code != NAME_HELD or time.monotonic() > until_s:
+                raise
+        lifeline.say(f"the server still waits for the rest of {marker.stream} from before")
+        await asyncio.sleep(AGAIN_AFTER_S)
+    if told := await _lacking_in_the_end(lifeline, marker, answer.raw, how):
+        await lifeline.manager.stream_delete(marker.stream)
+        raise NotWhole(f"{marker.stream} would lose something: {', '.join(told)}", hint="it is as it was before")
+
+
+async def _lacking_in_the_end(lifeline: Lifeline, marker: Marker, there: Mapping[str, Any], how: str) -> list[str]:
+    """Return what a restored stream lacks; the consumers on a cluster come a moment after their stream."""
+    until_s = time.monotonic() + (CONSUMERS_WITHIN_S if lifeline.manager.connection.info.get("cluster") else 0)
+    while told := lacking(marker, there, how, await floors(lifeline, marker)):
+        if time.monotonic() >= until_s:
+            break
+        await asyncio.sleep(AGAIN_AFTER_S)
+        there = await info_of(lifeline, marker.stream) or {}
     return told
 
 
-async def _recover(lifeline: Lifeline, kept: Safekeeping) -> str:
+async def _clear(lifeline: Lifeline, marker: Marker) -> None:
+    """Remove what a restore has left that failed: nats-server may leave an empty stream behind."""
+    if restored_as(marker, await info_of(lifeline, marker.stream)):
+        await lifeline.manager.stream_delete(marker.stream)
+
+
+async def _released(lifeline: Lifeline, holding: Holding, how: str) -> Finished:
+    """Give a restored stream its subjects and replicas, wait until these have it, and remove the holding stream.
+
+    Raises ApiFailure where the server refuses the wanted configuration; the stream is removed then.
+    """
+    marker, config = holding.marker, dict(getattr(holding.marker, how))
+    if marker.phase is not Phase.DONE:
+        await holding.mark(Phase.DONE)
+    warnings: list[str] = []
     try:
-        return await _brought_to_an_end(lifeline, kept)
-    except BaseException:
-        kept.release()
+        await lifeline.manager.stream_update(config)
+    except ApiFailure:
+        if how == WANTED:  # the restored one goes, nobody has reached it
+            await holding.mark(Phase.SAVED)
+            await lifeline.manager.stream_delete(marker.stream)
         raise
+    most = int(config.get("num_replicas") or 1)
+    if most > 1 and not await _is_copied(lifeline, config):
+        warnings.append(f"the replicas of {marker.stream} are not current yet")
+    if most > 1 and not await _give_replicas(lifeline, marker, most):
+        warnings.append(f"consumers of {marker.stream} have fewer replicas than before")
+    info = await info_of(lifeline, marker.stream) or {}
+    await holding.remove()
+    return Finished(how, info, tuple(warnings))
 
 
-async def _brought_to_an_end(lifeline: Lifeline, kept: Safekeeping) -> str:
-    name, manager = kept.marker.stream, lifeline.manager
-    interrupted = f"the replacement of {name} was interrupted"
-    if await give_subjects_back(manager, kept.marker):
-        kept.discard()
-        return f"{interrupted} before it was removed: it takes messages again as before"
-    there = await _info(lifeline, name)
-    if not kept.is_saved:
-        kept.discard()
-        return f"{interrupted} before it was saved: a half-written backup was removed"
-    if there is None:
-        return await _restored(lifeline, kept, interrupted)
-    if _is_whole(kept, there):
-        kept.discard()
-        return f"{interrupted} when it was done: its backup was removed"
-    kept.keep_copy()
-    return (
-        f"{interrupted}, and somebody else has made {name} meanwhile: what it held is in {kept.copy}, "
-        f"natsctl stream restore {kept.copy} --on-existing replace brings it back"
-    )
+async def _give_replicas(lifeline: Lifeline, marker: Marker, most: int) -> bool:
+    """Give consumers the replicas again that they asked for; return whether that came about."""
+    until_s = time.monotonic() + CONSUMERS_WITHIN_S
+    while time.monotonic() < until_s:
+        left = 0
+        for info in await consumers_of(lifeline, marker.stream) if marker.consumer_replicas else ():
+            config, count = info.get("config") or {}, min(marker.consumer_replicas.get(str(info["name"]), 0), most)
+            if int(config.get("num_replicas") or 0) >= count:
+                continue
+            try:
+                config = {**config, "num_replicas": count}
+                await lifeline.manager.consumer_create(marker.stream, config, action="update")
+            except ApiFailure:  # the server that answers may not know of the stream's own replicas yet
+                left += 1
+        if not left:
+            return True
+        await asyncio.sleep(AGAIN_AFTER_S)
+    return False
 
 
-async def _info(lifeline: Lifeline, name: str) -> Answer[Any] | None:
+async def _is_copied(lifeline: Lifeline, config: Mapping[str, Any]) -> bool:
+    """Wait until every replica has the stream, and return whether that came about."""
+    until_s = time.monotonic() + CURRENT_WITHIN_S
+    while time.monotonic() < until_s:
+        info = await info_of(lifeline, str(config["name"])) or {}
+        replicas = (info.get("cluster") or {}).get("replicas") or []
+        if len(replicas) >= int(config["num_replicas"]) - 1 and all(one.get("current") for one in replicas):
+            return True
+        await asyncio.sleep(AGAIN_AFTER_S)
+    return False
+
+
+def quiet_config(marker: Marker, config: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return a configuration under which nobody reaches the stream, with a label that says what it is to become."""
+    label = {**(config.get("metadata") or {}), MARKER: f"{marker.token}:{how}"}
+    subjects = {} if config.get("mirror") else {"subjects": [marker.quiet]}
+    return {**config, **subjects, "metadata": label, "num_replicas": 1, "sealed": False}
+
+
+def restored_as(marker: Marker, there: Mapping[str, Any] | None) -> str:
+    """Return as what a stream was restored and not yet released, "" where it was not."""
+    label = str((((there or {}).get("config") or {}).get("metadata") or {}).get(MARKER) or "")
+    token, _, how = label.partition(":")
+    return how if token == marker.token and how in (WANTED, BEFORE) else ""
+
+
+def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
+    """Return whether a stream is the one that was to be replaced: it has all that was saved of it."""
+    if ((there.get("config") or {}).get("subjects") or [""])[0] == marker.quiet:
+        return True
+    state = there.get("state") or {}
+    return all(int(state.get(name) or 0) >= marker.state[name] for name in ("messages", "last_seq"))
+
+
+async def give_subjects_back(lifeline: Lifeline, marker: Marker, there: Mapping[str, Any] | None) -> None:
+    """Make a stream that was not removed listen on its own subjects again."""
+    if ((there or {}).get("config", {}).get("subjects") or [""])[0] == marker.quiet:
+        await lifeline.manager.stream_update(marker.before)
+
+
+def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str, int]) -> list[str]:
+    """Return what a restored stream lacks of what was saved, and that nobody asked to remove."""
+    said, found = marker.state, there.get("state") or {}
+    has = {name: int(found.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
+    told = [
+        f"{word} {has[name]:,} instead of {said[name]:,}"
+        for name, word in (("last_seq", "last sequence"), ("messages", "messages"))
+        if has[name] < said.get(name, 0)
+    ]
+    if told and has["last_seq"] >= said.get("last_seq", 0) and _is_explained(marker, how, has):
+        told = []
+    told += [f"consumer {name}" for name in marker.consumers if name not in now]
+    return told + [
+        f"acks of consumer {name} after message {now[name]}"
+        for name, floor in marker.consumers.items()
+        if now.get(name, floor) < floor
+    ]
+
+
+def _is_explained(marker: Marker, how: str, has: Mapping[str, int]) -> bool:
+    """Return whether messages are missing by age, the oldest first, or by limits that the plan has lowered."""
+    before, config = normalised(marker.before), normalised(getattr(marker, how))
+    lowered = any(before.get(name) != config.get(name) for name in _LIMITS)
+    return lowered or (any(config.get(name) for name in _AGES) and has["first_seq"] > marker.state["first_seq"])
+
+
+async def floors(lifeline: Lifeline, marker: Marker) -> dict[str, int]:
+    """Return the durable consumers of the stream, and up to which message each has had its acks."""
+    return floors_of(await consumers_of(lifeline, marker.stream))
+
+
+async def consumers_of(lifeline: Lifeline, stream: str) -> list[dict[str, Any]]:
+    """Return what the server says of the consumers of a stream; nothing where it is not there."""
     try:
-        return await lifeline.manager.stream_info(name)
+        return [one.raw for one in await lifeline.manager.consumer_list(stream)]
+    except ApiFailure as failure:
+        if failure.err_code != STREAM_NOT_FOUND:
+            raise
+        return []
+
+
+def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the durable ones among consumers, and up to which message each has had its acks."""
+    return {
+        info["name"]: int((info.get("ack_floor") or {}).get("stream_seq") or 0)
+        for info in infos
+        if (info.get("config") or {}).get("durable_name")
+    }
+
+
+async def info_of(lifeline: Lifeline, name: str) -> dict[str, Any] | None:
+    """Return what the server says of a stream, None where there is none."""
+    try:
+        answer: Answer[Any] = await lifeline.manager.stream_info(name)
+        return answer.raw
     except ApiFailure as failure:
         if failure.err_code != STREAM_NOT_FOUND:
             raise
         return None
-
-
-def _is_whole(kept: Safekeeping, there: Answer[Any]) -> bool:
-    """Whether a stream has come from the backup and lost nothing but what its limits remove."""
-    with open_backup(kept.copy) as backup:
-        said, found = backup.state, there.raw.get("state") or {}
-        if int(found.get("last_seq") or 0) < int(said.get("last_seq") or 0):
-            return False
-        try:
-            lacking(backup, there.raw.get("config") or {}, there)
-        except NotWhole:
-            return False
-    return True
-
-
-async def _restored(lifeline: Lifeline, kept: Safekeeping, interrupted: str) -> str:
-    """Restore a stream that had been removed, and keep the backup where anything is missing."""
-    name = kept.marker.stream
-    lifeline.say(f"{interrupted} and it is not there: restoring it from {kept.copy}")
-    how = "under its new configuration"
-    config = kept.marker.wanted
-    try:
-        answer = await _restore(lifeline, kept, config)
-    except ApiFailure as failure:
-        if failure.err_code == NAME_HELD:
-            raise
-        lifeline.say(f"the server refuses the new configuration of {name}: {failure.text}")
-        how, config = "as it was before", kept.marker.before
-        answer = await _restore(lifeline, kept, config)
-    held = plural(int((answer.raw.get("state") or {}).get("messages") or 0), "message")
-    text = f"{interrupted}: restored with {held}, {how}"
-    if wrong := [*losses(kept, config, answer), *await lost_consumers(lifeline, kept.marker)]:
-        kept.keep_copy()
-        return f"{text}; {'; '.join(wrong)}; the backup stays in {kept.copy}"
-    kept.discard()
-    return text
-
-
-async def _restore(lifeline: Lifeline, kept: Safekeeping, config: dict[str, Any]) -> Answer[Any]:
-    """Restore, once the server no longer waits for what the interrupted process was sending."""
-    until_s = time.monotonic() + GIVEN_UP_WITHIN_S
-    while True:
-        try:
-            return (await restore_stream(lifeline, kept.copy, RestoreOptions(config=config))).answer
-        except NotWhole:
-            return await lifeline.manager.stream_info(kept.marker.stream)
-        except ApiFailure as failure:
-            if failure.err_code != NAME_HELD or time.monotonic() > until_s:
-                raise
-        lifeline.say(f"the server still waits for the rest of {kept.marker.stream} from before")
-        await asyncio.sleep(AGAIN_AFTER_S)

@@ -64,7 +64,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
     _refuse_violated_limits(changes, world)
     refuse_clashes(changes, world)
     if options.keep_messages:
-        _keep_messages(changes)
+        _keep_messages(changes, world)
     unchanged = sum(key not in changes for key in wanted.wanted)
     return _plan(wanted, world, options, changes, unchanged, notes)
 
@@ -196,7 +196,14 @@ def _is_lost(change: Change, options: PlanOptions) -> bool:
     return change.action is Action.REPLACE and not options.keep_messages
 
 
-def _keep_messages(changes: dict[AssetKey, Change]) -> None:
-    for change in changes.values():
-        if change.action is Action.REPLACE and not change.consumer and change.messages:
-            change.notes.append("its messages are backed up before and restored after")
+def _keep_messages(changes: dict[AssetKey, Change], world: World) -> None:
+    """Say whose messages are kept, and refuse a first sequence before which there are messages."""
+    for key, change in changes.items():
+        if change.action is not Action.REPLACE or change.consumer or not change.messages:
+            continue
+        first = int((world.assets[key].info.get("state") or {}).get("first_seq") or 0)
+        begins = int((change.config or {}).get("first_seq") or 0)
+        if begins > first and not change.refused:
+            change.refused = f"first_seq {begins:,} is after its first message, {first:,}: messages could not be kept"
+            change.hint = "leave first_seq as it is, or replace it without --keep-messages"
+        change.notes.append("its messages are saved before and restored after")

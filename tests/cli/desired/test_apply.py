@@ -129,21 +129,20 @@ def test_a_replacement_makes_the_stream_and_its_consumers_anew(natsctl: Run, doc
     assert (info["config"]["storage"], info["state"]["messages"], info["state"]["consumer_count"]) == ("memory", 0, 1)
 
 
-def test_messages_are_kept_and_the_backup_is_told(natsctl: Run, document: Run, tmp_path: Path) -> None:
+def test_messages_and_consumers_are_kept_and_nothing_is_left(natsctl: Run, document: Run) -> None:
     consumers = [consumer("C")]
     natsctl("apply", "-f", document({**A, "consumers": consumers}))
     for _ in range(3):
         natsctl("pub", "A.x", "hello", "--wait")
     path = document({**A, "storage": "memory", "consumers": [consumer("C", max_deliver=9)]})
-    words = ("--allow-replace", "--keep-messages", "--backup-folder", str(tmp_path / "kept"))
-    done = natsctl("apply", "-f", path, *words)
+    done = natsctl("apply", "-f", path, "--allow-replace", "--keep-messages")
     assert done.code == 0, done.err
-    assert f"A is saved to {tmp_path / 'kept'}" in done.err
+    assert "A is saved to stream natsctl-replaced-A" in done.err
     assert "replaced Stream A: kept 3 messages" in done.err
     info = natsctl("str", "info", "A", "-j").json
     assert (info["config"]["storage"], info["state"]["messages"]) == ("memory", 3)
     assert natsctl("con", "info", "A", "C", "-j").json["config"]["max_deliver"] == 9
-    assert list((tmp_path / "kept").iterdir()) == []
+    assert natsctl("str", "ls", "-n").out.split() == ["A"]
 
 
 def test_prune_removes_what_has_the_label_and_no_document(natsctl: Run, document: Run) -> None:
@@ -234,8 +233,8 @@ def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Ru
     assert "deleted Stream OLD" in seen
 
 
-def test_an_interrupted_replacement_is_told_by_plan_and_brought_to_its_end_by_apply(
-    natsctl: Run, document: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
+    natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a kill -9 between the backup and the removal leaves."""
     from natsctl.plan.apply import keeping
@@ -243,29 +242,22 @@ def test_an_interrupted_replacement_is_told_by_plan_and_brought_to_its_end_by_ap
     async def killed(*arguments: Any) -> None:
         raise RuntimeError("killed")
 
-    async def unlocked(keeper: keeping.Keeping, kept: Any) -> None:
-        kept.release()
-
-    monkeypatch.chdir(tmp_path)
     natsctl("apply", "-f", document(A))
     with monkeypatch.context() as patched:
-        patched.setattr(keeping, "restore_over", killed)
-        patched.setattr(keeping.Keeping, "_take_back", unlocked)
+        patched.setattr(keeping.Keeping, "_check_untouched", killed)
+        patched.setattr(keeping.Keeping, "_take_back", killed)
         natsctl("apply", "-f", document({**A, "storage": "memory"}), "--allow-replace", "--keep-messages")
-    (folder,) = tmp_path.glob("natsctl-replaced-*")
     path = document(A)
-    told = natsctl("plan", "-f", path)
-    assert f"the replacement of A was interrupted: apply begins with {folder}" in told.out
+    unfinished = "the replacement of A is not finished: apply does that first"
+    assert unfinished in natsctl("plan", "-f", path).out
     dry = natsctl("apply", "-f", path, "--dry-run")
-    assert "was interrupted" in dry.err
-    assert folder.is_dir()
+    assert (dry.code, "apply finishes what was interrupted" in dry.err) == (4, True)
+    assert natsctl("str", "ls", "-n").out.split() == ["A", "natsctl-replaced-A"]
     done = natsctl("apply", "-f", path, "-j")
     assert (done.code, done.err) == (0, "")
-    assert done.json["notes"] == [
-        "the replacement of A was interrupted before it was removed: it takes messages again as before"
-    ]
+    assert done.json["notes"] == ["the replacement of A was interrupted: it is as it was before, with 0 messages"]
     assert config(natsctl, "A")["subjects"] == ["A.>"]
-    assert not folder.exists()
+    assert natsctl("str", "ls", "-n").out.split() == ["A"]
 
 
 def test_a_dry_run_has_the_request_of_a_pause_and_both_of_a_replacement(natsctl: Run, document: Run) -> None:
@@ -281,12 +273,12 @@ def test_a_dry_run_has_the_request_of_a_pause_and_both_of_a_replacement(natsctl:
 
 
 def test_a_consumer_that_no_document_describes_any_more_does_not_come_back_with_its_stream(
-    natsctl: Run, document: Run, tmp_path: Path
+    natsctl: Run, document: Run
 ) -> None:
     natsctl("apply", "-f", document({**A, "consumers": [consumer("KEPT"), consumer("DROPPED")]}))
     natsctl("pub", "A.1", "hello")
     wanted = document({**A, "storage": "memory", "consumers": [consumer("KEPT")]})
-    flags = ("--prune", "--allow-replace", "--keep-messages", "--backup-folder", str(tmp_path / "kept"))
+    flags = ("--prune", "--allow-replace", "--keep-messages")
     assert natsctl("apply", "-f", wanted, *flags).code == 0
     assert natsctl("con", "ls", "A", "--names").out.split() == ["KEPT"]
     assert natsctl("apply", "-f", wanted, *flags).out.startswith("nothing to do")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,15 +17,17 @@ from natsctl.api.catalogue import error
 from natsctl.api.errors import ApiFailure, NatsctlError
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.send import Sending
+from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.pull import pull
 from natsctl.plan.apply import keeping
 from natsctl.plan.apply.carry import ApplyOptions, carry_out, preview
+from natsctl.plan.apply.conflict import Conflict
+from natsctl.plan.apply.holding import Alive, Holding, holding_name, names_of
 from natsctl.plan.apply.keeping import Keeping
-from natsctl.plan.apply.leftovers import PREFIX
-from natsctl.plan.apply.recovery import pending, recover
-from natsctl.plan.apply.safekeeping import Safekeeping, begin, found_in
+from natsctl.plan.apply.recovery import COPY, Displaced, finish, recover
+from natsctl.plan.apply.recovery import WANTED as AS_WANTED
 from natsctl.plan.change import Action, Change, Plan
 from natsctl.plan.labels import without_server_made
 from natsctl.testing.process import ServerProcess
@@ -34,6 +38,7 @@ LIVE = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "file"}
 WANTED = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "memory"}
 COUNT = 50
 ACKED = 7
+MOST_REQUESTS = 60
 
 
 @pytest.fixture
@@ -56,14 +61,16 @@ async def replacement(manager: Manager, config: dict[str, Any] = WANTED) -> Plan
     return Plan(owner="default", changes=[change], keep_messages=True)
 
 
-async def saved(manager: Manager, folder: Path, config: dict[str, Any] = WANTED) -> Safekeeping:
-    """A replacement as far as its backup."""
-    doing = Keeping(Lifeline(manager), folder)
+async def saved(manager: Manager, config: dict[str, Any] = WANTED) -> Holding:
+    """A replacement as far as its holding stream, whose process is gone."""
+    doing = Keeping(Lifeline(manager), Path())
     change = (await replacement(manager, config)).changes[0]
     marker = await doing._marker(change, (await manager.stream_info("ORDERS")).raw)
-    kept = begin(folder, marker)
-    await doing._save(kept)
-    return kept
+    holding = Holding(Lifeline(manager), marker)
+    await holding.create()
+    with tempfile.TemporaryDirectory() as folder:
+        await doing._save(holding, Path(folder) / COPY)
+    return holding
 
 
 async def is_whole(manager: Manager, storage: str) -> None:
@@ -75,47 +82,116 @@ async def is_whole(manager: Manager, storage: str) -> None:
     assert consumer["num_pending"] == COUNT - ACKED
 
 
-def left(folder: Path) -> list[str]:
-    return [path.name for path in folder.glob(f"{PREFIX}*")]
+async def left(manager: Manager) -> list[str]:
+    return list(await names_of(manager))
 
 
-async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_left(
-    manager: Manager, tmp_path: Path
+class Killed(BaseException):
+    """The end of a process, as far as its client can tell."""
+
+
+class Dying:
+    """Ends the process at one request: before it is sent, or with its answer unheard; none is sent afterwards."""
+
+    def __init__(self, at: int, heard: bool) -> None:
+        self.at, self.heard, self.sent = at, heard, 0
+
+    def __enter__(self) -> Dying:
+        self._request, self._publish = Connection.request, Connection.publish
+
+        async def request(connection: Connection, *words: Any, **more: Any) -> Any:
+            self.sent += 1
+            if self.sent > self.at or (self.sent == self.at and self.heard):
+                raise Killed
+            answer = await self._request(connection, *words, **more)
+            if self.sent >= self.at:
+                raise Killed
+            return answer
+
+        Connection.request = request  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        Connection.request = self._request  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["before", "after"])
+async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
+    server: ServerProcess,
+    connected: Callable[[str], AbstractAsyncContextManager[Manager]],
+    manager: Manager,
+    heard: bool,
 ) -> None:
+    storages, runs = ("file", "memory"), 0
+    for at in range(1, MOST_REQUESTS):
+        has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
+        config = {**WANTED, "storage": storages[has == "file"]}
+        plan = await replacement(manager, config)
+        async with connected(server.url) as doomed:
+            with Dying(at, heard) as dying, contextlib.suppress(Killed):
+                await Keeping(Lifeline(doomed), Path()).replace(plan.changes[0], (await info(doomed)))
+        runs += dying.sent >= at
+        if dying.sent < at:
+            break
+        await recover(Lifeline(manager))
+        await is_whole(manager, (await manager.stream_info("ORDERS")).raw["config"]["storage"])
+        assert await left(manager) == [], at
+    assert runs > 15
+    await messages.publish(manager, "ORDERS.new", b"more")
+
+
+async def info(manager: Manager) -> dict[str, Any]:
+    return (await manager.stream_info("ORDERS")).raw
+
+
+async def test_messages_and_consumers_come_through_a_replacement_and_nothing_is_left(manager: Manager) -> None:
     plan = await replacement(manager)
-    outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path))
+    outcome = await carry_out(manager, plan)
     assert [(one.error, one.detail, one.warnings) for one in outcome.results] == [(None, f"kept {COUNT} messages", [])]
     await is_whole(manager, "memory")
-    assert left(tmp_path) == []
+    assert "metadata" not in without_server_made((await info(manager))["config"])
+    assert await left(manager) == []
     await messages.publish(manager, "ORDERS.new", b"more")
 
 
-async def test_the_backup_stays_where_that_is_asked_and_nobody_takes_it_for_an_interrupted_replacement(
-    manager: Manager, tmp_path: Path
-) -> None:
+async def test_a_backup_stays_where_that_is_asked(manager: Manager, tmp_path: Path) -> None:
     plan = await replacement(manager)
-    outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path, keep_backup=True))
-    (name,) = left(tmp_path)
-    assert f"the backup is in {tmp_path / name / 'stream'}" in outcome.results[0].detail
-    assert await recover(Lifeline(manager), tmp_path) == []
-    assert left(tmp_path) == [name]
+    outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path / "kept", keep_backup=True))
+    (path,) = (tmp_path / "kept").iterdir()
+    assert f"the backup is {path}" in outcome.results[0].detail
+    assert await left(manager) == []
 
 
-async def test_a_configuration_that_the_server_refuses_leaves_the_stream_as_it_was(
-    manager: Manager, tmp_path: Path
-) -> None:
-    plan = await replacement(manager, {**WANTED, "num_replicas": 7})
-    outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path))
+async def test_a_configuration_that_the_server_refuses_leaves_the_stream_as_it_was(manager: Manager) -> None:
+    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "num_replicas": 7}))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
-    assert left(tmp_path) == []
+    assert await left(manager) == []
     await messages.publish(manager, "ORDERS.new", b"more")
+
+
+async def test_messages_before_the_first_sequence_that_is_wanted_are_kept_or_the_old_stream_is(
+    manager: Manager,
+) -> None:
+    """nats-server restores a stream in memory empty whose first_seq is beyond its messages."""
+    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "first_seq": 1000}))
+    found = (await info(manager))["config"]["storage"]
+    assert (outcome.results[0].error is None) == (found == "memory")
+    await is_whole(manager, found)
+    assert await left(manager) == []
+
+
+async def test_limits_that_the_plan_lowers_may_remove_messages(manager: Manager) -> None:
+    outcome = await carry_out(manager, await replacement(manager, {**WANTED, "max_msgs": 5}))
+    assert outcome.results[0].error is None
+    state = (await info(manager))["state"]
+    assert (state["messages"], state["last_seq"]) == (5, COUNT)
 
 
 async def test_a_restore_that_the_server_fails_once_is_begun_again(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, failures = Sending.send, [ApiFailure(error(10062, err="no such folder"))]
+    send, failures = Sending.send, [ApiFailure(error(10062, err="open x: no such file or directory"))]
 
     async def fails_once(sending: Sending, manager: Manager) -> Any:
         if failures:
@@ -123,186 +199,137 @@ async def test_a_restore_that_the_server_fails_once_is_begun_again(
         return await send(sending, manager)
 
     monkeypatch.setattr(Sending, "send", fails_once)
-    outcome = await carry_out(manager, await replacement(manager), ApplyOptions(backup_folder=tmp_path))
+    outcome = await carry_out(manager, await replacement(manager))
     assert outcome.results[0].error is None
     await is_whole(manager, "memory")
 
 
-async def test_a_dry_run_names_the_requests_and_writes_nothing(manager: Manager, tmp_path: Path) -> None:
+async def test_a_dry_run_names_the_requests_and_changes_nothing(manager: Manager) -> None:
     plan = await replacement(manager)
     manager.connection.dry_run = True
-    planned = await preview(manager, plan, ApplyOptions(backup_folder=tmp_path))
+    planned = await preview(manager, plan)
     manager.connection.dry_run = False
+    holding = holding_name("ORDERS")
     assert [one.subject.removeprefix("$JS.API.STREAM.") for one in planned] == [
+        f"CREATE.{holding}",
         "UPDATE.ORDERS",
         "SNAPSHOT.ORDERS",
         "DELETE.ORDERS",
         "RESTORE.ORDERS",
+        f"DELETE.{holding}",
     ]
-    assert list(tmp_path.glob(f"{PREFIX}*")) == []
+    assert await left(manager) == []
     await is_whole(manager, "file")
 
 
 async def test_ctrl_c_while_it_is_saved_leaves_the_stream_as_it_was(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def interrupted(*arguments: Any) -> None:
         raise asyncio.CancelledError
 
     monkeypatch.setattr(keeping, "save_stream", interrupted)
-    outcome = await carry_out(manager, await replacement(manager), ApplyOptions(backup_folder=tmp_path))
+    outcome = await carry_out(manager, await replacement(manager))
     assert outcome.results[0].error is not None
     await is_whole(manager, "file")
-    assert left(tmp_path) == []
+    assert await left(manager) == []
 
 
-async def test_while_a_stream_is_saved_nobody_gets_an_ack_for_what_would_be_lost(
-    manager: Manager, tmp_path: Path
-) -> None:
-    kept = await saved(manager, tmp_path)
+async def test_while_a_stream_is_saved_nobody_gets_an_ack_for_what_would_be_lost(manager: Manager) -> None:
+    await saved(manager)
     with pytest.raises(NatsctlError):
         await messages.publish(manager, "ORDERS.new", b"lost")
-    kept.release()
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "it takes messages again as before" in told
+    (told,) = await recover(Lifeline(manager))
+    assert "it is as it was before" in told
     await messages.publish(manager, "ORDERS.new", b"kept")
 
 
-async def test_killed_before_the_removal_the_stream_gets_its_subjects_back(manager: Manager, tmp_path: Path) -> None:
-    (await saved(manager, tmp_path)).release()
-    assert "interrupted" in pending(tmp_path)[0]
-    await recover(Lifeline(manager), tmp_path)
-    await is_whole(manager, "file")
-    assert left(tmp_path) == []
-
-
-async def test_killed_after_the_removal_the_stream_is_restored_under_the_new_configuration(
-    manager: Manager, tmp_path: Path
-) -> None:
-    (await saved(manager, tmp_path)).release()
+async def test_a_new_configuration_that_is_refused_after_a_kill_brings_the_old_stream_back(manager: Manager) -> None:
+    await saved(manager, {**WANTED, "num_replicas": 7})
     await manager.stream_delete("ORDERS")
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert f"restored with {COUNT} messages, under its new configuration" in told
-    await is_whole(manager, "memory")
-    assert left(tmp_path) == []
-
-
-async def test_a_new_configuration_that_is_refused_then_brings_the_old_stream_back(
-    manager: Manager, tmp_path: Path
-) -> None:
-    (await saved(manager, tmp_path, {**WANTED, "num_replicas": 7})).release()
-    await manager.stream_delete("ORDERS")
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "as it was before" in told
+    (told,) = await recover(Lifeline(manager))
+    assert "it is as it was before" in told
+    assert "the new one was not possible" in told
     await is_whole(manager, "file")
 
 
-async def test_a_half_written_backup_is_told_and_removed(manager: Manager, tmp_path: Path) -> None:
-    kept = await saved(manager, tmp_path)
-    kept.copy.rename(kept.folder / ".natsctl-x.part")
-    kept.release()
-    await manager.stream_update(LIVE)
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "a half-written backup was removed" in told
-    assert left(tmp_path) == []
-    await is_whole(manager, "file")
-
-
-async def test_what_somebody_else_has_made_meanwhile_is_left_alone_and_the_backup_stays(
-    manager: Manager, tmp_path: Path
+async def test_what_somebody_else_has_made_meanwhile_is_left_alone_until_one_of_both_is_removed(
+    manager: Manager,
 ) -> None:
-    kept = await saved(manager, tmp_path)
-    kept.release()
+    await saved(manager)
     await manager.stream_delete("ORDERS")
     await manager.stream_create(LIVE)
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "somebody else has made ORDERS meanwhile" in told
-    assert kept.is_saved
-    assert (await manager.stream_info("ORDERS")).raw["state"]["messages"] == 0
-    assert await recover(Lifeline(manager), tmp_path) == []
-
-
-async def test_killed_when_all_was_done_the_backup_is_removed(manager: Manager, tmp_path: Path) -> None:
-    kept = await saved(manager, tmp_path)
-    await Keeping(Lifeline(manager), tmp_path)._restore(kept)
-    kept.release()
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "when it was done" in told
-    assert left(tmp_path) == []
+    for _ in range(2):
+        with pytest.raises(Displaced, match="another stream ORDERS was made"):
+            await recover(Lifeline(manager))
+    assert (await info(manager))["state"]["messages"] == 0
+    await manager.stream_delete("ORDERS")
+    await recover(Lifeline(manager))
     await is_whole(manager, "memory")
 
 
-async def test_a_folder_without_a_marker_is_removed_and_nothing_else_is(manager: Manager, tmp_path: Path) -> None:
-    """The one of a process that ended before it had begun, and the one that it was removing."""
-    unbegun, ending, other = (tmp_path / f"{PREFIX}{name}-1" for name in "ABC")
-    for folder, name in ((unbegun, ".replacement.json"), (ending, ".replacement.json"), (other, "mine.txt")):
-        folder.mkdir()
-        (folder / name).write_text("")
-    (ending / "stream").mkdir()
-    (ending / "stream" / "backup.json").write_text("{}")
-    assert await recover(Lifeline(manager), tmp_path) == []
-    assert left(tmp_path) == [other.name]
-
-
-async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manager: Manager, tmp_path: Path) -> None:
-    kept = await saved(manager, tmp_path)
-    assert list(found_in(tmp_path)) == []
-    kept.discard()
-
-
-async def test_a_folder_of_another_server_is_told_and_left_unless_it_is_named(manager: Manager, tmp_path: Path) -> None:
-    kept = await saved(manager, tmp_path)
-    text = (kept.folder / "replacement.json").read_text()
-    for name in ("server_id", "server_name"):
-        text = text.replace(str(manager.connection.info[name]), "ELSEWHERE")
-    (kept.folder / "replacement.json").write_text(text.replace("127.0.0.1", "elsewhere"))
-    kept.release()
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "on another server" in told
-    (told,) = await recover(Lifeline(manager), kept.folder)
-    assert "takes messages again" in told
+async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manager: Manager) -> None:
+    holding = await saved(manager)
+    alive = Alive(Lifeline(manager), holding.marker.alive)
+    await alive.ensure()
+    with pytest.raises(Conflict, match="is being replaced by another"):
+        await recover(Lifeline(manager), {"ORDERS"})
+    (told,) = await recover(Lifeline(manager), {"OTHER"})
+    assert "is being replaced by another" in told
+    assert await left(manager) == [holding.name]
+    await alive.end()
+    await recover(Lifeline(manager))
     await is_whole(manager, "file")
 
 
-async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(manager: Manager, tmp_path: Path) -> None:
+async def test_a_restore_that_a_kill_cut_off_does_not_keep_the_next_one_out(manager: Manager) -> None:
     """The server still waits for the rest of what the killed process was sending."""
-    (await saved(manager, tmp_path)).release()
+    await saved(manager)
     await manager.stream_delete("ORDERS")
     await manager.requests.ask(endpoints.STREAM_RESTORE, "ORDERS", body={"config": WANTED, "state": {}})
-    (told,) = await recover(Lifeline(manager), tmp_path)
-    assert "restored with" in told
+    (told,) = await recover(Lifeline(manager))
+    assert f"finished with {COUNT} messages" in told
 
 
-async def test_a_consumer_that_did_not_come_back_is_told_and_the_backup_stays(manager: Manager, tmp_path: Path) -> None:
-    kept = await saved(manager, tmp_path)
-    answer, _ = await Keeping(Lifeline(manager), tmp_path)._restore(kept)
-    await manager.consumer_delete("ORDERS", "NEW")
-    lost = await keeping.lost_consumers(Lifeline(manager), kept.marker)
-    assert lost == ["consumer NEW did not come back"]
-    await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
-    behind = await keeping.lost_consumers(Lifeline(manager), kept.marker)
-    assert behind == [f"consumer NEW was at message {ACKED}, it is at 0"]
-    done = Keeping(Lifeline(manager), tmp_path)._ended(kept, answer, behind, [])
-    assert done.warnings == tuple(behind)
-    assert str(kept.copy) in done.detail
-    assert kept.copy.is_dir()
+@pytest.mark.parametrize("lost", ["consumer", "acks"])
+async def test_a_stream_whose_consumers_do_not_come_back_gets_its_old_configuration(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    holding = await saved(manager)
+    await manager.stream_delete("ORDERS")
+    send, first = Sending.send, [True]
+
+    async def losing(sending: Sending, manager: Manager) -> Any:
+        answer = await send(sending, manager)
+        if first:
+            first.pop()
+            await manager.consumer_delete("ORDERS", "NEW")
+            if lost == "acks":
+                await manager.consumer_create("ORDERS", {"durable_name": "NEW", "ack_policy": "explicit"})
+        return answer
+
+    monkeypatch.setattr(Sending, "send", losing)
+    done = await finish(Lifeline(manager), holding, AS_WANTED)
+    assert done.refused is not None
+    assert "consumer NEW" in done.refused.text
+    await is_whole(manager, "file")
 
 
 async def test_a_stream_that_somebody_else_replaces_is_not_changed(manager: Manager, tmp_path: Path) -> None:
     """Another machine would give it its subjects back while it is saved: messages would get acks and be lost."""
-    kept = await saved(manager, tmp_path)
+    await saved(manager)
     plan = await replacement(manager)
     for action in (Action.UPDATE, Action.REPLACE, Action.DELETE):
         plan.changes[0].action = action
-        outcome = await carry_out(manager, plan, ApplyOptions(backup_folder=tmp_path / "other"))
+        outcome = await carry_out(manager, plan)
         assert outcome.results[0].error is not None
         assert "is being replaced, or that was interrupted" in outcome.results[0].error.description
-    await Keeping(Lifeline(manager), tmp_path)._take_back(kept)
+    await recover(Lifeline(manager))
     await is_whole(manager, "file")
 
 
 async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replaced(
-    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = keeping.save_stream
 
@@ -312,8 +339,8 @@ async def test_messages_that_come_in_spite_of_it_keep_a_stream_from_being_replac
         await messages.publish(manager, "ORDERS.new", b"late")
 
     monkeypatch.setattr(keeping, "save_stream", disturbed)
-    outcome = await carry_out(manager, await replacement(manager), ApplyOptions(backup_folder=tmp_path))
+    outcome = await carry_out(manager, await replacement(manager))
     assert outcome.results[0].error is not None
     assert "somebody else has changed ORDERS while it was saved" in outcome.results[0].error.description
-    assert (await manager.stream_info("ORDERS")).raw["state"]["messages"] == COUNT + 1
-    assert left(tmp_path) == []
+    assert (await info(manager))["state"]["messages"] == COUNT + 1
+    assert await left(manager) == []

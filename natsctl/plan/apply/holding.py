@@ -1,0 +1,301 @@
+"""The holding stream of a replacement: state and data of a stream that is removed and made again with its messages.
+
+`natsctl-replaced-STREAM` is made before anything is changed. Its metadata says what is replaced by what and how far
+that got (`Marker`), its messages are the pieces of a backup of the stream. Whoever can reach the account can finish an
+interrupted replacement with it (recovery.py); while its process lives, that one answers on the inbox in the marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import field
+
+from natsctl.api.errors import ApiFailure, NatsctlError, NotAuthorised, StorageError, Unreachable, UsageError
+from natsctl.api.model import Model
+from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.messaging import messages
+
+if TYPE_CHECKING:
+    from natsctl.client.backup.attempts import Lifeline
+    from natsctl.client.connection import Connection
+    from natsctl.client.manager import Manager
+    from natsctl.client.subscription import Subscription
+
+PREFIX: Final = "natsctl-replaced-"
+"""Begins the name of a holding stream."""
+SUBJECTS: Final = "natsctl.replaced."
+"""Begins the subjects of holding streams, and the one on which a stream listens while it is replaced."""
+MARKER: Final = "natsctl.replacement"
+"""The key of the metadata that has the marker, and of the label of a stream that was restored and not yet released."""
+FORMAT: Final = "natsctl.replacement/2"
+PIECE_BYTES: Final = 64 * 1024
+WINDOW: Final = 8
+"""Pieces under way at a time."""
+MAX_MARKER_BYTES: Final = 100_000
+"""Servers take 128 KiB of metadata."""
+MAX_NAME: Final = 200
+ANSWER_WAIT_S: Final = 2.0
+SILENT_FOR_S: Final = 600.0
+"""After so long a replacement counts as interrupted where its process may not be asked."""
+STREAM_NOT_FOUND: Final = 10059
+_NO_ROOM: Final = frozenset((10028, 10047, 10023))
+"""Errors of an account or a server that has no room in the kind of storage that was asked for."""
+
+
+class Phase(StrEnum):
+    """How far a replacement got."""
+
+    SAVING = "saving"
+    """The stream is there as it was; it may listen on the quiet subject."""
+    SAVED = "saved"
+    """The holding stream has all of it: the stream may be removed, and restored in part."""
+    DONE = "done"
+    """The stream is restored and whole; what is left is to give it its subjects."""
+
+
+class Marker(Model, kw_only=True, omit_defaults=False):
+    """What is being replaced by what; `alive` is where the process answers that does it."""
+
+    format: str = FORMAT
+    phase: Phase = Phase.SAVING
+    created: str
+    token: str
+    stream: str
+    alive: str = ""
+    before: dict[str, Any]
+    wanted: dict[str, Any]
+    consumers: dict[str, int] = field(default_factory=dict)
+    """The durable consumers that have to come back, and up to which message of the stream each has had its acks."""
+    consumer_replicas: dict[str, int] = field(default_factory=dict)
+    """The consumers that ask for replicas of their own: the stream is restored with one, and they with it."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """What the saved stream held: `messages`, `first_seq`, `last_seq`."""
+    pieces: int = 0
+    sha256: str = ""
+
+    @property
+    def quiet(self) -> str:
+        """The subject on which the stream listens while it is replaced: nobody knows it."""
+        return f"{SUBJECTS}{self.token}.quiet"
+
+
+def holding_name(stream: str) -> str:
+    """Return the name of the holding stream of a stream."""
+    if len(stream) <= MAX_NAME:
+        return PREFIX + stream
+    return f"{PREFIX}{stream[:MAX_NAME]}-{hashlib.sha256(stream.encode()).hexdigest()[:12]}"
+
+
+def is_holding(name: str) -> bool:
+    """Return whether a stream holds another one that is being replaced."""
+    return name.startswith(PREFIX)
+
+
+def is_being_replaced(config: Mapping[str, Any]) -> bool:
+    """Return whether a stream takes no messages because it is being replaced, or that was interrupted."""
+    return any(str(subject).startswith(SUBJECTS) for subject in config.get("subjects") or ()) or bool(
+        (config.get("metadata") or {}).get(MARKER)
+    )
+
+
+class Holding:
+    """One holding stream; `marker` is what its metadata says."""
+
+    def __init__(self, lifeline: Lifeline, marker: Marker) -> None:
+        self._lifeline, self.marker = lifeline, marker
+        self.name = holding_name(marker.stream)
+
+    @property
+    def _manager(self) -> Manager:
+        return self._lifeline.manager
+
+    def _config(self, storage: str) -> dict[str, Any]:
+        before = self.marker.before
+        limit = {}
+        if int(before.get("max_bytes") or -1) > 0:  # the account may want every stream to have a limit
+            limit = {"max_bytes": 2 * int(before["max_bytes"]) + 16 * 1024 * 1024}
+        return {
+            "name": self.name,
+            "description": f"{self.marker.stream} while it is replaced; natsctl apply finishes that",
+            "subjects": [f"{SUBJECTS}{self.marker.token}.data"],
+            "storage": storage,
+            "num_replicas": int(before.get("num_replicas") or 1),
+            "discard": "new",
+            **({"placement": before["placement"]} if before.get("placement") else {}),
+            **limit,
+            "metadata": {MARKER: msgspec.json.encode(self.marker).decode()},
+        }
+
+    async def create(self) -> None:
+        """Make the stream, in storage of the kind that the replaced one has, else of the other kind.
+
+        Raises UsageError for a stream that is too big to be described, ApiFailure where the server refuses it.
+        """
+        if len(msgspec.json.encode(self.marker)) > MAX_MARKER_BYTES:
+            raise UsageError(
+                f"{self.marker.stream} has too many consumers or too long a configuration to be replaced with messages",
+                hint="natsctl stream backup and restore do it by hand",
+            )
+        own = str(self.marker.before.get("storage") or "file")
+        try:
+            await self._manager.stream_create(self._config(own))
+        except ApiFailure as failure:
+            if failure.err_code not in _NO_ROOM:
+                raise
+            await self._manager.stream_create(self._config("file" if own == "memory" else "memory"))
+
+    async def mark(self, phase: Phase) -> None:
+        """Say on the server how far the replacement got."""
+        self.marker.phase = phase
+        live = (await self._manager.stream_info(self.name)).raw.get("config") or {}
+        config = {**live, "metadata": {MARKER: msgspec.json.encode(self.marker).decode()}}
+        await self._manager.stream_update(config)
+
+    async def fill(self, copy: Path, state: Mapping[str, Any]) -> None:
+        """Store a whole backup, and say that it is there."""
+        digest, under_way, count = hashlib.sha256(), deque[asyncio.Task[Any]](), 0
+        size = min(PIECE_BYTES, self._manager.connection.max_payload)
+        subject = f"{SUBJECTS}{self.marker.token}.data"
+        try:
+            with copy.open("rb") as file:
+                while piece := await asyncio.to_thread(file.read, size):
+                    digest.update(piece)
+                    count += 1
+                    under_way.append(asyncio.create_task(messages.publish(self._manager, subject, piece)))
+                    await asyncio.sleep(0)  # pieces are sent in their order
+                    if len(under_way) >= WINDOW:
+                        await under_way.popleft()
+                while under_way:
+                    await under_way.popleft()
+        finally:
+            await _end(under_way)
+        self.marker.pieces, self.marker.sha256 = count, digest.hexdigest()
+        self.marker.state = {name: int(state.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
+        await self.mark(Phase.SAVED)
+
+    async def read(self, copy: Path) -> None:
+        """Write the backup that is stored to a file. Raises StorageError where it is not what was stored."""
+        digest, under_way = hashlib.sha256(), deque[asyncio.Task[Any]]()
+        try:
+            with copy.open("wb") as file:
+                for seq in range(1, self.marker.pieces + WINDOW):
+                    if seq <= self.marker.pieces:
+                        under_way.append(asyncio.create_task(self._manager.message_get(self.name, seq=seq)))
+                    if under_way and (len(under_way) >= WINDOW or seq >= self.marker.pieces):
+                        message = (await under_way.popleft()).raw["message"]
+                        piece = base64.b64decode(message.get("data") or "")
+                        digest.update(piece)
+                        await asyncio.to_thread(file.write, piece)
+        finally:
+            await _end(under_way)
+        if digest.hexdigest() != self.marker.sha256:
+            raise StorageError(f"stream {self.name} does not hold what was saved of {self.marker.stream}")
+
+    async def remove(self) -> None:
+        """Remove the stream; it may be gone."""
+        with contextlib.suppress(ApiFailure):
+            await self._manager.stream_delete(self.name)
+
+
+async def _end(tasks: deque[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def names_of(manager: Manager) -> list[str]:
+    """Return the names of the holding streams of an account; none for who may not ask."""
+    try:
+        return sorted(name for name in await manager.stream_names(subject=f"{SUBJECTS}>") if is_holding(name))
+    except NotAuthorised:
+        return []
+
+
+async def found_in(lifeline: Lifeline) -> list[Holding]:
+    """Return the holding streams of the account. Raises StorageError for one of another version of natsctl."""
+    found = []
+    for name in await names_of(lifeline.manager):
+        try:
+            metadata = ((await lifeline.manager.stream_info(name)).raw.get("config") or {}).get("metadata") or {}
+            if MARKER in metadata:
+                found.append(Holding(lifeline, _decoded(name, metadata[MARKER])))
+        except ApiFailure as failure:
+            if failure.err_code != STREAM_NOT_FOUND:
+                raise
+    return found
+
+
+def _decoded(name: str, text: str) -> Marker:
+    hint = "use the version of natsctl that made it"
+    try:
+        marker = msgspec.json.decode(text, type=Marker)
+    except msgspec.MsgspecError as failure:
+        raise StorageError(f"stream {name}: {failure}", hint=hint) from failure
+    if marker.format != FORMAT:
+        raise StorageError(f"stream {name} is of the unknown format {marker.format!r}", hint=hint)
+    return marker
+
+
+class Alive:
+    """Answers on the inbox of a replacement as long as the process lives, on whichever connection it has."""
+
+    def __init__(self, lifeline: Lifeline, inbox: str) -> None:
+        self._lifeline, self._inbox = lifeline, inbox
+        self._on: Connection | None = None
+        self._subscription: Subscription | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def ensure(self) -> None:
+        """Answer on the connection of now."""
+        connection = self._lifeline.manager.connection
+        if connection is not self._on:
+            await self.end()
+            self._subscription = await connection.subscribe(self._inbox)
+            self._on, self._task = connection, asyncio.create_task(_answer(connection, self._subscription))
+
+    async def end(self) -> None:
+        """Answer no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._subscription is not None:
+            with contextlib.suppress(NatsctlError):
+                await self._subscription.stop()
+        self._on = self._task = self._subscription = None
+
+
+async def _answer(connection: Connection, subscription: Subscription) -> None:
+    async for message in subscription:
+        if message.reply:
+            await connection.publish(message.reply, b"+OK")
+
+
+async def is_at_work(lifeline: Lifeline, marker: Marker) -> bool:
+    """Return whether the process lives that has begun a replacement."""
+    try:
+        answer = await lifeline.manager.connection.request(marker.alive, b"", timeout_s=ANSWER_WAIT_S)
+    except (NotAuthorised, Unreachable) as failure:
+        if lifeline.manager.connection.lost:
+            raise
+        return isinstance(failure, Unreachable) or _age_s(marker) < SILENT_FOR_S
+    except NatsctlError:
+        return False
+    return answer.status != NO_RESPONDERS
+
+
+def _age_s(marker: Marker) -> float:
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(marker.created)).total_seconds()
+    except ValueError:
+        return SILENT_FOR_S
