@@ -84,8 +84,6 @@ APART = ("tour", "server run", "events", "rtt")
 """What starts servers, or takes its time by its nature; tested by themselves."""
 ENDING = {"--wait": "50ms", "--count": "1"}
 """What makes those end that wait for something."""
-TAKING = ("rm", "rmm", "del", "seal", "reset")
-"""Last words of commands that take something away for good."""
 ALLOWED = {0, 1, 2, 3, 4, 5, 6, 7, 10}
 
 
@@ -197,20 +195,6 @@ def test_no_command_changes_anything_or_reads_stdin_in_a_dry_run(
     assert state() == before
     assert faults == []
     assert previewed > 65
-
-
-def test_what_takes_away_wants_to_be_told_so_where_nobody_can_be_asked(natsctl: Run, state: Callable[[], Any]) -> None:
-    """Without a terminal and --force: exit 2 and nothing happens."""
-    before, asked = state(), []
-    for name, where in LEAVES:
-        words = [word for word in _words(name, where, "20s") if word not in ("--force", "--dry-run")]
-        if name.split()[-1] in TAKING and "template" not in name and len(words) < len(_words(name, where)) - 1:
-            done = natsctl(*words)
-            asked.append(name)
-            assert (done.code, done.out) == (2, ""), (words, done)
-            assert "--force" in done.error["hint"], (words, done)
-    assert state() == before
-    assert len(asked) > 7, asked
 
 
 def _fault(done: Any, json_asked: bool) -> str:

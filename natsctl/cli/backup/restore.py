@@ -10,7 +10,8 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.consent import confirmed_edit
+from natsctl.cli.options import Force, Json, session_of
 
 
 def restore(
@@ -20,18 +21,25 @@ def restore(
     update_streams: Annotated[
         bool, typer.Option("--update-streams", help="change streams that exist to what was saved")
     ] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Create the streams and consumers that a configuration backup describes; messages come back by stream restore."""
     if (folder is None) == (file is None):
         raise UsageError("give either FOLDER or --file FILE")
-    from natsctl.client.backup.configuration import restore_account
+    from natsctl.client.backup.configuration import restore_account, restore_losses
 
-    source = Path(folder or file or "")
-    done = session_of(ctx).run(
-        lambda manager: restore_account(
-            manager, source, update_streams=update_streams, log=output.log, only=Path(file) if file else None
-        )
+    source, only = Path(folder or file or ""), Path(file) if file else None
+    session = session_of(ctx)
+    losses = (
+        []
+        if force
+        else session.run(lambda manager: restore_losses(manager, source, update_streams=update_streams, only=only))
+    )
+    if losses and not confirmed_edit(session, f"restore {source}", force, losses):
+        return
+    done = session.run(
+        lambda manager: restore_account(manager, source, update_streams=update_streams, log=output.log, only=only)
     )
     if json:
         output.emit_json(asdict(done))

@@ -11,7 +11,7 @@ import typer
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
-from natsctl.client.bench.load import DEFAULT_STREAM, Load
+from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
     from natsctl.cli.flags import Given
@@ -73,7 +73,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
     from natsctl.cli.consent import check_consent, confirmed
     from natsctl.cli.names import suggesting
 
-    if load.stream_name == DEFAULT_STREAM or load.kind.startswith("kv"):
+    if load.stream_name in (DEFAULT_STREAM, f"KV_{DEFAULT_BUCKET}"):
         return True
     check_consent(session, f"purge Stream {load.stream_name}", force)
     with suggesting(session, load.stream_name):

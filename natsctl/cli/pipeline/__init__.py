@@ -22,7 +22,7 @@ VERBS = (
         examples=(
             "natsctl pipeline run shop --once",
             "natsctl pipeline run shop --interval 30s --detach",
-            "natsctl pipeline run shop --once --full-refresh messages",
+            "natsctl pipeline run shop --once --full-refresh messages --force",
         ),
     ),
     Verb(

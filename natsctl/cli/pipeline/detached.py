@@ -118,7 +118,8 @@ def _plan_words(plan: RunPlan) -> list[str]:
     words = ["--interval", f"{plan.interval_s}s"] if plan.interval_s else ["--once"]
     for table in plan.full_refresh:
         words += ["--full-refresh", table]
-    return [*words, *(["--full-refresh-all"] if plan.full_refresh_all else [])]
+    words += ["--full-refresh-all"] if plan.full_refresh_all else []
+    return [*words, *(["--force"] if plan.full_refresh or plan.full_refresh_all else [])]  # confirmed before
 
 
 def _spark_words(spark: SparkFlags) -> list[str]:

@@ -11,8 +11,9 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
+from natsctl.cli.consent import confirmed, named
 from natsctl.cli.flags import flagged
-from natsctl.cli.options import Json, session_of
+from natsctl.cli.options import Force, Json, session_of
 from natsctl.cli.pipeline.chosen import Pipeline, chosen_project, note_pipeline, take_context
 from natsctl.cli.pipeline.validate import flags_of
 from natsctl.cli.spark_flags import SparkFlags
@@ -60,6 +61,7 @@ def run(
         bool,
         typer.Option("--detach", "-d", help="run in the background until natsctl pipeline stop", show_default=False),
     ] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Update what a pipeline makes: every flow reads what is new and stops, once or again and again.
@@ -79,6 +81,8 @@ def run(
     session = session_of(ctx)
     if session.dry_run:
         raise UsageError("pipeline run has no --dry-run", hint="natsctl pipeline validate checks without running")
+    if (full_refresh or full_refresh_all) and not _may_empty(session, full_refresh or [], force):
+        return
     if detach:
         from natsctl.cli.pipeline.detached import start_detached
 
@@ -86,6 +90,12 @@ def run(
         return
     take_context(session, project)
     _run(session, flags_of(spark, project), project, plan)
+
+
+def _may_empty(session: Session, tables: list[str], force: bool) -> bool:
+    """Return whether tables may be emptied: what their streams no longer hold does not come back."""
+    what = named("Table", tables) if tables else "all tables"
+    return confirmed(session, f"empty {what} and fill them anew from what the streams still hold", force)
 
 
 def _run(session: Session, spark: SparkFlags, project: Project, plan: RunPlan) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
+from natsctl.api.config.update_losses import Loss, consumer_losses, stream_losses
 from natsctl.api.errors import ApiFailure, StorageError, UsageError
 from natsctl.client.backup.attempts import Lifeline
 from natsctl.client.backup.layout import META_NAME, PART_PREFIX, checked_name, small_file
@@ -38,6 +40,7 @@ Log = Callable[[str], None]
 Transfer = Callable[[], AbstractContextManager[OnProgress]]
 """Opens what shows how far one stream's data is."""
 
+CONSUMER_NOT_FOUND = 10014
 NO_TEMPLATES_SINCE = (2, 14)
 OUR_RUNTIME = "natsctl"
 """What natsctl's server says in INFO where nats-server has the version of Go; it has templates in every version."""
@@ -244,6 +247,42 @@ async def restore_account(
         elif one.kind not in ("stream", "stream_template"):
             log(f"Skipping {one.path}: {one.kind} is of no known kind")
     return done
+
+
+async def restore_losses(
+    manager: Manager, source: Path, *, update_streams: bool, only: Path | None = None
+) -> list[Loss]:
+    """Return what streams and consumers that exist lose when they become what was saved; nothing in a dry run."""
+    if manager.connection.dry_run:
+        return []
+    files = [only] if only is not None else sorted(source.glob("*.json")) if source.is_dir() else []
+    existing = set(await manager.stream_names())
+    found: list[Loss] = []
+    for saved in map(read_saved, files):
+        config = saved.configuration
+        name = str(config.get("stream" if saved.kind == "consumer" else "name"))
+        if name not in existing:
+            continue
+        if saved.kind == "stream" and update_streams:
+            live = (await manager.stream_info(name)).raw
+            found += _named(f"Stream {name}", stream_losses(live["config"], config, live["state"], time.time_ns()))
+        elif saved.kind == "consumer" and isinstance(config.get("config"), dict):
+            found += await _consumer_losses(manager, name, str(config.get("name")), config["config"])
+    return found
+
+
+async def _consumer_losses(manager: Manager, stream: str, name: str, config: dict[str, Any]) -> list[Loss]:
+    try:
+        live = (await manager.consumer_info(stream, name)).raw
+    except ApiFailure as failure:
+        if failure.err_code != CONSUMER_NOT_FOUND:
+            raise
+        return []
+    return _named(f"Consumer {stream} > {name}", consumer_losses(live["config"], config, live))
+
+
+def _named(what: str, losses: list[Loss]) -> list[Loss]:
+    return [loss._replace(text=f"{what}: {loss.text}") for loss in losses]
 
 
 def _preview(manager: Manager, saved: list[SavedConfiguration], existing: set[str], update_streams: bool) -> Previewed:

@@ -1,0 +1,264 @@
+"""Every command that can lose something: it wants --force or an answer at a terminal, and sends nothing without.
+
+Each command of the tables of nouns and verbs has a row in `LOSING` or a word in `HARMLESS`; a new one without either
+fails the first test.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from natsctl.cli.main import NOUNS
+from natsctl.cli.verbs import load, walk
+from natsctl.client.connection import Connection
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.ours("consent is asked for before any request: no server differs")
+
+
+class Row(NamedTuple):
+    """A line that loses something; `first` are lines that make what it needs, `looks` whether it may look first.
+
+    `ends` says whether it is done with --force here, on one server without a system account.
+    """
+
+    line: str
+    first: tuple[str, ...] = ()
+    looks: bool = False
+    ends: bool = True
+    flag: str = "--force"
+
+
+LOSING: dict[str, tuple[Row, ...]] = {
+    "stream purge": (Row("stream purge S --subject s.b"), Row("stream purge S"), Row("stream purge 'S*' --keep 1")),
+    "stream rmm": (Row("stream rmm S 12", ("pub s.a x --count 9 -J -q",)),),
+    "stream edit": (
+        Row("stream edit S --max-msgs 3", looks=True),
+        Row("stream edit S --config small.json", looks=True),
+        Row("stream edit S --max-msgs-per-subject 1", ("pub s.a x --count 3 -J -q",), looks=True),
+    ),
+    "stream restore": (Row("stream restore saved.tgz --on-existing replace"),),
+    "account restore": (Row("account restore saved-account --on-existing replace"),),
+    "restore": (Row("restore saved --update-streams", looks=True),),
+    "bench js pub sync": (Row("bench js pub sync s.a --stream S --purge --msgs 1"),),
+    "bench js pub async": (Row("bench js pub async s.a --stream S --purge --msgs 1"),),
+    "bench js pub atomic": (Row("bench js pub atomic s.a --stream ATOMIC --purge --msgs 1", ends=False),),
+    "bench js pub fast": (Row("bench js pub fast s.a --stream ATOMIC --purge --msgs 1", ends=False),),
+    "bench js ordered": (Row("bench js ordered --stream NONE --purge --msgs 1", ends=False),),
+    "bench js consume": (Row("bench js consume --stream NONE --purge --msgs 1", ends=False),),
+    "bench js fetch": (Row("bench js fetch --stream NONE --purge --msgs 1", ends=False),),
+    "bench kv put": (Row("bench kv put --bucket BENCHED --purge --msgs 1", ("kv add BENCHED", "kv put BENCHED k v")),),
+    "consumer edit": (
+        Row("consumer edit S C --inactive-threshold 1h", looks=True),
+        Row("consumer edit S C --filter s.c", looks=True),
+    ),
+    "consumer reset": (Row("consumer reset S C"),),
+    "consumer rm": (Row("consumer rm S C"), Row("consumer rm S 'D*'", ("consumer add S D1 --pull",))),
+    "stream seal": (Row("stream seal SEALED", ("stream add SEALED --subjects sealed",)),),
+    "stream rm": (Row("stream rm S"), Row("stream rm 'T*'")),
+    "stream template rm": (
+        Row("stream template rm T", ("stream template add T --subjects t --max-streams 1",)),
+    ),
+    "stream cluster peer-remove": (Row("stream cluster peer-remove CNT P", ends=False),),
+    "kv revert": (Row("kv revert B r 3", ("kv put B r v", "kv put B r w")),),
+    "kv edit": (Row("kv edit B --history 1", looks=True),),
+    "kv del": (Row("kv del B k"), Row("kv del BENCHED --all")),
+    "kv purge": (Row("kv purge B k"), Row("kv purge B 'r.>'"), Row("kv purge B --all")),
+    "kv compact": (Row("kv compact B --older-than 0", ("kv put B c v", "kv del B c -f")),),
+    "object put": (Row("object put O file.txt", looks=True),),
+    "object get": (Row("object get O file.txt", looks=True, ends=False),),
+    "object del": (Row("object del O file.txt"), Row("object del P --all", ("object add P",))),
+    "object edit": (Row("object edit O --ttl 100ms", looks=True),),
+    "object seal": (Row("object seal O"),),
+    "destroy": (Row("destroy -f documents.yaml", looks=True, flag="--yes"),),
+    "context rm": (Row("context rm c1", ends=False),),
+    "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
+    "server repair": (Row("server repair nowhere S", ends=False),),
+    "server account purge": (Row("server account purge A", ends=False),),
+    "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
+}  # fmt: skip
+"""What can lose something, in an order in which each line finds what it needs."""
+HARMLESS = """
+    account info|account report connections|account report statistics|account tls|account backup
+    stream add|stream copy|stream ls|stream report|stream find|stream subjects|stream info|stream state
+    stream get|stream view|stream gaps|stream graph|stream cluster step-down|stream cluster balance|stream backup
+    stream export|stream import|stream template add|stream template ls|stream template info
+    consumer add|consumer copy|consumer ls|consumer find|consumer info|consumer state|consumer report|consumer next
+    consumer fetch|consumer sub|consumer pause|consumer resume|consumer unpin|consumer events|consumer graph
+    consumer cluster step-down|consumer cluster balance
+    publish|request|subscribe|reply|trace|events
+    kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
+    object add|object info|object ls|object watch
+    backup|backup verify|backup ls|backup inspect|backup cat|backup edit
+    validate|export|convert terraform|convert documents|plan|diff|sql
+    pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
+    spark doctor|spark warm|spark start|spark stop|spark status
+    errors ls|errors lookup|schema ls|schema info|schema validate|schema request|cheat
+    completion bash|completion zsh|completion fish|completion install
+    context add|context edit|context copy|context ls|context info|context validate|context select|context previous
+    context unselect
+    server run|server list|server ping|server report accounts|server report connections|server report leafnodes
+    server report routes|server report gateways|server report cpu|server report mem|server report health
+    server report jetstream|server report downgrade|server check connection|server check stream|server check consumer
+    server check message|server check meta|server check request|server check jetstream|server check server
+    server check kv|server check credential|server info|server request accounts|server request connections
+    server request gateways|server request ipqueue|server request jetstream-health|server request jetstream
+    server request kick|server request leafnodes|server request profile|server request raft|server request routes
+    server request subscriptions|server request variables|server config reload|server cluster step-down
+    server cluster balance|server account info|server mappings|server passwd|server watch servers
+    server watch jetstream|server watch accounts|server watch api requests|server graph
+    bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
+    counter get|counter view|counter ls|counter increment|counter decrement
+    service ls|service info|service stats|service ping|service request|service serve
+    rtt|latency|top|tour
+"""
+"""What removes nothing, or only what it made itself; what stores or acknowledges does what it was asked to."""
+ELSEWHERE = {"apply": "tests/cli/desired: what it loses is known by its plan"}
+READS = {"INFO", "NAMES", "LIST", "GET", "DIRECT"}
+FIRST = (
+    "stream add S --subjects s.* --max-msgs 50", "pub s.a x --count 9 -J -q", "pub s.b x -J -q",
+    "consumer add S C --pull --filter s.a", "stream backup S saved.tgz", "account backup saved-account",
+    "stream add T --subjects t.* --max-msgs 1", "backup saved", "stream edit T --max-msgs 9 -f",
+    "pub t.a x --count 5 -J -q", "kv add B --history 3", "kv put B k v", "kv put B k w", "object add O",
+    "object put O file.txt", "stream add CNT --subjects cnt", "context add c1 --server x:1", "pipeline init shop",
+)  # fmt: skip
+
+
+def _leaves() -> set[str]:
+    found = set()
+    for noun in NOUNS:
+        if ":" in noun.where or noun.alone:
+            found.add(noun.name)
+        if ":" not in noun.where:
+            found |= {f"{noun.name} {path}" for path, verb in walk(load(noun.where)) if not verb.is_group}
+    return found
+
+
+def test_every_command_is_known_to_lose_something_or_to_be_harmless() -> None:
+    harmless = [name.strip() for line in HARMLESS.strip().splitlines() for name in line.split("|")]
+    assert sorted([*LOSING, *harmless, *ELSEWHERE]) == sorted(_leaves())
+
+
+class _Terminal(io.TextIOWrapper):
+    """A stdin that says it is a terminal, at which nobody may be asked."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+    def isatty(self) -> bool:
+        return True
+
+    def read(self, *_: Any) -> str:
+        raise AssertionError("a question was asked")
+
+    readline = read
+
+    def fileno(self) -> int:
+        raise AssertionError("a question was asked")
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The subjects of all that is sent from now on."""
+    found: list[str] = []
+    for name in ("publish", "request"):
+        method = getattr(Connection, name)
+
+        def watched(self: Connection, subject: str, *rest: Any, _method: Any = method, **named: Any) -> Any:
+            found.append(subject)
+            return _method(self, subject, *rest, **named)
+
+        monkeypatch.setattr(Connection, name, watched)
+    return found
+
+
+@pytest.fixture
+def filled(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a line where there is something of everything."""
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    Path("file.txt").write_text("x" * 2000)
+    Path("small.json").write_text('{"max_bytes": 100}')
+    Path("documents.yaml").write_text("name: CNT\nsubjects: [cnt]\n")
+
+    def run(line: str) -> Any:
+        return natsctl(*shlex.split(line))
+
+    for line in FIRST:
+        done = run(line)
+        assert done.code == 0, (line, done.err)
+    yield run
+    run("stream template rm T -f --missing-ok")
+
+
+def _changing(sent: list[str]) -> list[str]:
+    return [subject for subject in sent if READS.isdisjoint(subject.split("."))]
+
+
+def test_nothing_is_lost_where_nobody_can_be_asked(
+    filled: Run, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a terminal, and at one with --no-input or -j: exit 2, the flag is named, and nothing changes."""
+    rows = [row for rows in LOSING.values() for row in rows]
+    for line in [line for row in rows for line in row.first]:
+        assert filled(line).code == 0, line
+    for row in rows:
+        for mode in ("", " --no-input", " -j"):
+            sent.clear()
+            with monkeypatch.context() as patch:
+                if mode:
+                    patch.setattr(sys, "stdin", _Terminal())
+                    patch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+                done = filled(row.line + mode)
+            what = f"natsctl {row.line}{mode}: {done} sent {sent}"
+            assert (done.code, done.out, row.flag in done.err) == (2, "", True), what
+            assert _changing(sent) == [], what
+            assert row.looks or sent == [], what
+
+
+def test_with_its_flag_each_is_done(filled: Run, sent: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr("natsctl.cli.pipeline.run._run", lambda *_: ran.append(_))
+    for row in [row for rows in LOSING.values() for row in rows]:
+        for line in row.first:
+            assert filled(line).code == 0, line
+        sent.clear()
+        done = filled(f"{row.line} {row.flag}")
+        what = f"natsctl {row.line} {row.flag}: {done}"
+        assert "cannot ask" not in done.err, what
+        if row.ends:
+            assert done.code == 0, what
+            assert _changing(sent) != [], what
+    assert ran, "pipeline run did not begin"
+    assert filled("stream ls -a -n").out.split() == ["KV_B", "OBJ_O", "SEALED"]
+
+
+@pytest.mark.parametrize("mode", ["", " --no-input", " -j"])
+def test_what_loses_nothing_goes_on(filled: Run, mode: str) -> None:
+    for line in (
+        "consumer pause S C 1h", "consumer resume S C", "stream edit S --max-msgs 40", "stream edit S --max-age 1y",
+        "consumer edit S C --description x", "kv edit B --history 9", "stream gaps S",
+    ):  # fmt: skip
+        done = filled(line + mode)
+        assert (done.code, "cannot ask" in done.err) == (0, False), (line, done)
+
+
+def test_a_dry_run_asks_nothing_and_shows_what_would_go(filled: Run) -> None:
+    done = filled("stream edit S --max-msgs 3 --dry-run -j")
+    assert (done.code, done.json["effect"]["messages_removed"]) == (10, 7)
+    assert filled("stream purge S --dry-run -j").json["effect"]["messages"] == 10
+    assert filled("stream info S -j").json["state"]["messages"] == 10
+
+
+def test_a_refused_edit_says_what_would_be_lost(filled: Run) -> None:
+    done = filled("stream edit S --max-msgs 3 -j")
+    assert (done.code, "the oldest 7 messages of 10 go" in done.error["description"]) == (2, True)
+    assert "the oldest 4 messages of 5 go" in filled("restore saved --update-streams").err
