@@ -41,7 +41,7 @@ NOUNS = (
         "messaging.publish:publish",
         examples=(
             'natsctl publish ORDERS.new "hello" --wait',
-            "cat order.json | natsctl publish ORDERS.new -H Nats-Msg-Id:7",
+            "cat order.json | natsctl publish ORDERS.new",
         ),
         answer="messaging.shapes:Published|PubAck*",
     ),
