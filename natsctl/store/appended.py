@@ -214,10 +214,25 @@ class AppendedView(ABC):
         first = bisect_left(index.segments, ts_ns, key=lambda segment: segment.last_ts or MAX_TS_NS)
         for segment in islice(index.segments, first, None):
             if segment.live and segment.last_ts >= ts_ns:
-                position = segment.next_live(self._position_at(segment, segment.head, ts_ns))
+                position = self._live_position_at(segment, ts_ns)
                 if position >= 0:
                     return segment.seq_at(position)
         return index.last_seq + 1
+
+    def _live_position_at(self, segment: Segment, ts_ns: int) -> int:
+        """Return the first position with a live message of `ts_ns` or later, -1 when there is none.
+
+        The times of messages that are gone are not looked at: damage to those is noticed by nobody.
+        """
+        low, high = segment.head, len(segment.sids)
+        while low < high:
+            middle = (low + high) // 2
+            at = segment.next_live(middle)
+            if 0 <= at < high and self._ts_at(segment, at) < ts_ns:
+                low = at + 1
+            else:
+                high = middle
+        return segment.next_live(low)
 
     def _position_at(self, segment: Segment, low: int, ts_ns: int) -> int:
         """Return the first position from `low` on with a message of `ts_ns` or later, the length when there is none."""

@@ -5,6 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from natsctl.store import frame
 from natsctl.store.errors import StoreDamaged
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.fsck import check_stream
@@ -49,6 +50,23 @@ def test_sealed_segments_have_one_and_are_not_read_at_the_start(lab):
         stream.read_from(1, ALL, 1000)
     assert check_stream(lab.disk, FOLDER, None, 1 << 20).damage == []
     assert "damaged bytes" in check_stream(lab.disk, FOLDER, None, 1 << 20, indexes=False).damage[0]
+
+
+def test_damage_to_a_removed_message_hides_no_other_from_a_search_by_time(lab):
+    store, stream = filled(lab)
+    for seq in range(2, 200, 2):
+        stream.remove(seq)
+    lab.pump(store)
+    times = {message.seq: message.ts_ns for message in stream.read_from(1, ALL, 1000)}
+    places = [(s.body.path, s.offsets[at]) for s in stream._index.segments[:-1] for at in range(1, len(s.sids), 2)]
+    store.close()
+    for path, offset in places:
+        file = lab.disk.open(path)
+        file.pwrite(b"\xff", offset + frame.HEAD_BYTES - 9)  # the highest byte of the time
+    stream = lab.open().streams["A"]
+    assert not lab.report.damaged and len(places) > 50
+    firsts = {ts_ns: min(seq for seq in times if times[seq] == ts_ns) for ts_ns in times.values()}
+    assert {ts_ns: stream.first_seq_at(ts_ns) for ts_ns in firsts} == firsts
 
 
 @pytest.mark.parametrize("seed", range(20))
