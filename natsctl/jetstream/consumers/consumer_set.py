@@ -8,6 +8,11 @@ and those with `mem_storage` are not journaled at all: they end with the process
 A consumer that nobody uses costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
 (consumer_desk.py); a message that it does not take costs it nothing (interest.py).
 
+A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that goes on while this one
+crashes. A number of delivery that was given twice would be taken there for one that came before, and its message be
+lost with the next acknowledgement; so a crash leaves out more numbers than it can have lost, and the other side, which
+notices the gap with the next delivery or heartbeat, connects anew.
+
 The journal of the stream is shared with its duplicate window, whose records have kinds of their own (dedupe.py).
 """
 
@@ -20,7 +25,7 @@ import msgspec
 
 from natsctl.api.advisories import ActionType
 from natsctl.api.codec import encode
-from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.jetstream.consumers import consumer_log as records
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_events import nuid
@@ -35,6 +40,9 @@ REWRITE_BYTES: Final = 4 << 20
 
 REWRITE_FACTOR: Final = 8
 """How many times larger than after its last rewrite a journal may become."""
+
+UNSURE_DELIVERIES: Final = 1 << 24
+"""More deliveries than the journal can lack after a crash: those of the second within which it is synced."""
 
 EPHEMERAL_NAME: Final = 8
 """Length of a name that the server gives."""
@@ -194,10 +202,16 @@ class ConsumerSet:
                     found[record.number] = (created, _decode_config.decode(record.config), state)
                 else:
                     records.apply(state, record.ops)
+        store = self._stream.store
         for number, (created, config, state) in found.items():
+            unsure = config.ack_policy is AckPolicy.FLOW_CONTROL and not self._stream.engine.store.stopped_cleanly
+            if unsure:  # a stream over there that outlived the crash knows deliveries that this journal may not
+                state.delivered_cseq += UNSURE_DELIVERIES
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
             self._add(consumer)
             consumer.start()
+            if unsure and store.healthy:
+                self._append(_created(consumer))
 
     def rewrite(self) -> None:
         """Write the journal anew: the duplicate window's records and one per consumer. Raises StoreError."""

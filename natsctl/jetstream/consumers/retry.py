@@ -150,7 +150,12 @@ class Retry:
         consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
 
     def message_gone(self, sseq: int, reason: str) -> None:
-        """Drop a pending entry whose message left the stream."""
+        """Drop a pending entry whose message left the stream.
+
+        With acks of all it counts as acknowledged, and what came before it, as at the reference. Where flow control
+        acknowledges, it stands for itself alone, other than there: what came before it is on its way to a stream that
+        may not have it yet, and a work queue would let go what is nowhere else.
+        """
         consumer = self._consumer
         entry = consumer.state.pending.get(sseq)
         self.redelivery.forget(sseq)
@@ -158,8 +163,8 @@ class Retry:
             consumer.events.terminated(sseq, entry[0], self._redeliveries(sseq), reason)
         if consumer.log.acked:
             consumer.settle_acks()
-        if entry is not None and consumer.config.ack_policy in (AckPolicy.ALL, AckPolicy.FLOW_CONTROL):
-            consumer.acks.through(sseq, entry[0])  # as at the reference: a message that is gone counts as acknowledged
+        if entry is not None and consumer.config.ack_policy is AckPolicy.ALL:
+            consumer.acks.through(sseq, entry[0])
         if entry is not None or sseq in consumer.state.redelivered:
             waits = sseq in consumer.state.pending
             consumer.state.forget(sseq)

@@ -53,3 +53,14 @@ def test_the_answer_names_the_stream_and_another_one_of_that_name_is_refused(jet
     jet.advance(1)
     jet.stream()
     assert feed(jet, known)[1]["error"]["err_code"] == 10225
+
+
+def test_a_message_that_is_deleted_acknowledges_none_before_it_that_is_on_its_way(jet: Jet) -> None:
+    jet.stream(retention="workqueue")
+    deliveries = jet.listen("d")
+    feed(jet)
+    jet.publish("one", "two", "three")
+    assert [m.payload for m in jet.heard(deliveries) if not m.status] == [b"one", b"two", b"three"]
+    jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
+    state = jet.api("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (2, 1, 3)
