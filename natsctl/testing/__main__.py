@@ -1,10 +1,13 @@
-"""Many sessions of the store simulation, or of the engine's: `python -m natsctl.testing [--engine] --seeds 2000`."""
+"""Many sessions of a simulation of the store, the engine or two servers: `python -m natsctl.testing --seeds 2000`."""
 
 import argparse
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 
-from natsctl.testing.engine_simulation import simulate_engine
+from natsctl.testing.disasters import Report
+from natsctl.testing.engine_simulation import EngineReport, simulate_engine
+from natsctl.testing.leaf_simulation import LeafReport, simulate_leaf
 from natsctl.testing.simulation import simulate
 
 
@@ -13,9 +16,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many sessions")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
+    kind.add_argument("--leaf", action="store_true", help="simulate two servers that are joined as leaf nodes")
     options = parser.parse_args()
-    run = simulate_engine if options.engine else simulate
+    run: Callable[[int], Report | EngineReport | LeafReport]
+    run = simulate_leaf if options.leaf else simulate_engine if options.engine else simulate
     totals: Counter[str] = Counter()
     for seed in range(options.first, options.first + options.seeds):
         totals.update(asdict(run(seed)))

@@ -18,10 +18,13 @@ Heard = Callable[[Message], None]
 class Client:
     """One connection of one life."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, name: str = "c", api: str = "$JS.API") -> None:
+        """Connect; `name` tells its inboxes from those of others, `api` is where the streams are that it works with."""
         self.machine = machine
         self.wire = machine.connect()
-        self.wire.subscribe("_INBOX.c.>")
+        self._name = name
+        self._api = api
+        self.wire.subscribe(f"_INBOX.{name}.>")
         self._pulls: dict[bytes, ConsumerBook] = {}
         self._asked: dict[bytes, Heard] = {}
         self._number = 0
@@ -29,7 +32,7 @@ class Client:
     def ask(self, subject: str, body: object, heard: Heard, header: bytes = b"", tail: str = "") -> None:
         """Send a request; `heard` is called with each answer once `collect` finds it. `tail` ends the reply subject."""
         self._number += 1
-        inbox = f"_INBOX.c.{self._number}"
+        inbox = f"_INBOX.{self._name}.{self._number}"
         self._asked[inbox.encode()] = heard
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         self.wire.publish(subject, payload, inbox + tail, header)
@@ -40,7 +43,7 @@ class Client:
             consumer = self._pulls.get(message.sid)
             if consumer is not None:
                 consumer.arrived(message)
-            else:
+            elif not message.status:  # nobody took it
                 self._asked[b".".join(message.subject.split(b".")[:3])](message)
 
     # What it asks
@@ -48,6 +51,7 @@ class Client:
     def publish(self, attempt: Attempt, book: Book, tail: str = "") -> None:
         """Publish a message and note that in the stream's book."""
         attempt.ts_ns = self.machine.clock.now_ns()
+        attempt.far = self._api != "$JS.API"
         book.step.attempts.append(attempt)
 
         def heard(message: Message) -> None:
@@ -55,7 +59,10 @@ class Client:
             if "seq" in answer or "error" in answer:
                 attempt.answer = answer
 
-        self.ask(attempt.subject.decode(), attempt.payload, heard, attempt.header, tail)
+        subject = attempt.subject.decode()
+        if subject.startswith("$KV.") and attempt.far:
+            subject = f"{self._api}.{subject}"
+        self.ask(subject, attempt.payload, heard, attempt.header, tail)
 
     def send_fast(self, attempt: Attempt, batch: str, tail: str, size: int) -> None:
         """Publish one message of a fast batch; the batch's ack is that of its last one."""
@@ -65,7 +72,7 @@ class Client:
             if "type" not in answer and answer.get("count") == size:
                 attempt.answer = answer
 
-        inbox = f"_INBOX.c.{batch}"
+        inbox = f"_INBOX.{self._name}.{batch}"
         self._asked[inbox.encode()] = heard
         self.wire.publish(attempt.subject.decode(), attempt.payload, inbox + tail, attempt.header)
 
@@ -80,7 +87,7 @@ class Client:
             elif surely:
                 step.confirmed.append(wanted)
 
-        self.ask(f"$JS.API.STREAM.{verb}.{book.name}", body, heard)
+        self.ask(f"{self._api}.STREAM.{verb}.{book.name}", body, heard)
 
     def update(self, book: Book, config: dict[str, Any]) -> None:
         """Ask for another configuration; which one holds after a crash is looked up."""
@@ -91,12 +98,12 @@ class Client:
             if "error" not in message.json():
                 book.config = config
 
-        self.ask(f"$JS.API.STREAM.UPDATE.{book.name}", config, heard)
+        self.ask(f"{self._api}.STREAM.UPDATE.{book.name}", config, heard)
 
     def fetch(self, consumer: ConsumerBook, batch: int) -> None:
         """Ask a consumer for messages."""
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.book.name}.{consumer.name}"
-        inbox = f"_INBOX.p.{consumer.name}"
+        subject = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.book.name}.{consumer.name}"
+        inbox = f"_INBOX.p{self._name}.{consumer.name}"
         if consumer not in self._pulls.values():
             self._pulls[self.wire.subscribe(inbox)] = consumer
         self.wire.publish(subject, msgspec.json.encode({"batch": batch, "no_wait": True}), inbox)

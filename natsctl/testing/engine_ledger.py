@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from natsctl.api import headers
+from natsctl.api.stream import StreamConfig
 from natsctl.store.message import StoredMessage
 from natsctl.testing.engine_reasons import (
     due_of,
@@ -78,6 +79,16 @@ class Book:
     def broken(self, text: str) -> Violation:
         """Return the violation that `text` describes."""
         return Violation(f"{self.name}: {text}")
+
+    def take_config(self, config: StreamConfig) -> None:
+        """Learn which of two configurations a crash has left; raises Violation."""
+        names = ("max_msgs", "max_msgs_per_subject", "max_age")
+        seen = {name: max(getattr(config, name), 0) for name in names}
+        for known in (self.config, *reversed(self.step.configs)):
+            if {name: max(known.get(name, 0), 0) for name in names} == seen:
+                self.config = known
+                return
+        raise self.broken(f"has a configuration that nobody gave it: {seen}")
 
     # Judging
 
@@ -321,10 +332,13 @@ class Book:
                     raise self.broken(f"{later} is there beside what it rolls up: {kept}")
 
     def _check_limits(self, messages: Collection[StoredMessage]) -> None:
-        """A limit that was tightened takes nothing out of a stream that refuses new messages; it lets no more in."""
+        """A limit that was tightened takes nothing out of a stream that refuses new messages; it lets no more in.
+
+        What takes the place of another message of its subject is not more.
+        """
         configs = [self.config]
         if self.config.get("discard") == "new":
-            if all(message.seq in self.before.messages for message in messages):
+            if len(messages) <= len(self.before.messages):
                 return
             configs = self.step.configs  # what is new may have come before the limit
         excesses = [self._excess(messages, config) for config in configs]

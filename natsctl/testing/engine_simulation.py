@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from natsctl.testing.engine_ledger import Book
 from natsctl.testing.engine_program import SECOND, Program
 from natsctl.testing.engine_reasons import size_of
 from natsctl.testing.engine_slices import small_steps
-from natsctl.testing.engine_steps import snapshot_of
+from natsctl.testing.engine_steps import Snapshot, snapshot_of
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.ledger import Violation
 from natsctl.testing.machine import Machine
@@ -202,7 +203,7 @@ class EngineSession:
         self._find_lost()
         for book in self._books.values():
             book.step.crashed = True
-            self._take_config(book)
+            book.take_config(self._stream(book.name).config)
         for consumers in self._consumers.values():
             for consumer in consumers:
                 consumer.held.clear()
@@ -218,17 +219,6 @@ class EngineSession:
             raise Violation(f"{name} is gone")
         return streams[name]
 
-    def _take_config(self, book: Book) -> None:
-        """Learn which of two configurations a crash has left."""
-        config = self._stream(book.name).config
-        names = ("max_msgs", "max_msgs_per_subject", "max_age")
-        seen = {name: max(getattr(config, name), 0) for name in names}
-        for known in (book.config, *reversed(book.step.configs)):
-            if {name: max(known.get(name, 0), 0) for name in names} == seen:
-                book.config = known
-                return
-        raise Violation(f"{book.name} has a configuration that nobody gave it: {seen}")
-
     def _judge(self) -> None:
         if self._machine.store.faults:
             raise Violation(f"fenced off although the disk did nothing wrong: {self._machine.store.faults}")
@@ -240,19 +230,11 @@ class EngineSession:
             self._count(book)
             book.judge(snapshot, self._clock.now_ns())
             if look:
-                self._compare(book, jet)
+                check_state(book, jet)
+                check_consumers(self._consumers[book.name], self._stream(book.name), jet, book.before)
         jet.wire.close()
         if self._faults.random() < PLATTER_SHARE:
             self._check_platter()
-
-    def _compare(self, book: Book, jet: Jet) -> None:
-        """Compare what a stream and its consumers tell of themselves with what they hold."""
-        check_state(book, jet)
-        stream = self._stream(book.name)
-        for consumer in self._consumers[book.name]:
-            if consumer.name not in stream.consumers:
-                raise Violation(f"consumer {consumer.name} is gone")
-            consumer.check(stream.consumers[consumer.name], jet.info(consumer.name, book.name), book.before)
 
     def _count(self, book: Book) -> None:
         for attempt in book.step.attempts:
@@ -358,6 +340,14 @@ def check_state(book: Book, jet: Jet) -> None:
         raise Violation(f"{book.name} tells {state}, a recount {recount} from {first_seq}")
     if (state.get("subjects") or {}) != counts or (state.get("deleted") or []) != deleted:
         raise Violation(f"{book.name} tells {state}, a recount {counts}, {deleted}")
+
+
+def check_consumers(consumers: Iterable[ConsumerBook], stream: Stream, jet: Jet, held: Snapshot) -> None:
+    """Compare what the consumers of a stream tell of themselves with what the stream holds."""
+    for consumer in consumers:
+        if consumer.name not in stream.consumers:
+            raise Violation(f"consumer {consumer.name} is gone")
+        consumer.check(stream.consumers[consumer.name], jet.info(consumer.name, stream.name), held)
 
 
 def simulate_engine(seed: int) -> EngineReport:

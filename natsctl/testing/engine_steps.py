@@ -41,6 +41,8 @@ class Attempt:
     expected_last: int | None = None
     batch: int = 0
     """The atomic batch that it is part of, 0: none."""
+    far: bool = False
+    """Whether it was published through a link to another server."""
     answer: dict[str, Any] | None = None
     ts_ns: int = 0
     seq: int = 0

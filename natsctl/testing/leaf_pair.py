@@ -15,8 +15,10 @@ from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.leaf.options import LeafOptions, RemoteOptions
 from natsctl.broker.options import BrokerOptions
 from natsctl.jetstream.engine import JetStreamOptions
+from natsctl.store.options import StoreOptions
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine
+from natsctl.testing.simdisk import SimDisk
 
 MAX_ROUNDS = 1000
 """Rounds after which servers that do not come to rest are called broken."""
@@ -45,11 +47,19 @@ class Lines(list[str]):
 class Server:
     """A machine with leaf nodes."""
 
-    def __init__(self, name: str, clock: VirtualClock, domain: str = "", leaf: LeafOptions | None = None) -> None:
-        """Start a server, with JetStream under the name of a domain or of none."""
+    def __init__(
+        self,
+        name: str,
+        clock: VirtualClock,
+        domain: str = "",
+        leaf: LeafOptions | None = None,
+        disk: SimDisk | None = None,
+        store: StoreOptions | None = None,
+    ) -> None:
+        """Start a server, with JetStream under the name of a domain or of none, on a disk of before or a new one."""
         broker = BrokerOptions(server_name=name, jetstream=True, domain=domain)
-        seed = sum(name.encode())
-        self.machine = Machine(clock=clock, seed=seed, options=JetStreamOptions(domain=domain), broker_options=broker)
+        seed = sum(name.encode()) + (disk.life if disk is not None else 0)
+        self.machine = Machine(disk, clock, seed, store, JetStreamOptions(domain=domain), broker)
         self.log = Lines()
         leaf = replace(leaf or LeafOptions(), host="127.0.0.1", port=7422)
         self.leafs = Leafs(self.machine.broker, leaf, self.log)
@@ -84,12 +94,17 @@ class Cable:
         hub.machine.attach(self.far.link, self.far)
         spoke.machine.attach(self.near.link, self.near)
         self.cut_off = False
+        self.left: int | None = None
+        """Bytes that it will carry before it breaks."""
 
     def carry(self) -> bool:
         """Carry what waits at both ends, and tell whether there was anything."""
         moved = False
         for mark, source, sink in ((">", self.near, self.far), ("<", self.far, self.near)):
             data = source.take()
+            if self.left is not None:
+                data = data[: self.left]
+                self.left -= len(data)
             if data and not self.cut_off:
                 moved = True
                 self.carried.append((mark, data))
@@ -98,13 +113,16 @@ class Cable:
         if closed and not moved and not self.cut_off:  # after its last words
             self.cut()
             moved = True
+        if self.left == 0 and not self.cut_off:
+            self.cut()
         return moved
 
-    def cut(self) -> None:
-        """Break the connection; both servers notice."""
+    def cut(self, gone: Server | None = None) -> None:
+        """Break the connection; both servers notice, or the one that is not gone."""
         self.cut_off = True
         for end in (self.near, self.far):
-            end.link.closed()
+            if gone is None or end.link.broker is not gone.machine.broker:
+                end.link.closed()
 
 
 class Servers:
@@ -115,10 +133,25 @@ class Servers:
         self.servers: dict[str, Server] = {}
         self.cables: list[Cable] = []
 
-    def start(self, name: str, domain: str = "", leaf: LeafOptions | None = None) -> Server:
-        """Start one more server."""
-        server = self.servers[name] = Server(name, self.clock, domain, leaf)
+    def start(
+        self,
+        name: str,
+        domain: str = "",
+        leaf: LeafOptions | None = None,
+        disk: SimDisk | None = None,
+        store: StoreOptions | None = None,
+    ) -> Server:
+        """Start one more server, or one of before on its disk."""
+        server = self.servers[name] = Server(name, self.clock, domain, leaf, disk, store)
         return server
+
+    def lose(self, name: str) -> None:
+        """Take note that a server is gone; the others notice that their cables to it are."""
+        gone = self.servers.pop(name)
+        for cable in self.cables:
+            if not cable.cut_off and gone.machine.broker in (cable.near.link.broker, cable.far.link.broker):
+                cable.cut(gone)
+        self.cables = [cable for cable in self.cables if not cable.cut_off]
 
     def join(self, spoke: Server, hub: Server, remote: RemoteOptions | None = None) -> Cable:
         """Let one server connect to another."""

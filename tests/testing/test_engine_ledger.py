@@ -106,3 +106,12 @@ def test_a_limit_that_came_after_a_message_does_not_concern_it() -> None:
     full([{"max_msgs": -1}]).judge(Snapshot(both, 2), NOW_NS)
     with pytest.raises(Violation, match="more than the limits allow"):
         full([]).judge(Snapshot(both, 2), NOW_NS)
+
+
+def test_a_message_in_the_place_of_another_is_let_in_above_the_limit() -> None:
+    book = full([])
+    book.before.messages[3] = StoredMessage(3, NOW_NS, b"o.y", b"", b"t3")
+    book.before.last_seq = 3
+    book.config["max_msgs_per_subject"] = 1
+    book.step.attempts[0].answer = {"seq": 4}
+    book.judge(Snapshot({3: book.before.messages[3], 4: StoredMessage(4, NOW_NS, b"o.x", b"", b"t2")}, 4), NOW_NS)
