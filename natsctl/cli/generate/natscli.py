@@ -1,14 +1,16 @@
-"""docs/natscli.md: every command and flag of the `nats` tool with its counterpart, or why it has none.
+"""docs/natscli.md: every command and flag of the `nats` tool, the same here, different on purpose, or not here.
 
-`tests/cli/natscli_commands.json` has the facts of the tool (`nats --fisk-introspect`), `natscli_differences.json`
-beside it what is spelled otherwise, means something else or is left out. Everything else is found: a command answers
-to the same words, a flag has the same name, and a test uses them.
+`tests/cli/natscli-0.5.1.json` has the facts of the tool, made of what it says of itself, `natscli_differences.json`
+beside it what is spelled otherwise, means something else or is left out, and why. Everything else is found: a command
+answers to the same words, a flag has the same name, and a test uses them. `python -m natsctl.cli.generate` writes the
+page.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,13 +69,40 @@ def _grow(node: Node) -> None:
 
 
 class Row(NamedTuple):
-    """One row: what the tool has, what we have, the test of it or the reason against it, and what it means here."""
+    """One row: what the tool has, what we have, the test of it or the reason against it, and what differs here."""
 
     theirs: str
     ours: str
     test: str
     reason: str
     note: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Return `same`, `differs on purpose` or `not here`; "" for what nothing is known of yet."""
+        if self.ours:
+            return "differs on purpose" if self.note else "same"
+        return "not here" if self.reason else ""
+
+
+def facts_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return aliases and flags, spelled as help shows them, of each command; "" has the flags of every command."""
+    facts = {"": {"aliases": [], "flags": _spelled(document["global_flags"])}}
+    for path, fact in document["commands"].items():
+        facts[path] = {"aliases": fact.get("aliases", []), "flags": _spelled(fact.get("flags", {}))}
+    for path in document["commands"]:
+        above = path.rpartition(" ")[0]
+        if above:
+            facts[above]["group"] = True
+    return facts
+
+
+def _spelled(flags: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found = []
+    for name, fact in flags.items():
+        short = f"-{chr(fact['short'])} " if "short" in fact else ""
+        found.append(f"{short}{'--[no-]' if fact.get('negatable') else '--'}{name}")
+    return found
 
 
 class Comparison:
@@ -92,8 +121,6 @@ class Comparison:
     def rows(self) -> Iterator[tuple[str, list[Row]]]:
         """The rows by command of the tool, "" for the flags of every command."""
         for path, fact in self._facts.items():
-            if fact.get("group") and not fact.get("flags"):
-                continue
             yield path, list(self._of_command(path, fact))
 
     def _of_command(self, path: str, fact: Mapping[str, Any]) -> Iterator[Row]:
@@ -102,10 +129,12 @@ class Comparison:
         node = self._resolved(words)
         flags = fact.get("flags", [])
         if node is None or "reason" in said:
-            yield Row(" ".join([path, *flags]), "", "", said.get("reason", ""))
+            yield from (
+                Row(one.strip(), "", "", said.get("reason", "")) for one in (path, *(f"{path} {f}" for f in flags))
+            )
             return
-        if path and not fact.get("group"):
-            test = self._test(path, node, ())
+        if path:
+            test = "" if fact.get("group") else self._test(path, node, ())
             yield Row(path, self._named(words), test, "", said.get("note", ""))
         for flag in flags:
             yield self._of_flag(path, node, flag)
@@ -150,7 +179,10 @@ class Comparison:
             shorts = [word for word in spellings[:-1] if known.get(word) == known.get(spellings[-1]) or word in known]
             ours = " ".join([*shorts, f"--[no-]{spellings[-1][2:]}" if negated else spellings[-1]])
         names = [word.replace("--[no-]", "--") for word in (*spellings, *ours.split()) if word.startswith("-")]
-        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "", said.get("note", ""))
+        note = said.get("note", "")
+        if not note and long.startswith("--[no-]") and f"--no-{spellings[-1][2:]}" not in known:
+            note = "has no `--no-` form: it is off unless it is given"
+        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "", note)
 
     def _flag_difference(self, path: str, flag: str) -> Mapping[str, Any]:
         """What was written about a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
@@ -180,20 +212,28 @@ class Comparison:
 def page(root: Path) -> str:
     """The text of docs/natscli.md."""
     comparison = compared(root)
+    every = list(comparison.rows())
+    kinds = Counter(row.kind for _, rows in every for row in rows)
     lines = [
         "# From `nats` to `natsctl`",
         "",
-        "Every command and flag of the `nats` tool, what natsctl calls it and a test that uses it, or why it has none.",
-        "Made by `python -m natsctl.cli.generate` of what the tool says of itself (`tests/cli/natscli_commands.json`),",
-        "of natsctl's commands, and of what is spelled otherwise, means something else or is left out",
-        "(`tests/cli/natscli_differences.json`).",
+        "Every command and flag of the `nats` tool 0.5.1, and what it is in natsctl:",
+        "",
+        f"* *same* ({kinds['same']:,}): the same words do the same; a test that uses them is named.",
+        f"* *differs on purpose* ({kinds['differs on purpose']:,}): spelled otherwise or with another result, and how.",
+        f"* *not here* ({kinds['not here']:,}): left out, and why.",
+        "",
+        "`python -m natsctl.cli.generate` makes this page of what the tool says of itself",
+        "(`tests/cli/natscli-0.5.1.json`), of natsctl's own commands, and of the reasons in",
+        "`tests/cli/natscli_differences.json`.",
         "",
     ]
-    for path, rows in comparison.rows():
+    for path, rows in every:
         if not rows:
             continue
-        lines += [f"## {path or 'flags of every command'}", "", "| `nats` | `natsctl` | |", "|---|---|---|"]
-        lines += [f"| {_code(row.theirs)} | {_code(row.ours)} | {_link(row)} |" for row in rows]
+        head = ["| `nats` | `natsctl` | | |", "|---|---|---|---|"]
+        lines += [f"## {path or 'flags of every command'}", "", *head]
+        lines += [f"| {_code(row.theirs)} | {_code(row.ours)} | {row.kind} | {_link(row)} |" for row in rows]
         lines.append("")
     return "\n".join(lines)
 
@@ -202,7 +242,7 @@ def page(root: Path) -> str:
 def compared(root: Path) -> Comparison:
     """The comparison of what the repository holds."""
     folder = root / "tests" / "cli"
-    facts = json.loads((folder / "natscli_commands.json").read_text(encoding="utf-8"))
+    facts = facts_of(json.loads((folder / "natscli-0.5.1.json").read_text(encoding="utf-8")))
     differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))
     return Comparison(facts, differences, TestsFound(root))
 
@@ -212,8 +252,8 @@ def _code(text: str) -> str:
 
 
 def _link(row: Row) -> str:
+    said = (row.note or row.reason).replace("|", "\\|")
     if not row.test:
-        return (row.reason or "missing").replace("|", "\\|")
+        return said
     file, _, name = row.test.partition("::")
-    note = f"{row.note}; ".replace("|", "\\|") if row.note else ""
-    return f"{note}[{name or Path(file).stem}](../{file})"
+    return f"{f'{said}; ' if said else ''}[{name or Path(file).stem}](../{file})"

@@ -13,7 +13,7 @@ import pytest
 from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Flagged
 from natsctl.cli.generate.files import ROOT
-from natsctl.cli.generate.natscli import Node, compared, our_tree
+from natsctl.cli.generate.natscli import Node, compared, facts_of, our_tree
 from natsctl.cli.globals import leading
 from natsctl.cli.typer_run import import_typer
 from natsctl.cli.verbs import build_single, load
@@ -34,7 +34,7 @@ SAMPLES = {
     "FILE": "/dev/null",
 }
 """A value for each metavar; any other is text, or the first of the words that it lists."""
-FACTS: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/cli/natscli_commands.json").read_text())
+FACTS: dict[str, dict[str, Any]] = facts_of(json.loads((ROOT / "tests/cli/natscli-0.5.1.json").read_text()))
 LEFT_OUT = [
     path
     for path, said in json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())["commands"].items()
@@ -50,6 +50,8 @@ def _taken() -> Iterator[tuple[str, str, str]]:
                 for word in row.ours.split():
                     if word.startswith("-"):
                         yield path, row.theirs, word.replace("--[no-]", "--")
+                    if word.startswith("--[no-]"):
+                        yield path, row.theirs, word.replace("--[no-]", "--no-")
 
 
 @functools.cache
