@@ -87,7 +87,7 @@ class Row(NamedTuple):
 
 def facts_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return aliases and flags, spelled as help shows them, of each command; "" has the flags of every command."""
-    facts = {"": {"aliases": [], "flags": _spelled(document["global_flags"])}}
+    facts: dict[str, dict[str, Any]] = {"": {"aliases": [], "flags": _spelled(document["global_flags"])}}
     for path, fact in document["commands"].items():
         facts[path] = {"aliases": fact.get("aliases", []), "flags": _spelled(fact.get("flags", {}))}
     for path in document["commands"]:
