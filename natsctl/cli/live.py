@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
+import select
+import signal
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self
 
 from natsctl.cli import output
 from natsctl.cli.screen import console
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 SHORTEST_S = 0.1
 """Seconds between two views: below it a terminal flickers and a server does nothing but answer."""
@@ -30,25 +34,116 @@ def paced(every_s: float, rounds: int = 0) -> Iterator[int]:
         yield number
 
 
-def watch(view: Callable[[], RenderableType], every_s: float, *, rounds: int = 0) -> None:
-    """Show `view()` every `every_s` seconds, `rounds` times or until Ctrl-C, which raises KeyboardInterrupt.
+def watch(
+    view: Callable[[], RenderableType],
+    every_s: float,
+    *,
+    rounds: int = 0,
+    press: Callable[[str], bool] | None = None,
+    hint: str = "q ends",
+) -> None:
+    """Show `view()` every `every_s` seconds, `rounds` times, until q, or until Ctrl-C, which raises KeyboardInterrupt.
 
     At a terminal it has the whole screen, as an editor has, and what was there comes back; the last view stays below.
+    There `hint` stands above the view, and `press` is given each key: it returns whether the view has changed with it.
     """
     if not sys.stdout.isatty():
         _print_each(view, every_s, rounds)
         return
+    from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
     screen = console(live=True)
     seen: RenderableType = ""
     try:
-        with Live(console=screen, screen=True, auto_refresh=False) as live:
-            for _ in paced(every_s, rounds):
+        with Live(console=screen, screen=True, auto_refresh=False) as live, Keyboard(screen) as keyboard:
+            above = Text(hint, style="dim", overflow="fold") if keyboard.is_there else Text("")
+
+            def draw() -> None:
+                live.update(Group(above, seen) if keyboard.is_there else seen, refresh=True)
+
+            for number in itertools.count():
+                if (rounds and number >= rounds) or (number and not keyboard.wait(every_s, press, draw)):
+                    break
                 seen = view()
-                live.update(seen, refresh=True)
+                draw()
     finally:
         screen.print(seen)
+
+
+class Keyboard:
+    """The keys of a live view: none is echoed; the terminal is as it was once this is left, or stopped by Ctrl-Z."""
+
+    def __init__(self, screen: Console) -> None:
+        self._screen = screen
+        self._fd = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else -1
+        self._before: list[Any] = []
+        self._handlers: dict[int, Any] = {}
+        self._resized = os.pipe()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a person can press keys."""
+        return self._fd >= 0
+
+    def __enter__(self) -> Self:
+        for end in self._resized:
+            os.set_blocking(end, False)
+        self._handlers = {signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: os.write(self._resized[1], b"!"))}
+        if self.is_there:
+            self._before = termios.tcgetattr(self._fd)
+            self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
+            self._quiet()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._restore()
+        for end in self._resized:
+            os.close(end)
+
+    def wait(self, seconds: float, press: Callable[[str], bool] | None, draw: Callable[[], None]) -> bool:
+        """Wait for the next look, which a key may bring on, and draw anew in a new size; False when q was pressed."""
+        end_s = time.monotonic() + max(seconds, SHORTEST_S)
+        watched = [self._resized[0], *([self._fd] if self.is_there else [])]
+        while (left_s := end_s - time.monotonic()) > 0:
+            ready, _, _ = select.select(watched, [], [], left_s)
+            if self._resized[0] in ready:
+                os.read(self._resized[0], 4096)
+                draw()
+            if self._fd in ready:
+                keys = os.read(self._fd, 64).decode("utf-8", "replace")
+                if not keys or keys[:1] in ("q", "Q"):
+                    return False
+                if press is not None and press(keys):
+                    return True
+        return True
+
+    def _quiet(self) -> None:
+        """Read single keys, without echo; Ctrl-C and Ctrl-Z stay signals."""
+        quiet = termios.tcgetattr(self._fd)
+        quiet[3] &= ~(termios.ECHO | termios.ICANON)
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, quiet)
+
+    def _restore(self) -> None:
+        if self._before:
+            with suppress(termios.error):  # the terminal may have gone
+                termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._before)
+
+    def _stop(self, *_: object) -> None:
+        """Give the terminal back while this process is stopped, and take it again when it goes on."""
+        self._restore()
+        self._screen.set_alt_screen(False)
+        self._screen.show_cursor(True)
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
+        self._quiet()
+        self._screen.set_alt_screen(True)
+        self._screen.show_cursor(False)
+        os.write(self._resized[1], b"!")
 
 
 @contextmanager
@@ -74,7 +169,7 @@ def drawing() -> Iterator[Callable[[RenderableType], None]]:
     from rich.live import Live
 
     try:
-        with Live(console=screen, screen=True, auto_refresh=False) as live:
+        with Live(console=screen, screen=True, auto_refresh=False) as live, Keyboard(screen):
 
             def draw(view: RenderableType) -> None:
                 nonlocal seen

@@ -53,7 +53,7 @@ def console(*, live: bool = False) -> Console:
         return Console(file=sys.stdout, force_terminal=True, color_system=None, highlight=False, markup=False)
     return Console(
         file=sys.stdout,
-        width=width() or PIPE_WIDTH,
+        width=None if live and sys.stdout.isatty() else width() or PIPE_WIDTH,
         force_terminal=colour,
         no_color=not colour,
         highlight=False,

@@ -45,7 +45,10 @@ def top(
     subs: Annotated[bool, typer.Option("--subs", help="show the subjects of subscriptions")] = False,
     json: Json = False,
 ) -> None:
-    """Show what a server does and its connections, again and again; needs a user of the system account."""
+    """Show what a server does and its connections, again and again; needs a user of the system account.
+
+    At a terminal q ends it, < and > sort by another field, b and s turn --raw and --subs on and off.
+    """
     every_s = every_seconds(interval, "--interval")
     if len(delimiter) > 1 and delimiter != "\\t":
         raise UsageError(f"--delimiter: expected one character, not {delimiter!r}")
@@ -75,11 +78,26 @@ def _look(session: Session, looker: Top) -> TopView:
     return session.run(lambda manager: looker.look())
 
 
+KEYS = "q ends, < and > sort, b shows plain numbers, s the subjects of subscriptions"
+
+
 class Shown:
     """How a view is written."""
 
     def __init__(self, delimiter: str, raw: bool, subs: bool) -> None:
         self.delimiter, self.raw, self.subs = delimiter, raw, subs
+
+    def press(self, key: str, looker: Top) -> bool:
+        """Do what a key stands for, and return whether it does anything."""
+        if step := {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1}.get(key):
+            looker.sort_by(step)
+        elif key == "b":
+            self.raw = not self.raw
+        elif key == "s":
+            self.subs = looker.turn_subjects()
+        else:
+            return False
+        return True
 
     def csv(self, view: TopView, delimiter: str = "") -> str:
         """The connections as lines of values."""
@@ -94,9 +112,11 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
 
     if not json and not shown.delimiter:
         watch(
-            lambda: render_top(_look(session, looker), raw=shown.raw, subs=shown.subs),
+            lambda: render_top(_look(session, looker), raw=shown.raw, subs=shown.subs, sort=looker.sort),
             every_s,
             rounds=rounds,
+            press=lambda key: shown.press(key, looker),
+            hint=KEYS,
         )
         return
     for _ in paced(every_s, rounds):

@@ -86,14 +86,14 @@ def columns_of(subs: bool) -> tuple[Column, ...]:
     return (*COLUMNS, SUBSCRIPTIONS) if subs else COLUMNS
 
 
-def render_top(view: TopView, *, raw: bool = False, subs: bool = False) -> RenderableType:
+def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: str = "") -> RenderableType:
     """The server's lines above the table of its connections."""
     from rich.console import Group
     from rich.text import Text
 
     columns = columns_of(subs)
     rows = [[column.cell(row, raw) for column in columns] for row in view.connections]
-    title = f"{count(len(rows))} of {count(view.total_connections)} Connections"
+    title = f"{count(len(rows))} of {count(view.total_connections)} Connections{f' by {sort}' if sort else ''}"
     right = [one.title for one in columns if one.number]
     table = render_table(title, [one.title for one in columns], rows, right, least=LEFT_OUT)
     return Group(*(Text(line) for line in server_lines(view, raw)), Text(""), table)

@@ -12,7 +12,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import flagged
 from natsctl.cli.names import pick_stream
-from natsctl.cli.options import All, Json, Rounds, StreamName, Watch, session_of
+from natsctl.cli.options import Json, Rounds, StreamName, Watch, session_of
 from natsctl.cli.render.columns import Columns, Reverse, Sort
 from natsctl.cli.spark_flags import SparkFlags
 from natsctl.cli.stream.deep import DeepFlags, deep_report
@@ -62,6 +62,9 @@ Leaders = Annotated[bool, typer.Option("--leaders", "-l", help="who leads how ma
 Dot = Annotated[str, typer.Option("--dot", metavar="FILE", help="what is copied, for GraphViz", show_default=False)]
 
 
+InAnyCase = Annotated[bool, typer.Option("--all", "-a", help="all streams, as without it", show_default=False)]
+
+
 @flagged()
 def report(
     ctx: typer.Context,
@@ -78,10 +81,10 @@ def report(
     dot: Dot = "",
     watch: Watch = None,
     rounds: Rounds = 0,
-    all_streams: All = False,
+    all_streams: InAnyCase = False,
     json: Json = False,
 ) -> None:
-    """Report on all streams, by size: their sums, mirrors and sources, and who leads them.
+    """Report on all streams, those of buckets too, by size: their sums, mirrors and sources, and who leads them.
 
     With --deep, on one stream, of which every message is read: its subjects, the sizes of payloads, how many were
     stored when, what is there twice and what is missing.
@@ -103,7 +106,7 @@ def report(
     picked = chosen(REPORT, columns, False)
 
     def look() -> Streams:
-        found = list_streams(session, subject=subject, all_streams=all_streams)
+        found = list_streams(session, subject=subject, all_streams=True)
         kept = [one for one in found.answers if not cluster or _cluster_of(one.value) == cluster]
         return found._replace(answers=kept)
 

@@ -62,6 +62,20 @@ class Top:
         self._names: dict[str, str] = {}
         self._before: tuple[int, dict[str, int]] | None = None
 
+    @property
+    def sort(self) -> str:
+        """What connections are sorted by."""
+        return str(self._wanted["sort"])
+
+    def sort_by(self, step: int) -> None:
+        """Sort by another of `SORTS` from the next look on, so many behind this one."""
+        self._wanted["sort"] = SORTS[(SORTS.index(self.sort) + step) % len(SORTS)]
+
+    def turn_subjects(self) -> bool:
+        """Ask for the subjects of subscriptions from the next look on, or no longer, and return which."""
+        self._wanted["subscriptions"] = not self._wanted["subscriptions"]
+        return bool(self._wanted["subscriptions"])
+
     async def look(self) -> TopView:
         """The server now; raises SystemAccountNeeded, ServerNotFound, Unreachable."""
         if self._before is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,29 @@ def test_a_live_view_ends_with_ctrl_c_and_stays_below(person: Run, watched: Serv
     code, seen = view.end()
     assert code == 130
     assert "Connections" in seen.rpartition("Server WATCHED")[2]
+
+
+def test_keys_sort_turn_and_end_it_and_the_terminal_is_as_before(person: Run, watched: ServerProcess) -> None:
+    import termios
+
+    line = (
+        f"{sys.executable} -m natsctl top -d 30s -s {watched.url} --user sys --password pw; echo ended with $?; read x"
+    )
+    view = person("-c", line, command="sh")
+    view.sees("q ends")
+    view.sees(" by cid")
+    fd = view.child.child_fd
+    assert termios.tcgetattr(fd)[3] & (termios.ECHO | termios.ICANON) == 0
+    for key, title in ((">", " by start"), ("\x1b[D", " by cid"), ("<", " by rtt")):
+        view.child.send(key)
+        view.sees(title)
+    view.child.send("s")
+    view.sees("Subscriptions")
+    view.child.setwinsize(30, 200)
+    view.sees("q ends")  # drawn anew at once, though the next look is half a minute away
+    view.child.send("xq")
+    view.child.send("q")
+    view.sees("ended with 0")
+    assert termios.tcgetattr(fd)[3] & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
+    view.child.send("\r")
+    assert view.end()[0] == 0
