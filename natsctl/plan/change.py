@@ -52,8 +52,10 @@ class Change(Model, kw_only=True, omit_defaults=False):
     messages: int = 0
     bytes: int = 0
     """What an asset that is removed or replaced holds."""
+    losses: list[str] = field(default_factory=list)
+    """What an update takes away: messages, or progress of a consumer."""
     notes: list[str] = field(default_factory=list)
-    """What else comes of it, such as messages that go."""
+    """What else comes of it; the losses are among them."""
 
     @property
     def key(self) -> AssetKey:
@@ -72,7 +74,16 @@ class Plan(Model, kw_only=True, omit_defaults=False):
     unchanged: int = 0
     keep_messages: bool = False
     """Whether streams that are replaced are to have their messages and consumers again."""
+    max_removals: int | None = None
+    """The most removals with which the plan may be carried out; null sets no limit."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def removals(self) -> int:
+        """How many assets are removed, those included that are made anew without their messages."""
+        kept = self.keep_messages
+        lost = [one for one in self.changes if one.action is Action.REPLACE and not (kept and not one.consumer)]
+        return len(lost) + sum(one.action is Action.DELETE for one in self.changes)
 
     @property
     def refused(self) -> list[Change]:

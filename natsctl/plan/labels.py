@@ -9,7 +9,9 @@ OWNER: Final = "natsctl.owner"
 """The owner of the documents that made the asset or changed it last."""
 PROTECT: Final = "natsctl.protect"
 """Says "true" where the asset may be neither removed nor replaced."""
-LABELS: Final = (OWNER, PROTECT)
+CREATOR: Final = "natsctl.creator"
+"""The owner whose documents made the asset: only these prune it."""
+LABELS: Final = (OWNER, PROTECT, CREATOR)
 SERVER_MADE: Final = "_nats."
 """How the keys begin that a server writes."""
 
@@ -19,14 +21,19 @@ def owner_of(config: Mapping[str, Any]) -> str:
     return str(_metadata(config).get(OWNER, ""))
 
 
+def creator_of(config: Mapping[str, Any]) -> str:
+    """Return whose documents made an asset, "" where natsctl did not make it."""
+    return str(_metadata(config).get(CREATOR, ""))
+
+
 def is_protected(config: Mapping[str, Any]) -> bool:
     """Whether an asset may be neither removed nor replaced."""
     return _metadata(config).get(PROTECT) == "true"
 
 
-def labelled(config: Mapping[str, Any], owner: str, protect: bool) -> dict[str, Any]:
+def labelled(config: Mapping[str, Any], owner: str, protect: bool, creator: str = "") -> dict[str, Any]:
     """The configuration with the labels of its owner, whatever labels it had."""
-    labels = {OWNER: owner, **({PROTECT: "true"} if protect else {})}
+    labels = {OWNER: owner, **({PROTECT: "true"} if protect else {}), **({CREATOR: creator} if creator else {})}
     return {**config, "metadata": {**_metadata(stripped(config)), **labels}}
 
 

@@ -53,6 +53,8 @@ class DocumentSet:
     owner: str = DEFAULT_OWNER
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_owned: bool = True
+    """Whether somebody has named the owner: without that nothing is pruned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ class World:
     unreadable: dict[str, str] = field(default_factory=dict)
     """Streams that exist and that the server could not show, each with the reason."""
     now_ns: int = 0
+    total: int = 0
+    """How many streams and consumers the account has, as the server counts them."""
 
 
 async def read_world(manager: Manager, streams: Collection[str] | None = None) -> World:
@@ -62,7 +64,8 @@ async def read_world(manager: Manager, streams: Collection[str] | None = None) -
     server = {name: said[name] for name in ("server_name", "version", "server_id") if said.get(name)}
     server |= {"api_level": account["api"]["level"]} if (account.get("api") or {}).get("level") else {}
     limits = {**(account.get("limits") or {}), **({"tiers": account["tiers"]} if account.get("tiers") else {})}
-    return World(assets, server, limits, unreadable, time.time_ns())
+    total = max(len(assets), int(account.get("streams") or 0) + int(account.get("consumers") or 0))
+    return World(assets, server, limits, unreadable, time.time_ns(), total)
 
 
 async def _account(manager: Manager) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_after_a_kill_in_the_middle_of_an_apply_the_next_one_makes_the_rest(appl
         assert "failed" not in out
         is_as_described(applying, path)
         if number < KILLS - 1:
-            code, _, err = applying.run("destroy", "-f", path, "--yes")
+            code, _, err = applying.run("destroy", "-f", path, "--yes", "--max-removals", "1000")
             assert code == 0, err
 
 
@@ -169,9 +169,10 @@ def test_two_applies_of_the_same_documents_at_once_make_everything_once(applying
     ends = [(process.communicate(timeout=WITHIN_S), process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
     changed = many(applying.folder, max_msgs=99)
-    both = [applying.start("apply", "-f", changed) for _ in range(2)]
+    both = [applying.start("apply", "-f", changed, "-j") for _ in range(2)]
     ends = [(process.communicate(timeout=WITHIN_S), process.returncode) for process in both]
     assert [code for _, code in ends] == [0, 0], ends
+    assert sum(json.loads(out)["summary"]["updated"] for (out, _), _ in ends) >= STREAMS
     is_as_described(applying, changed)
 
 
@@ -191,7 +192,7 @@ def test_a_kill_while_a_stream_is_replaced_loses_no_message(applying: Applying) 
     applying.run("pub", "KEPT.x", "message {{Count}} " + "x" * 2000, "--count", str(MESSAGES), "--wait")
     applying.run("con", "next", "KEPT", "C", "--count", str(ACKED), "--ack")
     assert applying.ask("con", "info", "KEPT", "C")["ack_floor"]["stream_seq"] == ACKED
-    words = ("--allow-replace", "--keep-messages")
+    words = ("--allow-replace", "--keep-messages", "--yes")
     for number in range(KILLS):
         path = kept(applying.folder, "memory" if number % 2 == 0 else "file")
         process = applying.start("apply", "-f", path, *words)

@@ -149,7 +149,7 @@ def test_export_destroy_apply_gives_the_same_account(live: Live) -> None:
             return
         path = live.folder / ("account.json" if "json" in layout else "account.yaml")
         path.write_text(live.natsctl("export", "--ephemeral", *layout))
-        live.natsctl("destroy", "-f", str(path), "--yes")
+        live.natsctl("destroy", "-f", str(path), "--yes", "--adopt", "--max-removals", "1000")
         assert live.account() == {}
         live.natsctl("apply", "-f", str(path))
         assert live.account() == before

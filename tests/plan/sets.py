@@ -47,7 +47,7 @@ def account(
         key = key_of(name)
         kept = settled(key, config)
         if owner:
-            kept = labels.labelled(kept, owner, name in protect)
+            kept = labels.labelled(kept, owner, name in protect, owner)
         state = {"messages": 0, "bytes": 0, "consumer_count": 1, **(states or {}).get(name, {})}
         live[key] = Live(key, {"name": key.consumer or key.stream, "config": kept, "state": state})
     return World(live, rest.pop("server", SERVER), now_ns=NOW_NS, **rest)

@@ -61,12 +61,29 @@ make_plan() {
     *) finish "$code" ;;
   esac
   output plan "$plan"
+  (cd "$folder" && sha256sum plan.json > plan.json.sha256)
+  output plan-hash "$(cut -d ' ' -f 1 < "$plan.sha256")"
+}
+
+# Takes the plan that was reviewed, if it is the one with the hash that was reviewed.
+check_reviewed() {
+  [ -f "$REVIEWED" ] || { echo "the reviewed plan $REVIEWED is not there: is its artifact?" >&2; finish 2; }
+  local found
+  found=$(sha256sum < "$REVIEWED" | cut -d ' ' -f 1)
+  if [ "$found" != "${PLAN_HASH:-}" ]; then
+    echo "$REVIEWED is not the plan that was reviewed: its hash is $found, not ${PLAN_HASH:-given}" >&2
+    finish 2
+  fi
+  plan=$REVIEWED
+  output changes true
+  output plan "$plan"
 }
 
 each_line --file "${DOCUMENTS:-}"
 each_line --var "${VARIABLES:-}"
 [ -z "${OWNER:-}" ] || words+=(--owner "$OWNER")
 [ "${PRUNE:-}" != true ] || words+=(--prune)
+[ -z "${MAX_REMOVALS:-}" ] || words+=(--max-removals "$MAX_REMOVALS")
 
 case $MODE in
   plan)
@@ -82,9 +99,14 @@ case $MODE in
     ;;
   apply)
     [ "${ALLOW_REPLACE:-}" != true ] || words+=(--allow-replace)
-    make_plan
-    [ "$code" = 10 ] || finish "$code"
-    run apply --plan "$plan"
+    if [ -n "${REVIEWED:-}" ]; then
+      check_reviewed
+    else
+      make_plan
+      [ "$code" = 10 ] || finish "$code"
+    fi
+    # What is no longer as it was when the plan was made is refused, and nothing is changed then.
+    run apply --plan "$plan" --yes
     summarise apply
     finish "$code"
     ;;
@@ -95,7 +117,7 @@ case $MODE in
     ;;
   publish)
     # By stdin: a message that begins with @ or - is a message.
-    run publish "$SUBJECT" - < <(printf '%s' "$MESSAGE")
+    run publish --no-templates --force-stdin -- "$SUBJECT" < <(printf '%s' "$MESSAGE")
     finish "$code"
     ;;
   *)

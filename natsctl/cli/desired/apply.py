@@ -9,7 +9,6 @@ import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.api.exit_codes import ExitCode
-from natsctl.cli.consent import can_ask, confirmed
 from natsctl.cli.desired import carrying, planning, sources
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
@@ -17,7 +16,6 @@ from natsctl.cli.options import Json, session_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.cli.session import Session
     from natsctl.plan.change import Plan
 
 
@@ -36,18 +34,19 @@ def apply(
     backup_folder: carrying.BackupFolder = Path(),
     keep_backup: carrying.KeepBackup = False,
     adopt: planning.Adopt = False,
+    max_removals: planning.MaxRemovals = None,
     allow_empty: sources.AllowEmpty = False,
     json: Json = False,
 ) -> int:
     """Make the account be as documents say: create and update what differs, leave alone what does not.
 
     Origins come before their mirrors and sources, streams before their consumers; what does not depend on each other
-    is done side by side. It may be repeated at any time: what is done is found done. At a terminal, what is removed or
-    replaced is shown and asked about; elsewhere --prune and --allow-replace are consent enough.
+    is done side by side. It may be repeated at any time: what is already done is skipped. Whatever removes or replaces
+    something, or takes messages away, is shown and asked about at a terminal; elsewhere it needs --yes.
 
-    PATH may be a plan that natsctl plan --out has saved. It is refused where the account is no longer what it was made
-    for. With --keep-messages a replaced stream has its messages and consumers again: it is saved, removed and
-    restored. Should that be interrupted, the next apply brings it to its end.
+    PATH may be a plan that natsctl plan --out has saved. It is refused if the account has changed since. With
+    --keep-messages a replaced stream keeps its messages and consumers: it is saved, removed and restored. If that is
+    interrupted, the next apply finishes it, from any machine.
     """
     from natsctl.plan.apply.carry import check_allowed
     from natsctl.plan.planner.planner import PlanOptions
@@ -61,11 +60,12 @@ def apply(
     if saved is not None:
         plan = carrying.still_valid(session, saved)
     elif wanted is not None:
-        plan = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
+        options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
+        plan = planning.planned(session, wanted, options)
     if session.dry_run:
         return carrying.show_requests(session, plan, how, json=json)
     check_allowed(plan)
-    if not _agreed(session, plan, running.yes, json):
+    if not carrying.agreed(session, plan, running.yes):
         return ExitCode.DONE
     outcome = carrying.carried_out(session, plan, how, bar=running.progress, json=json)
     return carrying.show_outcome(plan, outcome, notes, json=json)
@@ -93,12 +93,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as failure:
         raise UsageError(f"cannot read {path}: {failure.strerror}") from failure
-
-
-def _agreed(session: Session, plan: Plan, yes: bool, json: bool) -> bool:
-    """Whether to go on: what is removed or replaced is shown and asked about at a terminal."""
-    if not carrying.is_destructive(plan):
-        return True
-    if session.interactive and not yes:
-        planning.show_plan(plan)
-    return confirmed(session, carrying.losses(plan), yes or not can_ask(session), flag="--yes")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.plan.apply.result import Outcome, Result
     from natsctl.plan.change import Plan
 
-Yes = Annotated[bool, typer.Option("--yes", "--force", help="do not ask", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "--force", help="remove and replace without asking", show_default=False)]
 Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", help="changes at a time", min=1, max=256)]
 OnFailure = Annotated[
     str,
@@ -67,12 +67,29 @@ class Running(NamedTuple):
 
 
 def is_destructive(plan: Plan) -> bool:
-    """Whether anything is removed or replaced."""
-    return any(change.action in ("delete", "replace") for change in plan.changes)
+    """Whether anything is removed or replaced, or an update takes something away."""
+    return any(change.action in ("delete", "replace") or change.losses for change in plan.changes)
+
+
+def agreed(session: Session, plan: Plan, yes: bool, *, typed: bool = False) -> bool:
+    """Return whether to go on: what a plan loses is shown and asked about; `typed` asks for a name or a number.
+
+    Raises NotConfirmed where nobody can be asked.
+    """
+    from natsctl.cli.consent import check_consent, confirmed
+    from natsctl.cli.desired.planning import show_plan
+
+    if yes or not is_destructive(plan):
+        return True
+    check_consent(session, losses(plan), yes, flag="--yes")
+    show_plan(plan)
+    changes = plan.changes
+    word = (changes[0].key.name if len(changes) == 1 else str(len(changes))) if typed else ""
+    return confirmed(session, losses(plan), yes, typed=word, flag="--yes")
 
 
 def losses(plan: Plan) -> str:
-    """What is removed and replaced, in words: `2 streams with 1,234 messages and a consumer`."""
+    """What is removed, replaced or lost, in words: `delete 2 streams with 1,234 messages and replace Stream A`."""
     from natsctl.cli.render.outcome import render_losses
 
     return render_losses(plan)

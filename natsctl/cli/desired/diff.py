@@ -9,7 +9,7 @@ import typer
 
 from natsctl.api.exit_codes import ExitCode
 from natsctl.cli import output
-from natsctl.cli.desired import sources
+from natsctl.cli.desired import planning, sources
 from natsctl.cli.flags import flagged
 from natsctl.cli.options import Json, session_of
 
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 def diff(
     ctx: typer.Context,
     named: sources.Named,
+    prune: planning.Prune = False,
     allow_empty: sources.AllowEmpty = False,
     json: Json = False,
 ) -> int:
-    """Show how the account differs from the documents, field by field; ends with 10 where it does.
+    """Show how the account differs from the documents, field by field; exit status 10 if it does.
 
-    A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. What the server fills in by
-    itself is no difference. What this owner has and no document describes is listed as well.
+    A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. Fields that no document
+    mentions are not compared. With --prune, what apply --prune would remove is listed as well.
     """
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
+    if prune:
+        planning.check_owned(wanted)
 
     from natsctl.cli.desired.drift import Drift
 
@@ -39,7 +42,7 @@ def diff(
         from natsctl.plan.planner.account_plan import plan_for
         from natsctl.plan.planner.planner import PlanOptions
 
-        return await plan_for(manager, wanted, PlanOptions(prune=True))
+        return await plan_for(manager, wanted, PlanOptions(prune=prune))
 
     found = Drift.of(session.run(work))
     if json:

@@ -28,13 +28,14 @@ def plan(
     allow_replace: planning.AllowReplace = False,
     keep_messages: planning.KeepMessages = False,
     adopt: planning.Adopt = False,
+    max_removals: planning.MaxRemovals = None,
     allow_empty: sources.AllowEmpty = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show what apply would do, in order, and change nothing; ends with 10 where there is anything to do.
+    """Show what apply would do, in order, and change nothing; exit status 10 if there is anything to do.
 
     Fields that a document does not mention are left as they are; null asks for the default. The owner of an asset is
     in its metadata (natsctl.owner): apply labels what it creates and changes. An asset without a label is labelled when
@@ -47,7 +48,8 @@ def plan(
 
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
-    made = planning.planned(session, wanted, PlanOptions(prune, allow_replace, keep_messages, adopt))
+    options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
+    made = planning.planned(session, wanted, options)
     if out is not None:
         _save(made, out, json)
     if json:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.errors import UsageError
+
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
@@ -14,18 +16,31 @@ if TYPE_CHECKING:
     from natsctl.plan.wanted import DocumentSet
 
 Prune = Annotated[
-    bool, typer.Option("--prune", help="remove what has this owner's label and no document", show_default=False)
+    bool,
+    typer.Option(
+        "--prune", help="remove what this owner's documents created and none describes any more", show_default=False
+    ),
 ]
 AllowReplace = Annotated[
     bool,
-    typer.Option("--allow-replace", help="remove and make anew what cannot be changed in place", show_default=False),
+    typer.Option("--allow-replace", help="remove and create again what cannot be changed in place", show_default=False),
 ]
 KeepMessages = Annotated[
     bool,
-    typer.Option("--keep-messages", help="carry messages and consumers of replaced streams over", show_default=False),
+    typer.Option("--keep-messages", help="keep the messages and consumers of replaced streams", show_default=False),
 ]
-Adopt = Annotated[
-    bool, typer.Option("--adopt", help="take over what has another owner, label what has none", show_default=False)
+Adopt = Annotated[bool, typer.Option("--adopt", help="take over what has another owner or none", show_default=False)]
+
+
+MaxRemovals = Annotated[
+    int | None,
+    typer.Option(
+        "--max-removals",
+        metavar="N",
+        min=0,
+        help="do nothing if more assets than that would be removed [10, or a tenth of the account's]",
+        show_default=False,
+    ),
 ]
 
 
@@ -35,12 +50,28 @@ def planned(session: Session, wanted: DocumentSet, options: PlanOptions, *, dest
 
     from natsctl.plan.planner.account_plan import destruction_for, plan_for
 
+    if options.prune:
+        check_owned(wanted)
     make = destruction_for if destroy else plan_for
     plan = session.run(lambda manager: make(manager, wanted, options))
+    if plan.max_removals is not None and plan.removals > plan.max_removals:
+        most = plan.removals
+        plan.notes.append(
+            f"it removes {most:,} assets, more than {plan.max_removals:,}: --max-removals {most} allows it"
+        )
     if not destroy:
         plan.notes += session.run(_unfinished)
     plan.created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return plan
+
+
+def check_owned(wanted: DocumentSet) -> None:
+    """Raise UsageError where nobody has said whose assets may be pruned."""
+    if not wanted.is_owned:
+        raise UsageError(
+            "--prune needs an owner: the documents name none",
+            hint="give --owner NAME, or owner: in a document; only what that owner's documents created is removed",
+        )
 
 
 async def _unfinished(manager: Manager) -> list[str]:

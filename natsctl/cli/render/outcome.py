@@ -69,6 +69,10 @@ def render_losses(plan: Plan) -> str:
             held = f" with {plural(messages, 'message')}" if messages else ""
             kept = ", keeping messages" if action is Action.REPLACE and plan.keep_messages else ""
             parts.append(f"{action} {one}{held}{kept}")
+    losing = [change for change in plan.changes if change.losses]
+    if losing:
+        one = safe(str(losing[0].key)) if len(losing) == 1 else plural(len(losing), "asset")
+        parts.append(f"change {one} ({'; '.join(safe(text) for change in losing[:3] for text in change.losses)})")
     return " and ".join(parts)
 
 

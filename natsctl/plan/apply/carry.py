@@ -31,6 +31,18 @@ class PlanRefused(NatsctlError):
         super().__init__("\n".join([f"{self.headline}:", *self.faults]), hint="\n".join(hints))
 
 
+class TooManyRemovals(NatsctlError):
+    """A plan removes more than is usual, and nobody has said that this is meant; nothing was sent."""
+
+    exit_code = ExitCode.CONFLICT
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(
+            f"nothing was changed: the plan removes {plan.removals:,} assets, more than {plan.max_removals or 0:,}",
+            hint=f"look whether that is meant; --max-removals {plan.removals} allows it",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
     """How a plan is carried out; streams whose messages it keeps go by way of `backup_folder`."""
@@ -83,9 +95,11 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
 
 
 def check_allowed(plan: Plan) -> None:
-    """Raise PlanRefused where a change of the plan may not be done, naming each."""
+    """Raise PlanRefused where a change of the plan may not be done, naming each; TooManyRemovals above its limit."""
     if refused := plan.refused:
         raise PlanRefused(refused)
+    if plan.max_removals is not None and plan.removals > plan.max_removals:
+        raise TooManyRemovals(plan)
 
 
 def _steps(lifeline: Lifeline, plan: Plan, options: ApplyOptions) -> Steps:

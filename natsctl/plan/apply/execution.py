@@ -41,6 +41,8 @@ class Done:
 
     detail: str = ""
     warnings: tuple[str, ...] = ()
+    by_others: bool = False
+    """Somebody else has done it meanwhile: it does not count as done by this run."""
 
 
 Step = Callable[[Change], Awaitable[Done]]
@@ -48,7 +50,7 @@ Step = Callable[[Change], Awaitable[Done]]
 
 
 def unheard(result: Result) -> None:
-    """Tell nobody."""
+    """Do nothing with a result."""
 
 
 class Execution:
@@ -136,7 +138,9 @@ class Execution:
             unheard_of = failure_of(Unreachable("interrupted before its answer came"))
             return result_of(change, Status.FAILED, error=unheard_of, elapsed=self._clock_ns() - begun)
         elapsed = self._clock_ns() - begun
-        return result_of(change, Status.DONE, detail=done.detail, warnings=done.warnings, elapsed=elapsed)
+        result = result_of(change, Status.DONE, detail=done.detail, warnings=done.warnings, elapsed=elapsed)
+        result.by_others = done.by_others
+        return result
 
     async def _wind_down(self) -> None:
         """After Ctrl-C: let what runs end, for a while, then cancel it and wait for what it clears away."""

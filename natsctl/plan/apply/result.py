@@ -50,6 +50,8 @@ class Result(Model, kw_only=True, omit_defaults=False):
     error: Failure | None = None
     warnings: list[str] = field(default_factory=list)
     elapsed: int = 0
+    by_others: bool = False
+    """Somebody else had done it meanwhile; it counts as unchanged."""
 
     @property
     def key(self) -> AssetKey:
@@ -110,7 +112,7 @@ def outcome_of(results: Sequence[Result], unchanged: int, elapsed: int, ended: s
     """The outcome of those results and of `unchanged` assets that had none."""
     counts = Summary(unchanged=unchanged, elapsed=elapsed)
     for one in results:
-        name = _COUNTED[one.action] if one.status is Status.DONE else str(one.status)
+        name = _COUNTED[Action.NONE if one.by_others else one.action] if one.status is Status.DONE else str(one.status)
         setattr(counts, name, getattr(counts, name) + 1)
     return Outcome(results=list(results), summary=counts, ended=ended)
 

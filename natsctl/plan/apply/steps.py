@@ -7,6 +7,7 @@ or a removal of what is no longer as the plan found it. In a dry run a step rais
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from natsctl.plan.apply.conflict import check_not_replaced, check_unchanged, gon
 from natsctl.plan.apply.execution import Done
 from natsctl.plan.apply.sent import merged_config, wanted_config
 from natsctl.plan.change import Action, Change
+from natsctl.plan.planner.compare import moment
 
 if TYPE_CHECKING:
     from natsctl.client.answer import Answer
@@ -30,6 +32,7 @@ CONSUMER_NOT_FOUND = 10014
 STREAM_EXISTS = 10058
 CONSUMER_EXISTS = 10148
 NOT_STORED = 10049
+BY_OTHERS = "had been done already"
 PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 """Before a stream is asked for again that the server could not store."""
 _ABSENT = frozenset((STREAM_NOT_FOUND, CONSUMER_NOT_FOUND))
@@ -66,8 +69,9 @@ class Steps:
         return Done()
 
     async def _create(self, change: Change) -> Done:
+        begun = time.monotonic()
         try:
-            await self._send(change, wanted_config(change), "create")
+            answer = await self._send(change, wanted_config(change), "create")
         except ApiFailure as failure:
             if failure.err_code not in _EXISTS:
                 raise
@@ -77,6 +81,8 @@ class Steps:
             if change.consumer and change.stream in self._carried_over:
                 return await self._bring_round(change, live)
             raise made_otherwise(change, live.get("config") or {}) from failure
+        if change.stream not in self._carried_over and _was_there(answer, time.monotonic() - begun):
+            return Done(BY_OTHERS, by_others=True)
         return Done()
 
     async def _bring_round(self, change: Change, live: dict[str, Any]) -> Done:
@@ -95,8 +101,8 @@ class Steps:
         config = live.get("config") or {}
         check_not_replaced(change, config)
         if not check_unchanged(change, config):
-            return Done("had been done already")
-        requests = [self._send(change, merged_config(change, config), "update")]
+            return Done(BY_OTHERS, by_others=True)
+        requests: list[Coroutine[Any, Any, Any]] = [self._send(change, merged_config(change, config), "update")]
         if any(one.path == "pause_until" for one in change.differences):
             requests.append(self._pause(change))
         await _in_turn(*requests)
@@ -113,7 +119,7 @@ class Steps:
             raise gone(change)
         check_not_replaced(change, live.get("config") or {})
         if not check_unchanged(change, live.get("config") or {}):
-            return Done("had been done already")
+            return Done(BY_OTHERS, by_others=True)
         if self._keeper is not None and not change.consumer:
             done = await self._keeper.replace(change, live)
             self._carried_over.add(change.stream)
@@ -144,7 +150,7 @@ class Steps:
     async def _delete(self, change: Change) -> Done:
         live = await self._live(change)
         if live is None:
-            return Done("was gone already")
+            return Done("was gone already", by_others=True)
         check_not_replaced(change, live.get("config") or {})
         check_unchanged(change, live.get("config") or {})
         try:
@@ -152,7 +158,7 @@ class Steps:
         except ApiFailure as failure:
             if failure.err_code not in _ABSENT:
                 raise
-            return Done("was gone already")
+            return Done("was gone already", by_others=True)
         return Done()
 
     async def _live(self, change: Change) -> dict[str, Any] | None:
@@ -170,14 +176,14 @@ class Steps:
                 raise
             return None
 
-    async def _send(self, change: Change, config: dict[str, Any], action: str) -> None:
+    async def _send(self, change: Change, config: dict[str, Any], action: str) -> dict[str, Any]:
+        """Send a configuration, and return the server's answer."""
         manager = self._manager()
         if change.consumer:
-            await manager.consumer_create(change.stream, config, action=action)
-        elif action == "update":
-            await manager.stream_update(config)
-        else:
-            await _created(manager, config)
+            return (await manager.consumer_create(change.stream, config, action=action)).raw
+        if action == "update":
+            return (await manager.stream_update(config)).raw
+        return await _created(manager, config)
 
     async def _remove(self, change: Change) -> None:
         manager = self._manager()
@@ -187,7 +193,16 @@ class Steps:
             await manager.stream_delete(change.stream)
 
 
-async def _created(manager: Manager, config: dict[str, Any]) -> None:
+def _was_there(answer: dict[str, Any], took_s: float) -> bool:
+    """Return whether an asset is older than the request that asked for it, by the times in its answer.
+
+    `did_create` does not tell: servers say so of an equal stream that was there, too.
+    """
+    created, now = moment(answer.get("created")), moment(answer.get("ts"))
+    return isinstance(created, int) and isinstance(now, int) and created > 0 and now - created > took_s * 1e9
+
+
+async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
     """Create a stream; asked again where the server has no place for it yet.
 
     nats-server removes an account's folder after it has answered that its last stream is gone, and with it the place
@@ -195,16 +210,15 @@ async def _created(manager: Manager, config: dict[str, Any]) -> None:
     """
     for pause_s in PAUSES_S:
         try:
-            await manager.stream_create(config)
-            return
+            return (await manager.stream_create(config)).raw
         except ApiFailure as failure:
             if failure.err_code != NOT_STORED:
                 raise
         await asyncio.sleep(pause_s)
-    await manager.stream_create(config)
+    return (await manager.stream_create(config)).raw
 
 
-async def _in_turn(*requests: Coroutine[Any, Any, None]) -> None:
+async def _in_turn(*requests: Coroutine[Any, Any, Any]) -> None:
     """Do one request after the other; in a dry run raises Previewed with all of them."""
     left, planned = list(requests), list[Planned]()
     try:

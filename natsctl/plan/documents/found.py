@@ -69,7 +69,8 @@ class Found:
         order = {name: at for at, name in enumerate(self.files)}
         self.faults.sort(key=lambda one: (order.get(one.place.file, len(order)), one.place.line))
         named = owner or (self.owners[0][0] if self.owners else DEFAULT_OWNER)
-        return DocumentSet(self.wanted, named, tuple(self.files), tuple(_folded(self.notes))), self.faults
+        owned = bool(owner or self.owners)
+        return DocumentSet(self.wanted, named, tuple(self.files), tuple(_folded(self.notes)), owned), self.faults
 
     def _agree_on_owner(self) -> None:
         for name, place in self.owners[1:]:

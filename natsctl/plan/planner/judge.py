@@ -111,7 +111,9 @@ class Judge:
 
     def _creation(self, one: Wanted, config: Config) -> Change:
         keeps = self.able.keeps_metadata
-        sent = labels.labelled(config, self.wanted.owner, one.protect) if keeps else labels.stripped(config)
+        live = self.world.assets.get(one.key)
+        creator = self.wanted.owner if live is None else labels.creator_of(live.config)
+        sent = labels.labelled(config, self.wanted.owner, one.protect, creator) if keeps else labels.stripped(config)
         if not one.key.consumer:
             sent = {"name": one.key.stream} | sent
         return Change(
@@ -199,7 +201,8 @@ class Judge:
         if reason:
             hold(change, live)
         else:
-            change.notes += [loss.text for loss in self._losses(change, live, new)]
+            change.losses = [loss.text for loss in self._losses(change, live, new)]
+            change.notes += change.losses
             change.notes += self._unmatched(change, new)
         return self._permitted(change, live, old, reason)
 

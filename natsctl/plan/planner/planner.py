@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from natsctl.plan import labels
 from natsctl.plan.asset import AssetKey
@@ -32,9 +33,18 @@ class PlanOptions:
     """Carry the messages of a replaced stream over, by a backup and a restore."""
     adopt: bool = False
     """Take over what another owner has, and label what has no owner."""
+    max_removals: int | None = None
+    """Removals above which nothing is done, None for `usual_most` of the account."""
 
 
 DEFAULT = PlanOptions()
+LEAST_MOST: Final = 10
+"""So many removals are usual in any account; in a larger one a tenth of its assets."""
+
+
+def usual_most(assets: int) -> int:
+    """Return how many assets of an account may be removed at a time unless somebody says otherwise."""
+    return max(LEAST_MOST, assets // 10)
 
 
 def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT) -> Plan:
@@ -51,7 +61,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         change = judge.change(wanted.wanted[key], changes.get(key.origin) if key.consumer else None)
         if change is not None:
             changes[key] = change
-    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted]
+    extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if wanted.is_owned else []
     notes = list(wanted.notes)
     if options.prune:
         _remove(changes, extra, wanted, world, options)
@@ -61,6 +71,7 @@ def make_plan(wanted: DocumentSet, world: World, options: PlanOptions = DEFAULT)
         notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
     _tell_what_goes_along(changes, wanted, world, options)
     _tell_who_waits(changes, world, options)
+    _tell_who_is_fed(changes, world)
     _refuse_violated_limits(changes, world)
     refuse_clashes(changes, world)
     if options.keep_messages:
@@ -75,7 +86,10 @@ def make_destruction(wanted: DocumentSet, world: World, options: PlanOptions = D
     named = [key for key in world.assets if key in wanted.wanted]
     extra = [key for key in _of_owner(wanted, world) if key not in wanted.wanted] if options.prune else []
     _remove(changes, [*named, *extra], wanted, world, options)
+    for key in named:
+        _refuse_foreign(changes.get(key), options)
     _tell_what_goes_along(changes, wanted, world, options)
+    _tell_who_is_fed(changes, world)
     return _plan(wanted, world, options, changes, 0, list(wanted.notes))
 
 
@@ -95,11 +109,21 @@ def _plan(
         unchanged=unchanged,
         notes=notes,
         keep_messages=options.keep_messages,
+        max_removals=usual_most(world.total) if options.max_removals is None else options.max_removals,
     )
 
 
 def _of_owner(wanted: DocumentSet, world: World) -> Iterator[AssetKey]:
-    return (key for key, live in world.assets.items() if labels.owner_of(live.config) == wanted.owner)
+    """The assets that an owner's documents have made, and that are that owner's still."""
+    for key, live in world.assets.items():
+        if labels.owner_of(live.config) == labels.creator_of(live.config) == wanted.owner:
+            yield key
+
+
+def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
+    """Refuse to destroy what natsctl has neither made nor taken over."""
+    if change is not None and not change.refused and not labels.owner_of(change.before or {}) and not options.adopt:
+        change.refused, change.hint = "natsctl did not create it", "--adopt removes it all the same"
 
 
 def _remove(
@@ -157,6 +181,24 @@ def _tell_who_waits(changes: dict[AssetKey, Change], world: World, options: Plan
                 f"it begins again at its first message, and {', '.join(names)} may copy nothing of it before message "
                 f"{last + 1:,}: --keep-messages goes on where it was"
             )
+
+
+def _tell_who_is_fed(changes: dict[AssetKey, Change], world: World) -> None:
+    """Warn of streams that stay and get nothing more, as the stream that feeds them is removed."""
+    removed = {
+        key.stream: change for key, change in changes.items() if not key.consumer and change.action is Action.DELETE
+    }
+    fed: dict[str, list[str]] = {stream: [] for stream in removed}
+    for key, live in world.assets.items() if removed else ():
+        change = changes.get(key)
+        if key.consumer or key.stream in removed:
+            continue
+        config = (change.config if change is not None else None) or live.config
+        for origin in removed.keys() & set(origins(config)):
+            fed[origin].append(key.stream)
+    for stream, names in fed.items():
+        if names:
+            removed[stream].notes.append(f"warning: it feeds {', '.join(names)}, which will get nothing more")
 
 
 def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: DocumentSet) -> None:

@@ -31,8 +31,11 @@ def test_one_field_that_was_changed_on_the_server_is_named_alone(natsctl: Run, a
 
 
 def test_missing_and_extra_assets_are_listed(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["OLD"]}))
-    done = natsctl("diff", "-f", document(A, {"name": "NEW", "subjects": ["NEW"]}))
+    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["OLD"]}, owner="team"))
+    natsctl("str", "add", "HAND", "--subjects", "hand", "--defaults")
+    path = document(A, {"name": "NEW", "subjects": ["NEW"]}, owner="team")
+    assert "OLD" not in natsctl("diff", "-f", path).out
+    done = natsctl("diff", "-f", path, "--prune")
     assert done.code == 10
     assert done.out.split("\n\n") == [
         "+ Stream NEW: not on the server",

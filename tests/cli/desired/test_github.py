@@ -29,6 +29,7 @@ EVENT = {
     "vars.NATS_URL": "",
     "secrets.NATS_CREDENTIALS": "",
     "secrets.NATS_CREDENTIALS_READ": "",
+    "vars.NATSCTL_WHEEL": "",
 }
 Run = Callable[..., Any]
 
@@ -138,7 +139,7 @@ def test_workflows_use_what_there_is(name: str) -> None:
         needs = job.get("needs", [])
         assert set([needs] if isinstance(needs, str) else needs) <= jobs.keys()
     required = {name for name, row in ACTION["inputs"].items() if row.get("required")}
-    used = [step for _, step in steps_of(name) if step["uses"] == LOCAL]
+    used = [step for _, step in steps_of(name) if step.get("uses") == LOCAL]
     assert used
     for step in used:
         assert required <= step["with"].keys() <= ACTION["inputs"].keys()
@@ -154,7 +155,7 @@ def test_every_input_is_used_told_and_reaches_scripts_by_the_environment_only() 
         assert "${{" not in step.get("run", "")
         assert "run" not in step or step["shell"] == "bash"
     for name in WORKFLOWS:
-        assert all("run" not in step for _, step in steps_of(name))
+        assert all("${{" not in step.get("run", "") for _, step in steps_of(name))
     script = (GITHUB / "action" / "natsctl.sh").read_text()
     given = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "natsctl")["env"]
     assert all(re.search(rf"\${{?{variable}\b", script) for variable in given)
@@ -171,7 +172,7 @@ def test_the_three_jobs_of_orders_run_in_their_order_and_again(runner: Runner, n
         ended = runner.act(**{name.replace("-", "_"): expanded(text, values) for name, text in step["with"].items()})
         assert ended.code == 0, ended.log
 
-    clean, create, publish = (step for _, step in steps_of("orders.yml") if step["uses"] == LOCAL)
+    clean, create, publish = (step for _, step in steps_of("orders.yml") if step.get("uses") == LOCAL)
     for step in (clean, create, publish):
         run(step)
     assert natsctl("con", "ls", "ORDERS", "-n").out.split() == ["DISPATCH", "MONITOR", "NEW"]
@@ -239,8 +240,42 @@ def test_a_message_is_sent_as_it_is(runner: Runner, natsctl: Run, message: str) 
     assert natsctl("str", "get", "A", "1", "--raw").out.rstrip("\n") == message
 
 
-def test_what_is_installed_is_one_word_for_pip(runner: Runner) -> None:
-    runner.act(install="natsctl==0.1.0; echo", mode="publish", subject="a", message="")
-    assert (
-        runner.folder / "pip"
-    ).read_text() == "-m pip install --quiet --disable-pip-version-check natsctl==0.1.0; echo\n"
+def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("streams: {A: {subjects: [a], max_msgs: 5}}")
+    planned = runner.act(mode="plan", documents=str(path), owner="team")
+    folder = Path(planned.outputs["plan"]).parent
+    artifact = sorted(file.name for file in folder.glob(Path(planned.outputs["plan"]).name + "*"))
+    assert artifact == ["plan.json", "plan.json.sha256"]
+    reviewed = {"mode": "apply", "reviewed_plan": planned.outputs["plan"], "plan_hash": planned.outputs["plan-hash"]}
+    path.write_text("streams: {A: {subjects: [changed.since]}}")
+    wrong = runner.act(**{**reviewed, "plan_hash": "0" * 64})
+    assert (wrong.code, "is not the plan that was reviewed" in wrong.log) == (2, True)
+    assert runner.act(**{**reviewed, "reviewed_plan": str(tmp_path / "gone")}).code == 2
+    assert natsctl("str", "ls", "-n").out == ""
+    applied = runner.act(**reviewed)
+    assert applied.code == 0, applied.log
+    assert natsctl("str", "info", "A", "-j").json["config"]["subjects"] == ["a"]
+    natsctl("str", "rm", "A", "-f")
+    natsctl("str", "add", "A", "--subjects", "by.hand", "--defaults")
+    drifted = runner.act(**reviewed)
+    assert (drifted.code, "the account is not what the plan was made for" in drifted.log) == (4, True)
+    assert natsctl("str", "info", "A", "-j").json["config"]["subjects"] == ["by.hand"]
+
+
+@pytest.mark.parametrize(
+    ("install", "code", "what"),
+    [
+        ("source", 0, str(ROOT)),
+        ("./dist/natsctl-0.1.0-py3-none-any.whl", 0, "./dist/natsctl-0.1.0-py3-none-any.whl"),
+        ("https://x.example/natsctl.whl; echo", 0, "https://x.example/natsctl.whl; echo"),
+        ("natsctl", 2, ""),
+        ("natsctl==0.1.0", 2, ""),
+    ],
+)
+def test_nothing_is_installed_by_its_name(runner: Runner, install: str, code: int, what: str) -> None:
+    ended = runner.act(install=install, mode="publish", subject="a", message="")
+    words = f"-m pip install --quiet --disable-pip-version-check {what}\n"
+    pip = runner.folder / "pip"
+    assert (pip.read_text() if pip.exists() else "") == (words if what else ""), ended.log
+    assert code == 0 or ended.code == code

@@ -18,7 +18,7 @@ def test_what_is_missing_is_created_with_the_owners_label() -> None:
     plan = make_plan(documents({"A": A, "A > c": C}), World())
     assert actions(plan) == [("create", "A"), ("create", "A > c")]
     assert change_of(plan, "A").config == {
-        "name": "A", **A, "allow_direct": True, "metadata": {"natsctl.owner": "shop"},
+        "name": "A", **A, "allow_direct": True, "metadata": {"natsctl.owner": "shop", "natsctl.creator": "shop"},
     }  # fmt: skip
     assert change_of(plan, "A").before is None
 
@@ -139,6 +139,25 @@ def test_prune_removes_only_what_has_this_owners_label() -> None:
     assert actions(make_plan(wanted, world)) == []
     assert "OLD" in make_plan(wanted, world).notes[0]
     assert actions(make_plan(wanted, world, PlanOptions(prune=True))) == [("delete", "OLD"), ("delete", "A > old")]
+
+
+def test_what_another_has_made_or_nobody_is_neither_pruned_nor_destroyed() -> None:
+    world = account({"HAND": {"subjects": ["h"]}, "TAKEN": {"subjects": ["t"]}}, owner="")
+    taken = world.assets[key_of("TAKEN")].info["config"]
+    taken["metadata"] = {"natsctl.owner": "shop"}  # labelled by a change, not made
+    assert make_plan(documents({}), world, PlanOptions(prune=True)).changes == []
+    plan = make_destruction(documents({"HAND": {}, "TAKEN": {}}), world)
+    assert {change.stream: change.refused for change in plan.changes} == {
+        "HAND": "natsctl did not create it",
+        "TAKEN": "",
+    }
+    assert make_destruction(documents({"HAND": {}}), world, PlanOptions(adopt=True)).refused == []
+
+
+def test_a_stream_that_is_pruned_and_feeds_another_is_warned_of() -> None:
+    live: dict[str, Any] = {"A": A, "OLD": {"subjects": ["old"]}, "M": {"sources": [{"name": "OLD"}]}}
+    plan = make_plan(documents({"A": A, "M": live["M"]}), account(live), PlanOptions(prune=True))
+    assert change_of(plan, "OLD").notes == ["warning: it feeds M, which will get nothing more"]
 
 
 def test_who_copies_from_a_stream_that_loses_its_messages_is_told_to_wait() -> None:
