@@ -210,7 +210,7 @@ def test_stored_messages_tell_their_place_and_raw_ones_nothing(stored: Run) -> N
     line = stored("sub", "out3", "--count", "1", "-j").lines[0]
     assert (line["subject"], line["stream"], line["text"]) == ("s.a", "S", "x")
     stored("con", "add", "S", "T", "--target", "out4", "--deliver", "all")
-    assert " @ 20" in stored("sub", "-t", "out4", "--count", "1").out
+    assert "[#1] @ " in stored("sub", "-t", "out4", "--count", "1").out
 
 
 def test_a_wait_without_messages_ends_well(natsctl: Run) -> None:

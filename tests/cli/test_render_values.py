@@ -54,7 +54,7 @@ def test_times_are_local_with_their_offset(monkeypatch: pytest.MonkeyPatch) -> N
     time.tzset()
     try:
         assert when("2026-07-20T13:23:51.9Z") == "2026-07-20 18:53:51 +05:30"
-        assert values.exact_stamp(1_500_000_000_123_456_789) == "2017-07-14T08:10:00.123456+05:30"
+        assert values.exact_stamp(1_500_000_000_123_456_789) == "Jul 14 08:10:00.123456"
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -33,7 +33,7 @@ Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="let 
 def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
     """Set a key, whatever it holds."""
     body = _body(value)
-    _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body))
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body), value)
 
 
 def create(
@@ -41,7 +41,7 @@ def create(
 ) -> None:
     """Set a key that has no value: one that is new, or was deleted."""
     body, ttl_ns = _body(value), ttl_of(ttl)
-    opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns))
+    opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
     if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
         output.note(f"warning: it lives {duration(opened.shortest_ttl_ns)}, as long as the bucket keeps markers")
 
@@ -61,7 +61,7 @@ def update(
     if revision is None:
         raise UsageError("a revision is needed: give REVISION", hint="natsctl kv get -j shows which one the key is at")
     body = _body(value)
-    _write(session_of(ctx), bucket, key, json, lambda opened: opened.update(key, body, revision))
+    _write(session_of(ctx), bucket, key, json, lambda opened: opened.update(key, body, revision), value)
 
 
 def revert(
@@ -94,7 +94,7 @@ def revert(
         output.note(render_revert(old, now))
     if not confirmed(session, question, force):
         return
-    _write(session, bucket, key, json, lambda _: opened.update(key, old.value or b"", latest))
+    _write(session, bucket, key, json, lambda _: opened.update(key, old.value or b"", latest), quiet=False)
 
 
 def open_bucket(session: Session, bucket: str) -> Bucket:
@@ -125,9 +125,19 @@ def _body(value: str | None) -> bytes:
 
 
 def _write(
-    session: Session, bucket: str, key: str, json: bool, write: Callable[[Bucket], Awaitable[Answer[Any]]]
+    session: Session,
+    bucket: str,
+    key: str,
+    json: bool,
+    write: Callable[[Bucket], Awaitable[Answer[Any]]],
+    value: str | None = None,
+    *,
+    quiet: bool = True,
 ) -> Bucket:
-    """Carry out a write, tell the revision that it made, and return the bucket."""
+    """Carry out a write, repeat the `value` that was given, and return the bucket.
+
+    The revision that was made is told at a terminal, and elsewhere unless `quiet`.
+    """
     with suggesting(session):
         opened = open_bucket(session, bucket)
         answer = session.run(lambda _: write(opened))
@@ -135,6 +145,9 @@ def _write(
         from natsctl.cli.kv.shapes import written_document
 
         output.emit_json(written_document(bucket, key, "PUT", answer.raw))
-    else:
+        return opened
+    if value is not None:
+        output.emit_bytes(value.encode("utf-8", "surrogateescape") + b"\n")
+    if not quiet or sys.stderr.isatty():
         output.note(safe(f"{bucket} > {key} is at revision {answer.value.seq}"))
     return opened

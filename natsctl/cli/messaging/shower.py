@@ -48,14 +48,26 @@ class Shower:
         self._terminal = sys.stdout.isatty()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Say on stderr what is listened on."""
-        if not self.look.raw and not self.look.json:
-            output.log(f"Subscribing on {', '.join(safe(subject) for subject in subjects)}")
+        """Say on stderr what is listened on, unless only bytes or documents are wanted."""
+        if self.look.raw or self.look.json or self._dump is not None:
+            return
+        acked = " with acknowledgement of JetStream messages" if self._ack else ""
+        output.log(f"Subscribing on {', '.join(safe(subject) for subject in subjects)}{acked}")
 
     async def show(self, manager: Manager, number: int, message: Message) -> bool:
-        """Show one message, and acknowledge it if that was asked for; False for an answer that matches no request."""
-        if self._matcher is not None and (told := self._matched(number, message)) is not None:
-            return told
+        """Show one message, and acknowledge it if that was asked for.
+
+        False for what does not count: with a matcher a request, which its answer counts for, or a foreign answer.
+        """
+        counts, request = True, None
+        if self._matcher is not None:
+            if self._matcher.is_answer(message):
+                request = self._matcher.answered(message)
+                if request is None:
+                    return False
+            elif message.reply:
+                self._matcher.asked(number, message)
+                counts = False
         if self._plain:
             self._bodies.append(shown_body(message.body, raw=True))
         else:
@@ -63,12 +75,12 @@ class Shower:
                 from natsctl.cli.messaging.template import translated
 
                 message.body = await translated(self.look.translate, message)
-            self._show(number, received(message))
+            self._show(number, received(message), answer=request is not None)
         if self._ack and message.reply.startswith("$JS.ACK."):
             from natsctl.client.messaging.messages import acknowledge
 
             await acknowledge(manager, message, wait=False)
-        return True
+        return counts
 
     def flush(self) -> None:
         """Let what was shown be seen."""
@@ -78,37 +90,29 @@ class Shower:
         sys.stdout.flush()
         sys.stdout.buffer.flush()
 
-    def _matched(self, number: int, message: Message) -> bool | None:
-        """None for what is no answer; else whether the answer was shown."""
-        if self._matcher is None:
-            return None
-        if not self._matcher.is_answer(message):
-            self._matcher.asked(number, message)
-            return None
-        request = self._matcher.answered(message)
-        if request is None:
-            return False
-        if not self.look.json and not self.look.raw:
-            took = duration(time.monotonic_ns() - request.at_ns)
-            output.emit(f'[#{number}] Matched reply to #{request.number} on "{safe(request.subject)}" after {took}')
-        return None
-
-    def _show(self, number: int, message: Received) -> None:
+    def _show(self, number: int, message: Received, *, answer: bool = False) -> None:
         look = self.look
         if self._dump is not None:
             self._dump.write(number, message)
         elif look.json:
             output.emit_json_line(message_document(message))
         elif look.subjects_only:
-            output.emit(safe(message.subject))
+            output.emit(self._head(number, message, answer))
         elif look.raw:
             sys.stdout.flush()
             sys.stdout.buffer.write(shown_body(message.payload, raw=True, translated=bool(look.translate)))
         else:
-            self._show_text(number, message)
+            self._show_text(message, self._head(number, message, answer))
 
-    def _show_text(self, number: int, message: Received) -> None:
-        parts = [render_received(number, message, self._stamp(message.at_ns)), *render_headers(message.headers)]
+    def _head(self, number: int, message: Received, answer: bool) -> str:
+        """Return the line above a message, which for an answer says that its request is there."""
+        stamp = self._stamp(message.at_ns)
+        if not answer:
+            return render_received(number, message, stamp)
+        return f'[#{number}]{f" @ {stamp}" if stamp else ""} Matched reply on "{safe(message.subject)}"'
+
+    def _show_text(self, message: Received, head: str) -> None:
+        parts = [head, *render_headers(message.headers)]
         if message.headers:
             parts.append("")
         output.emit("\n".join(parts))

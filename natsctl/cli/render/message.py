@@ -46,7 +46,7 @@ def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
 
 def render_received(number: int, message: Received, stamp: str = "") -> str:
     """The line above a message that a subscription received; `stamp` is when that was."""
-    line = f'[#{number}] Received on "{safe(message.subject)}"'
+    line = f'[#{number}]{f" @ {stamp}" if stamp else ""} Received on "{safe(message.subject)}"'
     delivery = message.delivery
     if delivery is not None:
         stored = f", stored {local_stamp(delivery.ts_ns)}" if delivery.ts_ns else ""
@@ -54,7 +54,7 @@ def render_received(number: int, message: Received, stamp: str = "") -> str:
         line += f" ({where}, pending {delivery.pending}{stored})"
     elif message.reply:
         line += f' with reply "{safe(message.reply)}"'
-    return f"{line} @ {stamp}" if stamp else line
+    return line
 
 
 def render_next(message: Received) -> str:

@@ -120,8 +120,9 @@ def stamp(ns: int) -> str:
 
 
 def exact_stamp(ns: int) -> str:
-    """Nanoseconds since the epoch as RFC 3339 with the local offset and microseconds."""
-    return local(ns).isoformat("T", "microseconds")
+    """Nanoseconds since the epoch in local time, with microseconds and without a year: `Jul 14 08:10:00.123456`."""
+    moment = local(ns)
+    return f"{moment:%b} {moment.day:>2} {moment:%H:%M:%S.%f}"
 
 
 def ago(moment: str | None, now_ns: int) -> str:

@@ -20,7 +20,7 @@ def bucket(natsctl: Run) -> str:
 
 def test_a_value_comes_from_the_words_or_stdin(natsctl: Run, bucket: str) -> None:
     done = natsctl("kv", "put", bucket, "a.b", "text")
-    assert (done.code, done.out, done.err) == (0, "", "B > a.b is at revision 1\n")
+    assert (done.code, done.out, done.err) == (0, "text\n", "")
     natsctl("kv", "put", bucket, "f", stdin=b"\x00\xffbytes")
     natsctl("kv", "put", bucket, "s", "", stdin=b"piped\n")
     natsctl("kv", "put", bucket, "empty", "")
