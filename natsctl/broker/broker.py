@@ -10,7 +10,7 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from natsctl.broker.account import GLOBAL_ACCOUNT, Account
@@ -23,8 +23,7 @@ from natsctl.broker.leaf.peer import LeafPeer
 from natsctl.broker.onlooker import Nobody, Onlooker
 from natsctl.broker.options import BrokerOptions, Clock, Rng
 from natsctl.broker.session import Session
-from natsctl.broker.slices import SLICE_NS, end_left
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.slices import SLICE_NS, do_long_work
 from natsctl.broker.timers import NEVER_NS
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
@@ -67,7 +66,7 @@ class Broker:
         "import_problems",
         "inform",
         "leafs",
-        "left",
+        "long_work",
         "look_ns",
         "notice",
         "on_tick",
@@ -119,7 +118,7 @@ class Broker:
         """
         self.unfinished: deque[Session] = deque()
         """Sessions that have put off a part of what they were sent (slices.py), in the order of their turns."""
-        self.left: deque[tuple[Account, dict[bytes, Subscription]]] = deque()
+        self.long_work: deque[Iterator[None]] = deque()
         """What sessions that have closed had subscribed to, and is yet to be removed (slices.py)."""
         self._event_seq = 0
         self._last_cid = 3  # the reference's small ids are taken by its own internal clients
@@ -289,8 +288,8 @@ class Broker:
             session.tick()
             if session.timers.alarm_ns < alarm_ns:
                 alarm_ns = session.timers.alarm_ns
-        if self.left:
-            end_left(self, self.clock.monotonic_ns() + SLICE_NS)
+        if self.long_work:
+            do_long_work(self, self.clock.monotonic_ns() + SLICE_NS)
         for look in self.on_tick:
             look()
         self.look_ns = min([alarm_ns, *(due_ns() for due_ns in self.alarms)])

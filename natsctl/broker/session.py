@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,17 @@ from natsctl.broker.message_trace import TRACE_DEST, publish_traced
 from natsctl.broker.notices import refuse_publish, refuse_reply
 from natsctl.broker.publish_runs import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, publish_runs
 from natsctl.broker.reasons import FAULT_NOTICES, FAULT_REASONS, CloseReason
-from natsctl.broker.slices import LONG_SUBJECT_BYTES, LOOK_MASK, MANY_TAKERS, PutOff, keep, leave, put_off, slice_end_ns
+from natsctl.broker.slices import (
+    LONG_SUBJECT_BYTES,
+    LOOK_MASK,
+    MANY_TAKERS,
+    PutOff,
+    keep,
+    leave,
+    look_at_all,
+    put_off,
+    slice_end_ns,
+)
 from natsctl.broker.subscribing import answer_no_responders, place, review, subscribe, unsubscribe
 from natsctl.broker.subscription import Subscription
 from natsctl.broker.timers import Timers
@@ -193,14 +204,13 @@ class Session:
         subs = self.subs
         if self.close_reason is not None and subs:
             self.left_subs, self.left_count = tuple(islice(subs.values(), MAX_LEFT_SUBS)), len(subs)
-        self.subs = {}
-        leave(self.account, subs, self.close_reason is not None)
+        self.drop_subscriptions()
         self.account.sessions.discard(self)
 
     def drop_subscriptions(self) -> None:
-        """End all subscriptions, because the client introduces itself anew."""
-        for sub in tuple(self.subs.values()):
-            self.end_subscription(sub)
+        """End all subscriptions, because the client introduces itself anew or is gone."""
+        subs, self.subs = self.subs, {}
+        leave(self.account, subs)
 
     # --- timers
 
@@ -377,9 +387,9 @@ class Session:
         self.max_payload = min(limit for limit in sizes if limit >= 0)
         self._parser.limit(replace(options.limits, max_payload=self.max_payload))
 
-    def review_subscriptions(self) -> None:
-        """End what may no longer be subscribed to, after a reload has changed the permissions."""
-        review(self)
+    def review_subscriptions(self, then: Callable[[], object] | None = None) -> None:
+        """End what may no longer be subscribed to, after the permissions have changed; then call `then`."""
+        look_at_all(self, partial(review, self), then)
 
     def introduce(self, options: ConnectOptions) -> None:
         """Be called as the client says."""
@@ -396,13 +406,13 @@ class Session:
 
     def move(self, account: Account) -> None:
         """Go into an account; what was subscribed before moves along."""
-        subs = self.subs
-        self._leave()
-        self.account = account
+        if account is not self.account or self.permit is not None:  # else everything is in its place
+            for sub in self.subs.values():
+                self.account.unsubscribe(sub)
+                place(self, sub, account)
+            self.account.sessions.discard(self)
+            self.account = account
         account.sessions.add(self)
-        self.subs = subs
-        for sub in subs.values():
-            place(self, sub, account)
 
     def _answer_ping(self) -> None:
         self.write(PONG_LINE)

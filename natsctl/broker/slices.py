@@ -7,13 +7,15 @@ and calls `go_on` in later turns, one session after another, for as long as a tu
 the same is kept in its order. Where that is too much, it is carried out at once: it was unpacked from little, and
 memory is worth more than time.
 
-What a connection has subscribed to is removed in slices, too, where that is much: it receives nothing from the moment
-of its end (`Routes.begin_leaving`), and `end_left` takes its subscriptions away in later turns.
+What concerns many subscriptions of one connection goes in slices, too: what is left of it is in `broker.long_work`, as
+iterators that stop after each few of them, and `do_long_work` goes on with it in later turns. Subscriptions that end
+receive nothing from the moment of their end (`Routes.begin_leaving`); the review after a change of permissions looks at
+each as it comes to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
@@ -41,10 +43,10 @@ MAX_FORCED: Final = 50
 """Slices that are carried out at once where more arrives."""
 
 
-MANY_LEFT: Final = 1000
-"""Subscriptions of a connection that are removed at once when it ends."""
-LEFT_STEP: Final = 64
-"""Subscriptions that are removed between two looks at the clock."""
+MANY_SUBS: Final = 1000
+"""Subscriptions of a connection that are removed, or looked at, at once."""
+SUBS_STEP: Final = 64
+"""Subscriptions that are, between two looks at the clock."""
 
 
 class PutOff:
@@ -104,25 +106,59 @@ def go_on(session: Session) -> None:
         session.receive(b"".join(later.chunks))
 
 
-def leave(account: Account, subs: dict[bytes, Subscription], closed: bool) -> None:
-    """End the subscriptions of a session: at once, or in later turns where it has closed and they are many."""
-    if closed and len(subs) > MANY_LEFT:
+def leave(account: Account, subs: dict[bytes, Subscription]) -> None:
+    """End subscriptions that their session has no longer: at once, or in later turns where they are many.
+
+    What stands for them in other accounts has to end with them, so that those go at once as well.
+    """
+    if len(subs) > MANY_SUBS and account.exchange.streams is None:
         account.routes.begin_leaving()
-        account.broker.left.append((account, subs))
+        account.broker.long_work.append(_removing(account, subs))
         return
     for sub in subs.values():
         account.unsubscribe(sub)
 
 
-def end_left(broker: Broker, until_ns: int) -> None:
-    """Remove subscriptions of sessions that have closed, until the monotonic clock says `until_ns`."""
-    left = broker.left
-    while left:
-        account, subs = left[0]
-        for _ in range(min(LEFT_STEP, len(subs))):
+def _removing(account: Account, subs: dict[bytes, Subscription]) -> Iterator[None]:
+    while subs:
+        for _ in range(min(SUBS_STEP, len(subs))):
             account.unsubscribe(subs.popitem()[1])
-        if not subs:
-            account.routes.end_leaving()
-            left.popleft()
+        yield
+    account.routes.end_leaving()
+
+
+def look_at_all(session: Session, look: Callable[[Subscription], object], then: Callable[[], object] | None) -> None:
+    """Call `look` with each subscription that a session has and keeps until its turn, and `then` at last."""
+    subs = list(session.subs.values())
+    if len(subs) > MANY_SUBS:
+        session.broker.long_work.append(_looking(session, subs, look, then))
+        return
+    for sub in subs:
+        look(sub)
+    if then is not None:
+        then()
+
+
+def _looking(
+    session: Session,
+    subs: list[Subscription],
+    look: Callable[[Subscription], object],
+    then: Callable[[], object] | None,
+) -> Iterator[None]:
+    for start in range(0, len(subs), SUBS_STEP):
+        for sub in subs[start : start + SUBS_STEP]:
+            if session.subs.get(sub.sid) is sub:
+                look(sub)
+        yield
+    if then is not None and session.close_reason is None:
+        then()
+
+
+def do_long_work(broker: Broker, until_ns: int) -> None:
+    """Go on with what concerns many subscriptions, until the monotonic clock says `until_ns`."""
+    work = broker.long_work
+    while work:
+        if next(work[0], work) is work:
+            work.popleft()
         if broker.clock.monotonic_ns() >= until_ns:
             return

@@ -64,15 +64,14 @@ def unsubscribe(session: Session, sid: bytes, most: int) -> None:
         session.write(OK_LINE)
 
 
-def review(session: Session) -> None:
-    """End what may no longer be subscribed to, and place the rest anew, after the permissions have changed."""
-    for sub in tuple(session.subs.values()):
-        if session.permit is not None and not session.permit.may_subscribe(sub.subject, sub.queue):
-            session.end_subscription(sub)
-            withdraw_subscription(session, sub.subject, sub.queue, sub.sid)
-        elif sub.guard is not None or guard_of(sub, session.permit) is not None:
-            sub.account.unsubscribe(sub)
-            place(session, sub, sub.account)
+def review(session: Session, sub: Subscription) -> None:
+    """End a subscription that may no longer be, or place it anew, after the permissions have changed."""
+    if session.permit is not None and not session.permit.may_subscribe(sub.subject, sub.queue):
+        session.end_subscription(sub)
+        withdraw_subscription(session, sub.subject, sub.queue, sub.sid)
+    elif sub.guard is not None or guard_of(sub, session.permit) is not None:
+        sub.account.unsubscribe(sub)
+        place(session, sub, sub.account)
 
 
 def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.reasons import CloseReason
-from natsctl.broker.slices import SLICE_NS, end_left, go_on
+from natsctl.broker.slices import SLICE_NS, do_long_work, go_on
 from natsctl.server.auth.logins import Logins
 from natsctl.server.notices import Notices
 from natsctl.server.process.log import Log
@@ -197,9 +197,9 @@ class Shell:
             self._work_out_logins()
         if self.broker.unfinished:
             self._go_on()
-        if self.broker.left:
-            end_left(self.broker, self.broker.clock.monotonic_ns() + SLICE_NS)
-            if self.broker.left:
+        if self.broker.long_work:
+            do_long_work(self.broker, self.broker.clock.monotonic_ns() + SLICE_NS)
+            if self.broker.long_work:
                 self.wake()
         if committer is not None and engine is not None:
             committer.kick()

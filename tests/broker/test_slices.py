@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+from natsctl.broker.auth.grant import Grant
+from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.leaf.leafs import Leafs
@@ -14,7 +16,7 @@ from natsctl.broker.leaf.options import LeafOptions
 from natsctl.broker.options import BrokerOptions
 from natsctl.broker.reasons import CloseReason
 from natsctl.broker.session import Session
-from natsctl.broker.slices import LEFT_STEP, LOOK_MASK, MANY_LEFT, MAX_PUT_OFF_BYTES, SLICE_NS, end_left, go_on
+from natsctl.broker.slices import LOOK_MASK, MANY_SUBS, MAX_PUT_OFF_BYTES, SLICE_NS, SUBS_STEP, do_long_work, go_on
 from natsctl.testing.leaf_pair import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
@@ -212,31 +214,31 @@ def crowd(house: Broker, count: int) -> Session:
 
 def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> None:
     house = broker()
-    session = crowd(house, 4 * MANY_LEFT)
+    session = crowd(house, 4 * MANY_SUBS)
     before = house.subscriptions
     session.closed()
     assert house.subscriptions == before, "nothing is removed inside the call"
     assert isinstance(house.clock, SlowClock)
     house.clock.step_ns = 1
     removed = []
-    while house.left:
+    while house.long_work:
         held = house.subscriptions
-        end_left(house, 0)
+        do_long_work(house, 0)
         removed.append(held - house.subscriptions)
         assert len(removed) < 10_000, "no end"
-    assert max(removed) == LEFT_STEP, "the clock is looked at after every few"
-    assert sum(removed) == 4 * MANY_LEFT + 1
-    assert session.left_count == 4 * MANY_LEFT + 1
+    assert max(removed) == SUBS_STEP, "the clock is looked at after every few"
+    assert sum(removed) == 4 * MANY_SUBS + 1
+    assert session.left_count == 4 * MANY_SUBS + 1
 
 
 def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_removed() -> None:
     house = broker()
-    session, other, requester = crowd(house, 2 * MANY_LEFT), client(house), client(house)
+    session, other, requester = crowd(house, 2 * MANY_SUBS), client(house), client(house)
     other.receive(b"SUB shared all 1\r\nPUB t.5 0\r\n\r\nPUB shared 0\r\n\r\n" * 2)
     heard(other)
     session.closed()
-    end_left(house, 0)
-    assert house.left
+    do_long_work(house, 0)
+    assert house.long_work
     requester.receive(b"SUB inbox 1\r\nPUB t.5 inbox 0\r\n\r\n")
     assert b"NATS/1.0 503" in heard(requester), "nobody is left on t.5"
     requester.receive(b"PUB shared 0\r\n\r\n" * 50)
@@ -244,21 +246,21 @@ def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_rem
     assert not house.account("$G").has_interest(b"t.7")
     assert session.out == []
     house.tick()
-    while house.left:
+    while house.long_work:
         house.tick()
     assert house.account("$G").routes.subs.taking(b"t.5") == []
 
 
 def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> None:
     house = broker()
-    first = crowd(house, 2 * MANY_LEFT)
+    first = crowd(house, 2 * MANY_SUBS)
     first.closed()
-    again = crowd(house, 2 * MANY_LEFT)
+    again = crowd(house, 2 * MANY_SUBS)
     publisher = client(house)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
-    while house.left:
-        end_left(house, 0)
+    while house.long_work:
+        do_long_work(house, 0)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
     assert house.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
@@ -271,3 +273,56 @@ def test_many_subscriptions_sent_at_once_are_put_off() -> None:
     assert len(session.subs) <= 2 * (LOOK_MASK + 1)
     finish(house)
     assert len(session.subs) == 100
+
+
+def removed_in_turns(house: Broker) -> list[int]:
+    """Return how many subscriptions went in each step of the long work."""
+    assert isinstance(house.clock, SlowClock)
+    house.clock.step_ns, removed = 1, []
+    while house.long_work:
+        held = house.subscriptions
+        do_long_work(house, 0)
+        removed.append(held - house.subscriptions)
+        assert len(removed) < 10_000, "no end"
+    return removed
+
+
+def test_a_second_connect_lets_go_many_subscriptions_in_slices() -> None:
+    house = broker()
+    session, publisher = crowd(house, 2 * MANY_SUBS), client(house)
+    before = house.subscriptions
+    session.receive(HELLO + b"SUB t.5 new\r\nPING\r\n")
+    assert b"PONG\r\n" in heard(session)
+    assert house.subscriptions == before + 1, "nothing is removed inside the call"
+    publisher.receive(b"PUB t.5 0\r\n\r\nPUB t.7 0\r\n\r\nPUB shared 0\r\n\r\n")
+    assert heard(session) == b"MSG t.5 new 0\r\n\r\n", "what was let go receives nothing"
+    removed = removed_in_turns(house)
+    assert (max(removed), sum(removed)) == (SUBS_STEP, 2 * MANY_SUBS + 1)
+    publisher.receive(b"PUB t.5 0\r\n\r\n")
+    assert heard(session) == b"MSG t.5 new 0\r\n\r\n"
+
+
+def test_the_first_connect_leaves_what_was_subscribed_in_its_place() -> None:
+    house = broker()
+    session = client(house, b"")
+    session.receive(b"SUB a 1\r\n")
+    changes = house.account("$G").routes.walks
+    session.receive(HELLO + b"PUB a 0\r\n\r\n")
+    assert heard(session).endswith(b"MSG a 1 0\r\n\r\n")
+    assert session in house.account("$G").sessions
+    assert house.account("$G").routes.walks == changes + 1
+
+
+def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices() -> None:
+    house = broker()
+    session, done = crowd(house, 2 * MANY_SUBS), []
+    account = house.account("$G")
+    permissions = Permissions(subscribe=SubjectRules(allow=("shared", "t.5", "t.7")))
+    session.hold_to(Grant("u", "$G", permissions=permissions), account)
+    session.review_subscriptions(lambda: done.append(len(session.subs)))
+    assert len(session.subs) == 2 * MANY_SUBS + 1 and not done
+    session.receive(b"UNSUB 7\r\nSUB shared more\r\n")
+    removed = removed_in_turns(house)
+    assert max(removed) == SUBS_STEP
+    assert {sub.subject for sub in session.subs.values()} == {b"shared", b"t.5"} and b"more" in session.subs
+    assert done == [len(session.subs)] == [3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -97,7 +98,13 @@ def _limit(session: Session, user: UserClaims, held: HeldAccount) -> None:
     if same:
         session.permit = permit  # which knows what may be answered
     else:
-        session.review_subscriptions()
+        session.review_subscriptions(partial(_close_excess, session))
+        return
+    _close_excess(session)
+
+
+def _close_excess(session: Session) -> None:
+    """Close a client that has more subscriptions than it may have now."""
     if 0 <= session.max_subscriptions <= len(session.subs):
         session.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
 
