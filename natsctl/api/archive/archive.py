@@ -87,6 +87,9 @@ class ArchiveWriter(Protocol):
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return what stands before the messages."""
 
+    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
+        """Yield what `begin` returns, b"" between pieces of long work."""
+
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield what these messages add, b"" between pieces of long work; their sequences ascend."""
 

@@ -66,6 +66,10 @@ class WriterV1:
     def _file(self, name: str, content: bytes) -> bytes:
         return entry(name, content, self._mtime_s)
 
+    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
+        """Yield what `begin` returns."""
+        yield self.begin(stream, consumers)
+
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield the blocks that these messages complete, b"" between pieces of long work."""
         self._block.add(messages)
@@ -74,7 +78,10 @@ class WriterV1:
             yield from self._close_block()
 
     def _close_block(self) -> Iterator[bytes]:
-        name, steps = f"msgs/{self._block.index}.blk", self._block.close()
+        yield from self._paused(f"msgs/{self._block.index}.blk", self._block.close())
+
+    def _paused(self, name: str, steps: Iterator[object]) -> Iterator[bytes]:
+        """Yield the file that the steps return, b"" after each of them."""
         while True:
             try:
                 next(steps)
@@ -90,15 +97,15 @@ class WriterV1:
         if not self._block.empty:
             yield from self._close_block()
         for consumer in self._consumers:
-            yield self._consumer(consumer)
+            yield from self._consumer(consumer)
         yield END
 
-    def _consumer(self, consumer: ArchivedConsumer) -> bytes:
+    def _consumer(self, consumer: ArchivedConsumer) -> Iterator[bytes]:
         values = {name: getattr(consumer.config, name) for name in consumer.config.__struct_fields__}
         meta = _ConsumerMeta(**values, Created=format_time(consumer.created_ns), Name=consumer.name)
         folder = f"obs/{consumer.name}/"
-        state = self._file(f"{folder}o.dat", consumer_file.write(consumer.progress))
-        return self._meta(folder, f"{self._name}/{consumer.name}", encode(meta)) + state
+        yield self._meta(folder, f"{self._name}/{consumer.name}", encode(meta))
+        yield from self._paused(f"{folder}o.dat", consumer_file.writing(consumer.progress))
 
 
 def read_v1(feed: Feed) -> Iterator[Item | None]:

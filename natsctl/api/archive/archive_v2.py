@@ -8,7 +8,8 @@ name is its subject. Source: probes of nats-server 2.15.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeVar
+from itertools import islice
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -26,6 +27,7 @@ from natsctl.api.archive.archive import (
     uvarint,
     zigzag,
 )
+from natsctl.api.archive.consumer_file import STEP
 from natsctl.api.codec import InvalidJSON, decode, encode
 from natsctl.api.consumer import ConsumerConfig, SequenceInfo
 from natsctl.api.model import Model
@@ -109,12 +111,21 @@ class WriterV2:
 
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return magic, state and consumers."""
+        return b"".join(self.beginning(stream, consumers))
+
+    def beginning(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> Iterator[bytes]:
+        """Yield the same, b"" between pieces of a consumer with much that is pending."""
         state = msgspec.structs.replace(stream.state or StreamState(), consumer_count=len(consumers))
-        parts = [MAGIC, _record(_STATE, stream.created_ns, 0, b"", encode(state))]
+        yield MAGIC + _record(_STATE, stream.created_ns, 0, b"", encode(state))
         for consumer in consumers:
-            body = encode(_Consumer(config=consumer.config, state=_state_of(consumer.progress)))
-            parts.append(_record(_CONSUMERS + consumer.name.encode(), consumer.created_ns, 0, b"", body))
-        return b"".join(parts)
+            pending: list[bytes] = []
+            entries = iter(consumer.progress.pending.items())
+            while piece := {sseq: _Pending(Sequence=c, Timestamp=ts_ns) for sseq, (c, ts_ns) in islice(entries, STEP)}:
+                pending.append(encode(piece)[1:-1])
+                yield b""
+            shown = msgspec.Raw(b"{%b}" % b",".join(pending)) if pending else None
+            body = encode(_Consumer(config=consumer.config, state=_state_of(consumer.progress, shown)))
+            yield _record(_CONSUMERS + consumer.name.encode(), consumer.created_ns, 0, b"", body)
 
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield one record per message."""
@@ -139,12 +150,12 @@ class WriterV2:
         yield _END
 
 
-def _state_of(progress: Progress) -> _State:
-    pending = {sseq: _Pending(Sequence=cseq, Timestamp=ts_ns) for sseq, (cseq, ts_ns) in progress.pending.items()}
+def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
+    """Return the state of a consumer, what is pending as JSON."""
     return _State(
         delivered=SequenceInfo(consumer_seq=progress.delivered_cseq, stream_seq=progress.delivered_sseq),
         ack_floor=SequenceInfo(consumer_seq=progress.floor_cseq, stream_seq=progress.floor_sseq),
-        pending=pending or None,
+        pending=cast("dict[int, _Pending] | None", pending),
         redelivered=dict(progress.redelivered) or None,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 from typing import Final
 
 from natsctl.api.archive.archive import ArchiveFault, Feed, Progress, unzigzag, uvarint, zigzag
@@ -10,22 +11,55 @@ from natsctl.api.archive.archive import ArchiveFault, Feed, Progress, unzigzag, 
 _MAGIC: Final = 22
 _VERSION: Final = 2
 _SECOND_NS: Final = 1_000_000_000
+STEP: Final = 1024
+"""Pending messages that are written between two pauses: about a millisecond."""
 
 
 def write(progress: Progress) -> bytes:
     """Return the file; times of delivery keep whole seconds."""
+    steps = writing(progress)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            file: bytes = end.value
+            return file
+
+
+def writing(progress: Progress) -> Generator[None, None, bytes]:
+    """Return the file, pausing after each `STEP` of what is pending."""
     floor_c, floor_s = progress.floor_cseq, progress.floor_sseq
+    parts = [bytes((_MAGIC, _VERSION))]
     numbers = [floor_c, floor_s, progress.delivered_cseq, progress.delivered_sseq, len(progress.pending)]
     if progress.pending:
-        base_s = min(ts_ns for _, ts_ns in progress.pending.values()) // _SECOND_NS
-        numbers.append(zigzag(base_s))
-        for sseq, (cseq, ts_ns) in sorted(progress.pending.items()):
-            numbers += [sseq - floor_s, cseq - floor_c, zigzag(base_s - ts_ns // _SECOND_NS)]
-    again = {sseq: count for sseq, count in progress.redelivered.items() if sseq > floor_s}
-    numbers.append(len(again))
-    for sseq, count in sorted(again.items()):
-        numbers += [sseq - floor_s, count]
-    return bytes((_MAGIC, _VERSION)) + b"".join(map(uvarint, numbers))
+        oldest_ns, entries = [], iter(progress.pending.values())
+        while piece := [ts_ns for _, ts_ns in islice(entries, STEP)]:
+            oldest_ns.append(min(piece))
+            yield
+        base_s = min(oldest_ns) // _SECOND_NS
+        parts.append(_varints([*numbers, zigzag(base_s)]))
+        for sseqs in _pieces(sorted(progress.pending)):
+            numbers = []
+            for sseq in sseqs:
+                cseq, ts_ns = progress.pending[sseq]
+                numbers += [sseq - floor_s, cseq - floor_c, zigzag(base_s - ts_ns // _SECOND_NS)]
+            parts.append(_varints(numbers))
+            yield
+        numbers = []
+    again = sorted([sseq for sseq in progress.redelivered if sseq > floor_s])
+    parts.append(_varints([*numbers, len(again)]))
+    for sseqs in _pieces(again):
+        parts += [_varints((sseq - floor_s, progress.redelivered[sseq])) for sseq in sseqs]
+        yield
+    return b"".join(parts)
+
+
+def _varints(numbers: Sequence[int]) -> bytes:
+    return b"".join(map(uvarint, numbers))
+
+
+def _pieces(seqs: Sequence[int]) -> list[Sequence[int]]:
+    return [seqs[start : start + STEP] for start in range(0, len(seqs), STEP)]
 
 
 def read(body: bytes) -> Progress:

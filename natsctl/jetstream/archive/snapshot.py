@@ -184,7 +184,7 @@ class Snapshot:
         stream = self._stream
         old = self._engine.options.archive_version == 1 and stream.config.storage is StorageType.FILE
         writer: ArchiveWriter = WriterV1() if old else WriterV2()
-        yield writer.begin(ArchivedStream(stream.config, stream.created_ns, self._state), self._consumers)
+        yield from writer.beginning(ArchivedStream(stream.config, stream.created_ns, self._state), self._consumers)
         last_seq, last_ts_ns = self._last
         next_seq = max(stream.store.first_seq, 1)
         while messages := self._read(next_seq, last_seq):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from natsctl.api.archive.archive import ArchivedConsumer, ArchiveFault, Progress
@@ -20,7 +21,7 @@ def archived(consumer: Consumer) -> ArchivedConsumer:
 def progress_of(state: ConsumerState) -> Progress:
     """Return how far a consumer is."""
     floor = state.floor()
-    below = min((cseq for cseq, _ in state.pending.values()), default=floor.consumer_seq + 1) - 1
+    below = min(map(itemgetter(0), state.pending.values()), default=floor.consumer_seq + 1) - 1  # all of it in C
     return Progress(
         state.delivered_cseq,
         state.delivered_sseq,
