@@ -177,6 +177,15 @@ class AppendedView(ABC):
         found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
         return sorted(seq for seq in found if seq)[: most or None]
 
+    def finding_last_per_subject(self, filters: Filters, up_to_seq: int) -> Steps[array[int]]:
+        """Return what `last_per_subject` does, in steps; nothing may change between them."""
+        if self._index.messages < BULK:
+            return array("Q", self.last_per_subject(filters, up_to_seq))
+        from natsctl.store import bulk
+
+        view = None if filters.everything else self._index.view(filters)
+        return (yield from bulk.finding_newest(self._index, view, up_to_seq))
+
     def count(self, filters: Filters, from_seq: int = 0, to_seq: int | None = None) -> int:
         """Return how many live messages match in [from_seq, to_seq], both included (appended view)."""
         return self._index.count(filters, from_seq, self._index.last_seq if to_seq is None else to_seq)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from natsctl.store.frame import FRAME_OVER_SIZE
+from natsctl.store.steps import STEP, Steps
 from natsctl.store.subject_table import GONE
 
 if TYPE_CHECKING:
@@ -264,16 +265,33 @@ def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) 
     return sorted_seqs(newest[newest > 0], most)
 
 
-def present(index: StreamIndex, seqs: Sequence[int], to_seq: int) -> list[int]:
+def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[array[int]]:
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending; the index rests."""
+    mask, found = mask_of(view, index), array("Q")
+    newest = np.zeros(len(index.table.names), dtype=np.uint64)
+    segments = [segment for segment in index.segments if segment.base <= to_seq]
+    for segment in segments:
+        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
+        newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
+        yield STEP
+    for segment in segments:
+        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
+        seqs = sequences(segment, positions)
+        found.frombytes(seqs[newest[_u32(segment.sids)[positions]] == seqs].tobytes())
+        yield STEP
+    return found
+
+
+def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
     """Return those of ascending sequences up to `to_seq` that are live."""
-    asked = np.fromiter(seqs, dtype=np.uint64, count=len(seqs))
+    asked = _u64(seqs)
     asked = asked[: np.searchsorted(asked, to_seq, side="right")]
-    kept: list[int] = []
+    kept = array("Q")
     for segment, end in zip(index.segments, [*index.bases[1:], index.last_seq + 1], strict=True):
         mine = asked[np.searchsorted(asked, segment.base) : np.searchsorted(asked, end)]
         if len(mine) and segment.live:
             live = sequences(segment, live_positions(segment, None, 0, len(segment.sids)))
-            kept += mine[np.isin(mine, live, assume_unique=True)].tolist()
+            kept.frombytes(mine[np.isin(mine, live, assume_unique=True)].tobytes())
     return kept
 
 

@@ -10,6 +10,7 @@ segment which cannot match is skipped without a look inside.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -34,6 +35,8 @@ FEW_POSITIONS = 64
 
 BULK_SORT = 50_000
 """Messages of a segment from which on they are sorted by whole columns."""
+BULK_MODULE = "natsctl.store.bulk"
+"""A segment that is sealed does not wait for its import, ten times as long: a fast mirror may be quicker than that."""
 POST_STEP = 4096
 """Messages of an open segment that one question lists by subject; those behind are searched."""
 
@@ -174,7 +177,7 @@ class Segment:
         """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
         self.order, self.asked = None, 0
         self.postings, self.posted = {}, 0
-        if len(self.sids) >= BULK_SORT:
+        if len(self.sids) >= BULK_SORT and BULK_MODULE in sys.modules:
             from natsctl.store import bulk
 
             self.keys, self.counts = bulk.tally(self)

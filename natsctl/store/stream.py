@@ -19,7 +19,7 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.message import RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
-from natsctl.store.steps import BULK_STEP, STEP, Steps, finish
+from natsctl.store.steps import BULK_STEP, STEP, Steps, finish, pieces
 from natsctl.store.view import fitting, live_run
 
 if TYPE_CHECKING:
@@ -150,11 +150,23 @@ class StreamStore(AppendedView):
 
     def present(self, seqs: Sequence[int]) -> list[int]:
         """Return those of ascending sequences that `get` would find."""
-        if len(seqs) >= BULK_PRESENT and self._index.messages >= BULK_PRESENT:
-            from natsctl.store import bulk
+        return finish(self.finding_present(array("Q", seqs))).tolist()
 
-            return bulk.present(self._index, seqs, self.durable_seq)
-        return [seq for seq in seqs if self.has(seq)]
+    def finding_present(self, seqs: array[int]) -> Steps[array[int]]:
+        """Return what `present` does, in steps between which nothing is removed."""
+        if len(seqs) < BULK_PRESENT or self._index.messages < BULK_PRESENT:
+            found = array("Q")
+            for piece in pieces(seqs):
+                found.extend([seq for seq in piece if self.has(seq)])
+                yield len(piece)
+            return found
+        from natsctl.store import bulk
+
+        found = array("Q")
+        for piece in pieces(seqs, 4 * BULK_STEP):
+            found += bulk.present(self._index, array("Q", piece), self.durable_seq)
+            yield STEP
+        return found
 
     def next_match(self, filters: Filters, from_seq: int) -> StoredMessage | None:
         """Return the first durable message at or above `from_seq` that matches. Raises StoreDamaged."""

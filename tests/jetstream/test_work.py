@@ -20,7 +20,7 @@ from natsctl.store.index import StreamIndex
 from natsctl.store.subject_table import SubjectTable
 from natsctl.testing.engine_slices import small_steps
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine, Wire
+from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.wire.encode import encode_pub
 
 MANY: Final = 12_000
@@ -107,13 +107,13 @@ def metered(machine: Metered) -> Iterator[Meter]:
         machine.meter = None
 
 
-def filled(count: int, **config: Any) -> Jet:
-    """Return a stream of `count` messages on `SUBJECTS` subjects."""
+def filled(count: int, subjects: int = SUBJECTS, **config: Any) -> Jet:
+    """Return a stream of `count` messages on so many subjects."""
     jet = Jet(Metered())
     jet.stream("S", "s.>", allow_direct=True, allow_rollup_hdrs=True, **config)
     store, now_ns = stream_of(jet).store, jet.machine.clock.now_ns()
     store.append_copies(
-        [(seq, now_ns, b"s.%d.x" % (seq * 7 % SUBJECTS), b"", b"%d" % seq) for seq in range(1, count + 1)]
+        [(seq, now_ns, b"s.%d.x" % (seq * 7 % subjects), b"", b"%d" % seq) for seq in range(1, count + 1)]
     )
     jet.machine.settle()
     return jet
@@ -196,6 +196,177 @@ def test_what_waits_for_acks_is_dropped_in_slices() -> None:
         ok(jet.api("STREAM.PURGE.S", {"filter": "s.7.x"}))
     assert jet.counts()["ack_pending"] == MANY - MANY // SUBJECTS
     assert meter.most_looks <= 4 * (MOST_ONE_BY_ONE + steps.STEP)
+
+
+# Pending acks
+
+MOST_LINES: Final = 40_000
+"""Lines of the server's code that one turn, or one call, may run: about 5 ms. Each of these took ten times as many."""
+
+
+def most_lines(machine: Metered, act: Callable[[], object]) -> int:
+    """Return how many lines of the server's code ran at most between two moments at which the loop would go on."""
+    lines = [0]
+    most = 0
+
+    def count(frame: Any, event: str, _: object) -> Any:
+        if event == "line":
+            lines[0] += 1
+        return count
+
+    class Lap(Meter):
+        def lap(self) -> None:
+            nonlocal most
+            most, lines[0] = max(most, lines[0]), 0
+
+    def begin(frame: Any, event: str, _: object) -> Any:
+        path = frame.f_code.co_filename
+        own = "/natsctl/" in path and "/natsctl/testing/" not in path
+        return count if own and "/natsctl/wire/" not in path else None  # the client's parser is there, too
+
+    machine.meter = Lap()
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+        machine.meter = None
+    return most
+
+
+def with_pending(count: int = MANY, **config: Any) -> tuple[Jet, Metered, Message]:
+    """Return a stream all of whose messages wait for acks, and the last of them as it was delivered."""
+    jet = filled(count)
+    jet.consumer("C", max_ack_pending=-1, ack_wait=60 * SECOND, **config)
+    if config.get("deliver_subject"):
+        sid = jet.listen(config["deliver_subject"])
+        jet.machine.settle()
+        messages = jet.heard(sid)
+    else:
+        messages = [message for message in jet.pull({"batch": count, "no_wait": True}) if message.reply]
+    assert len(messages) == count and isinstance(jet.machine, Metered)
+    return jet, jet.machine, messages[-1]
+
+
+def change(jet: Jet, **config: Any) -> None:
+    body = {"durable_name": "C", "ack_policy": "explicit", "max_ack_pending": -1, "ack_wait": 60 * SECOND, **config}
+    ok(jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": body}))
+
+
+def test_an_ack_of_everything_goes_in_slices_and_is_answered_at_its_end() -> None:
+    jet, machine, last = with_pending(ack_policy="all")
+    answers: list[Message] = []
+    assert most_lines(machine, lambda: answers.extend(jet.double_ack(last))) <= MOST_LINES
+    assert len(answers) == 1
+    counts = jet.counts()
+    assert (counts["ack_pending"], counts["floor"]) == (0, (MANY, MANY))
+    assert Jet(machine.restarted()).counts() == counts
+
+
+@pytest.mark.parametrize("payload", [b"", b"+TERM", b"+NXT 1"])
+def test_an_ack_of_much_while_a_request_is_served_is_answered_when_it_is_durable(payload: bytes) -> None:
+    jet, machine, last = with_pending(ack_policy="all")
+    sid = jet.listen("_INBOX.>")
+    middle = last.reply.replace(b".%d." % MANY, b".%d." % (MANY - 5))
+    chunk = encode_pub(b"$JS.API.STREAM.PURGE.S", b"_INBOX.1", b"", b'{"filter":"s.5.x"}')
+    machine.hold_commits = True
+    jet.wire.session.receive(chunk + encode_pub(middle, b"_INBOX.2", b"", payload))
+    for _ in range(3):
+        machine.turn()
+    assert jet.heard(sid) == [], "nothing is on the disk"
+    machine.hold_commits = False
+    machine.settle()
+    assert {message.subject for message in jet.heard(sid)} >= ({b"_INBOX.1"} if payload else {b"_INBOX.1", b"_INBOX.2"})
+    counts = jet.counts()
+    assert 0 < counts["ack_pending"] <= 6
+    assert Jet(machine.restarted()).counts() == counts | {"waiting": 0}
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_a_crash_within_an_ack_of_everything_leaves_some_of_it(turns: int) -> None:
+    jet, machine, last = with_pending(ack_policy="all")
+    jet.wire.session.receive(encode_pub(last.reply, b"r", b"", b""))
+    for _ in range(turns):
+        Machine.turn(machine)
+    assert stream_of(jet).work.busy
+    counts = Jet(machine.restarted()).counts()
+    assert counts["ack_pending"] == MANY - counts["floor"][1] > 0
+    assert counts["delivered"] == (MANY, MANY)
+
+
+def test_another_ack_wait_is_taken_in_slices() -> None:
+    jet, machine, _ = with_pending()
+    assert most_lines(machine, lambda: change(jet, ack_wait=90 * SECOND)) <= MOST_LINES
+    jet.advance(80)
+    assert jet.pull({"batch": 5, "no_wait": True})[0].status.startswith(b"404")
+    jet.advance(11)
+    assert len(jet.pull({"batch": 5, "no_wait": True})) == 5
+
+
+def test_another_deliver_subject_has_everything_again_in_slices() -> None:
+    jet, machine, last = with_pending(deliver_subject="to")
+    jet.wire.unsubscribe(last.sid)
+    sid = jet.listen("there")
+    assert most_lines(machine, lambda: change(jet, deliver_subject="there")) <= MOST_LINES
+    again = jet.heard(sid)
+    assert [message.payload for message in again] == [b"%d" % number for number in range(1, MANY + 1)]
+    assert Jet(machine.restarted()).counts()["redelivered"] == jet.counts()["redelivered"] == MANY
+
+
+@pytest.mark.parametrize("max_deliver", [-1, 1])
+def test_waits_that_end_all_at_once_are_looked_at_in_slices(max_deliver: int) -> None:
+    jet, machine, _ = with_pending(max_deliver=max_deliver)
+    assert most_lines(machine, lambda: jet.advance(61)) <= MOST_LINES
+    counts = jet.counts()
+    assert counts["ack_pending"] == (0 if max_deliver == 1 else MANY)
+
+
+def test_stale_deadlines_are_dropped_in_slices_where_they_prevail() -> None:
+    jet, machine, last = with_pending()
+    consumer = stream_of(jet).consumers["C"]
+    assert consumer.redelivery.watch(range(1, 6 * MANY), consumer.now_ns() + SECOND)
+    assert most_lines(machine, lambda: jet.ack(last, b"+WPI")) <= MOST_LINES
+    assert sum(len(entry[2]) for entry in consumer.redelivery.due) == MANY
+    jet.advance(61)
+    assert len(jet.pull({"batch": MANY, "no_wait": True})) == MANY
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_snapshot_with_much_that_is_pending_goes_in_slices(version: int) -> None:
+    jet, machine, _ = with_pending()
+    jet.backup()  # what that needs is imported
+    machine.engine.options.archive_version = version
+    saved: list[Any] = []
+    assert most_lines(machine, lambda: saved.append(jet.backup())) <= MOST_LINES
+
+
+def test_the_last_of_very_many_subjects_are_found_kept_and_counted_in_slices() -> None:
+    jet = filled(VERY_MANY, subjects=VERY_MANY)
+    machine = jet.machine
+    assert isinstance(machine, Metered)
+    config = {"deliver_policy": "last_per_subject", "filter_subject": "s.*.x"}
+    assert most_lines(machine, lambda: jet.consumer("C", **config)) <= MOST_LINES
+    assert len(jet.pull({"batch": 10, "no_wait": True})) == 10
+    assert most_lines(machine, lambda: ok(jet.api("STREAM.PURGE.S", {"filter": "s.777.x"}))) <= MOST_LINES
+    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 12}))
+    assert jet.counts()["pending"] == VERY_MANY - 12
+    again = Jet(machine.restarted())
+    assert again.counts()["pending"] == VERY_MANY - 12
+    sequences = [int(message.payload) for message in again.pull({"batch": 100, "no_wait": True})]
+    assert sequences == sorted({*range(11, 114)} - set(stream_of(jet).store.deleted()))[:100]
+
+
+def test_a_message_given_up_does_not_end_a_request_for_new_ones() -> None:
+    jet = Jet()
+    jet.stream("S", "s.>")
+    jet.publish("1")
+    jet.consumer("C", max_deliver=1)
+    (first,) = jet.pull(b"1")
+    jet.ack(first, b"-NAK")
+    jet.publish("2")
+    answers = jet.pull({"batch": 5, "no_wait": True})
+    assert answers[0].payload == b"2"
 
 
 # Nobody can tell

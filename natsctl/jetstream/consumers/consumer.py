@@ -188,7 +188,7 @@ class Consumer:
         if isinstance(self.delivery, PushDelivery):
             if (old.deliver_subject, old.deliver_group) != (config.deliver_subject, config.deliver_group):
                 if old.deliver_subject != config.deliver_subject:
-                    self.retry.queue_all()
+                    self.stream.work.begin(self.retry.queueing_all())
                 self.delivery.stop(deleted=False)
                 self.delivery = PushDelivery(self)
                 self.delivery.start()
@@ -326,7 +326,7 @@ class Consumer:
         yield from after_purge(self, purged)
         yield from self._forgetting_missing()
         yield from self.stream.store.preparing(self._filters())
-        self.undelivered.skip_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
+        yield from self.undelivered.skipping_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
         yield CONSUMER_COST
 
@@ -340,7 +340,7 @@ class Consumer:
     def recounting(self) -> Steps[None]:
         """Count anew what waits."""
         yield from self.stream.store.preparing(self._filters())
-        self.undelivered.recount()
+        yield from self.undelivered.recounting()
         self.schedule()
         yield CONSUMER_COST
 

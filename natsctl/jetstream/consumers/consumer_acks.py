@@ -9,12 +9,14 @@ that lost the record of the delivery it will be delivered again, so nobody may b
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.acks import TERM, AckKind, AckPayload, parse_ack_payload
+from natsctl.api.acks import NEXT, TERM, AckKind, AckPayload, parse_ack_payload
 from natsctl.api.config.consumer_config import sample_percent
 from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.consumers.pull import PullDelivery
+from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
@@ -31,7 +33,7 @@ _SSEQ_TOKEN: Final = 5
 class Acks:
     """Takes the acks of one consumer."""
 
-    __slots__ = ("_consumer", "_percent", "_policy", "_simple")
+    __slots__ = ("_consumer", "_percent", "_policy", "_simple", "_through")
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -42,11 +44,15 @@ class Acks:
         self._policy = self._consumer.config.ack_policy
         self._percent = sample_percent(self._consumer.config)
         self._simple = self._policy is AckPolicy.EXPLICIT and not self._percent
+        self._through = self._policy is AckPolicy.ALL
 
     def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
         """Take one ack message, whose stream sequence is `token`."""
         sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
+        if self._through and self._settles_many(sseq, subject, payload):
+            self._settle_most(sseq, subject, token, reply, payload)
+            return
         if payload in PLAIN:
             if self._simple and not consumer.state.redelivered and not consumer.redelivery.queued:
                 if consumer.state.pending.pop(sseq, None) is not None:
@@ -71,11 +77,41 @@ class Acks:
             self._sample(sseq, *_numbers(subject))
         self._settle(sseq, _numbers(subject)[1])
 
+    def _settles_many(self, sseq: int, subject: bytes, payload: bytes) -> bool:
+        """Whether an ack with policy all reaches over more messages than one step may look at."""
+        state = self._consumer.state
+        order = state.order
+        if len(order) <= STEP or not order[STEP] < sseq <= state.delivered_sseq or self._consumer.stopped:
+            return False
+        return _numbers(subject)[1] > state.floor_cseq and (payload in PLAIN or payload.startswith((NEXT, TERM)))
+
+    def _settle_most(self, sseq: int, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
+        """Take an ack once most of what it settles has been settled in steps."""
+        self._consumer.stream.work.begin(
+            self._settling_most(sseq), lambda _: self.handle(subject, token, reply, payload)
+        )
+
+    def _settling_most(self, sseq: int) -> Steps[None]:
+        """Acknowledge what is below `sseq`, but for a few, as clients could have done one after another."""
+        self._consumer.stream.work.shut()
+        state = self._consumer.state
+        order, pending = state.order, state.pending
+        while len(order) > STEP and order[STEP] < sseq:
+            upto = next((seq for seq in reversed([*islice(order, STEP)]) if seq in pending), 0)
+            if upto:
+                self._drop_through(upto, max(pending[upto][0], state.floor_cseq))
+            else:
+                state.pass_over(order[STEP])
+            yield STEP
+
     def through(self, sseq: int, cseq: int) -> None:
         """Acknowledge everything delivered up to `sseq`, which had the consumer sequence `cseq`."""
+        state = self._consumer.state
+        if cseq > state.floor_cseq and sseq > state.floor_sseq:
+            self._drop_through(sseq, cseq)
+
+    def _drop_through(self, sseq: int, cseq: int) -> None:
         consumer, state = self._consumer, self._consumer.state
-        if cseq <= state.floor_cseq or sseq <= state.floor_sseq:
-            return
         now_ns = consumer.now_ns()
         dropped = state.acked_through(sseq, cseq, now_ns)
         if not dropped:

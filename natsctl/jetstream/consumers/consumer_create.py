@@ -21,7 +21,7 @@ from natsctl.api.stream import RetentionPolicy
 from natsctl.api.subjects import MAX_NAME
 from natsctl.api.times import format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
-from natsctl.jetstream.consumers.consumer_start import preparing
+from natsctl.jetstream.consumers.consumer_start import finding_first_state, preparing
 from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, storage_error
 from natsctl.jetstream.upstream.origin import identity
 from natsctl.store.errors import StoreError
@@ -30,6 +30,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.consumers.consumer_state import ConsumerState
     from natsctl.jetstream.stream import Stream
 
 _WORK_QUEUE_ACKS: Final = (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL)
@@ -99,12 +100,13 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wish: ConsumerCreateRequ
     yield from preparing(stream.store, config)
     name = config.durable_name or config.name
     existing = stream.consumers.get(name) if name else None
+    state = (yield from finding_first_state(stream, config)) if existing is None else None
     try:
         if existing is not None:
             return _change(stream, request, existing, wish)
         if wish.action is ConsumerAction.UPDATE:
             return error(10149)
-        return _make(js, stream, request, config, name)
+        return _make(js, stream, request, config, name, state)
     except StoreError as fault:
         return storage_error(fault)
 
@@ -138,7 +140,14 @@ def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
         config.opt_start_seq, config.opt_start_time = old.opt_start_seq, old.opt_start_time
 
 
-def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: ConsumerConfig, name: str) -> Outcome:
+def _make(
+    js: JetStreamAccount,
+    stream: Stream,
+    request: ApiRequest,
+    config: ConsumerConfig,
+    name: str,
+    state: ConsumerState | None,
+) -> Outcome:
     internal = config.direct or config.sourcing
     refusal = None if internal else js.quota.refuse_consumer(stream) or _check_work_queue(stream, config, name)
     if refusal is not None:
@@ -150,7 +159,7 @@ def _make(js: JetStreamAccount, stream: Stream, request: ApiRequest, config: Con
     rules.default_threshold(config, rules.is_durable(config))
     if not is_zero(config.pause_until):
         config.pause_until = format_time(parse_time(config.pause_until or ""))
-    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config)
+    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config, state)
     consumer.lifetime.tell_pause()
 
     def failed() -> None:

@@ -12,6 +12,7 @@ from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.store.filters import Filters
 
 if TYPE_CHECKING:
+    from natsctl.jetstream.stream import Stream
     from natsctl.store.steps import Steps
     from natsctl.store.stream import StreamStore
 
@@ -23,6 +24,26 @@ def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
     if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(subjects) > 1:
         for subject in subjects:
             yield from store.preparing(Filters((subject.encode(),)))
+
+
+def finding_first_state(stream: Stream, config: ConsumerConfig) -> Steps[ConsumerState | None]:
+    """Return the state of a consumer that begins with the last message of each subject, None for any other policy.
+
+    There may be very many of them: while they are found the stream is closed.
+    """
+    store = stream.store
+    if config.deliver_policy is not DeliverPolicy.LAST_PER_SUBJECT or stream.config.max_msgs_per_subject == 1:
+        return None
+    stream.work.shut()
+    end = store.durable_seq
+    filters = Filters([subject.encode() for subject in filters_of(config)])
+    return _behind(store, (yield from store.finding_last_per_subject(filters, end)), end)
+
+
+def _behind(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerState:
+    state = ConsumerState(newest[0], newest, end) if newest else ConsumerState(max(end, store.first_seq, 1))
+    state.is_new = True
+    return state
 
 
 def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
@@ -43,10 +64,7 @@ def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: boo
     if policy is DeliverPolicy.BY_START_TIME:
         return ConsumerState(_first_since(store, subjects, parse_time(config.opt_start_time or "")))
     if policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
-        newest = store.last_per_subject(filters, store.durable_seq)
-        if newest:
-            return ConsumerState(newest[0], newest, store.durable_seq)
-        return ConsumerState(max(store.durable_seq, first))
+        return _behind(store, store.last_per_subject(filters, store.durable_seq), store.durable_seq)
     return ConsumerState(first)
 
 

@@ -17,11 +17,12 @@ state of the consumer's creation gives the same state again.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import count, repeat
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +33,9 @@ class Floor(NamedTuple):
     consumer_seq: int
     stream_seq: int
 
+
+MOST_LISTED: Final = 10_000
+"""Sequences of a snapshot that are written one by one."""
 
 _NO_ORDER: deque[int] = deque()
 """What a consumer that has delivered nothing has in place of its own queue; it stays empty."""
@@ -45,6 +49,7 @@ class ConsumerState:
         "delivered_sseq",
         "floor_cseq",
         "floor_sseq",
+        "is_new",
         "last_ack_ns",
         "last_delivered_ns",
         "order",
@@ -66,8 +71,10 @@ class ConsumerState:
         self.pending: dict[int, tuple[int, int]] = {}
         self.order: deque[int] = _NO_ORDER
         self.redelivered: dict[int, int] = {}
-        self.snapshot: tuple[int, ...] = tuple(snapshot)
+        self.snapshot = array("Q", snapshot)
         self.snapshot_end = snapshot_end
+        self.is_new = False
+        """Whether the stream still has every message that `snapshot` lists."""
 
     def floor(self) -> Floor:
         """Return the ack floor."""
@@ -151,6 +158,12 @@ class ConsumerState:
                 redelivered.pop(seq, None)
         return dropped
 
+    def pass_over(self, sseq: int) -> None:
+        """Take what left `pending` out of the order, below `sseq`: an ack of more is under way."""
+        order, pending = self.order, self.pending
+        while order and order[0] < sseq and order[0] not in pending:
+            order.popleft()
+
     def give_up(self, sseq: int) -> None:
         """Drop a pending entry that reached max_deliver; its redelivery count stays visible."""
         order, pending = self.order, self.pending
@@ -180,7 +193,7 @@ class ConsumerState:
         self.pending.clear()
         self.order.clear()
         self.redelivered.clear()
-        self.snapshot, self.snapshot_end = (), 0
+        self.snapshot, self.snapshot_end = array("Q"), 0
         self.delivered_cseq = 0
         self.delivered_sseq = next_seq - 1
         self.floor_cseq, self.floor_sseq, self.stuck = 0, next_seq - 1, False
@@ -192,17 +205,19 @@ class ConsumerState:
 
     def encode(self) -> list[Any]:
         """Return the state as plain values for a journal record."""
-        left = list(self.snapshot[bisect_right(self.snapshot, self.delivered_sseq) :])
+        left = self.snapshot[bisect_right(self.snapshot, self.delivered_sseq) :]
         head = [self.delivered_cseq, self.delivered_sseq, self.last_delivered_ns, self.last_ack_ns]
         pending = [(seq, *entry) for seq, entry in self.pending.items()]
         floor = [self.floor_cseq, self.floor_sseq, self.stuck]
-        return [head, pending, list(self.redelivered.items()), left, self.snapshot_end, floor]
+        listed = left.tolist() if len(left) <= MOST_LISTED else left.tobytes()
+        return [head, pending, list(self.redelivered.items()), listed, self.snapshot_end, floor]
 
     @classmethod
     def decode(cls, values: Any) -> ConsumerState:
         """Return the state that `encode` described; raises msgspec.ValidationError for anything else."""
         wire = msgspec.convert(values, _StateRecord)
-        state = cls(1, wire.snapshot, wire.snapshot_end)
+        left = wire.snapshot
+        state = cls(1, left if isinstance(left, list) else array("Q", left), wire.snapshot_end)
         state.delivered_cseq, state.delivered_sseq, state.last_delivered_ns, state.last_ack_ns = wire.head
         for sseq, cseq, ts_ns in sorted(wire.pending):
             state.pending[sseq] = (cseq, ts_ns)
@@ -226,7 +241,8 @@ class _StateRecord(msgspec.Struct, array_like=True):
     head: tuple[int, int, int, int]
     pending: list[tuple[int, int, int]]
     redelivered: list[tuple[int, int]]
-    snapshot: list[int]
+    snapshot: list[int] | bytes
+    """Many are written as they are in memory, which takes a fraction of the time."""
     snapshot_end: int
     floor: tuple[int, int, bool] | None = None
     """Absent in journals of earlier versions, where it followed from what was pending."""

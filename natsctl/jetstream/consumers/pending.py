@@ -6,17 +6,19 @@ message that became durable, minus one for each undelivered message that was rem
 the last one announced as durable, are counted. Where one was removed before it was announced, announcements up to
 `_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
 
-With last_per_subject, delivery first walks `snapshot`, the newest sequence of every subject at creation, and then
-goes on behind `snapshot_end` as any other consumer.
+With last_per_subject, delivery first walks a snapshot, the newest sequence of every subject at creation, and then goes
+on behind `snapshot_end` as any other consumer. There may be a million of them, so that nothing is kept for each but
+its sequence; `_gone` are those whose messages have left the stream.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
+
+from natsctl.store.steps import Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_state import ConsumerState
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 
-_NO_SNAPSHOT: deque[int] = deque()
-_NO_MEMBERS: set[int] = set()
+_NO_SNAPSHOT: array[int] = array("Q")
+_NO_GONE: set[int] = set()
 """What a consumer without a snapshot has in place of its own; they stay empty."""
 
 
@@ -37,13 +39,14 @@ class Undelivered:
         "_doubtful_seq",
         "_everything",
         "_filters",
+        "_gone",
         "_looked_seq",
-        "_members",
+        "_snapshot",
+        "_snapshot_at",
         "_store",
         "count",
         "next_seq",
         "seen_seq",
-        "snapshot",
         "snapshot_end",
     )
 
@@ -52,34 +55,47 @@ class Undelivered:
         self._store = store
         self._doubtful_seq = 0
         self._looked_seq = 0
-        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
-        if state.snapshot:  # `recount` finds which of them are there
-            self.snapshot = deque(state.snapshot[bisect_right(state.snapshot, state.delivered_sseq) :])
+        self._snapshot, self._gone = state.snapshot or _NO_SNAPSHOT, _NO_GONE
+        self._snapshot_at = bisect_right(self._snapshot, state.delivered_sseq)
         self.snapshot_end = state.snapshot_end
         self.next_seq = state.delivered_sseq + 1
         self.seen_seq = 0
         self.count = 0
-        self.refilter(filters, everything)
+        self._take_filters(filters, everything)
+        if state.is_new:
+            self._count_anew()
+        else:
+            self.recount()
 
     def refilter(self, filters: Filters, everything: bool) -> None:
         """Use other filters from here on: what was passed over with the old ones stays passed over."""
+        self._take_filters(filters, everything)
+        self.recount()
+
+    def _take_filters(self, filters: Filters, everything: bool) -> None:
         self.next_seq = self.position + 1
         self._filters = filters
         self._everything = everything
-        self.recount()
 
     def recount(self) -> None:
         """Count what waits anew (by the store's index, not by reading)."""
+        finish(self.recounting())
+
+    def recounting(self) -> Steps[None]:
+        """Count what waits anew, in steps between which nothing is delivered and nothing changes."""
+        if self._snapshot:
+            left = self._snapshot[self._snapshot_at :]
+            self._snapshot = (yield from self._store.finding_present(left)) or _NO_SNAPSHOT
+            self._snapshot_at, self._gone = 0, _NO_GONE
+        self._count_anew()
+
+    def _count_anew(self) -> None:
         store = self._store
         self.seen_seq = store.durable_seq
         if store.last_seq > self.seen_seq:
             self._doubtful_seq = store.last_seq
         after = self.next_seq
-        waiting = 0
-        if self.snapshot:
-            self.snapshot = deque(store.present(self.snapshot))
-            self._members = set(self.snapshot)
-            waiting = len(self.snapshot)
+        waiting = len(self._snapshot) - self._snapshot_at - len(self._gone)
         if self.snapshot_end:
             after = max(after, self.snapshot_end + 1)
         if after <= self.seen_seq and store.messages:
@@ -105,7 +121,7 @@ class Undelivered:
         if self.count <= 0:
             self.look_at_end()
             return ()
-        if self.snapshot:
+        if self._snapshot:
             return self._take_snapshot(limit)
         found = self._store.read_from(max(self.next_seq, self.snapshot_end + 1), self._filters, min(limit, self.count))
         if not found:
@@ -114,16 +130,34 @@ class Undelivered:
 
     def _take_snapshot(self, limit: int) -> Sequence[StoredMessage]:
         messages: list[StoredMessage] = []
-        for seq in list(islice(self.snapshot, limit)):
-            message = self._store.get(seq) if seq in self._members else None
+        seqs = self._snapshot[self._snapshot_at : self._snapshot_at + limit]
+        for seq in seqs:
+            message = self._store.get(seq) if seq not in self._gone else None
             if message is None:
-                self.snapshot.remove(seq)
-                if seq in self._members:
-                    self._members.discard(seq)
-                    self.count -= 1
+                self._lose(seq)
             else:
                 messages.append(message)
-        return messages if messages or self.count <= 0 else self.take(limit)
+        if messages or self.count <= 0:
+            return messages
+        self._pass(seqs[-1])
+        return self.take(limit)
+
+    def _lose(self, seq: int) -> None:
+        """Take note that a sequence of the snapshot has no message any more."""
+        if seq not in self._gone:
+            if self._gone is _NO_GONE:
+                self._gone = set()
+            self._gone.add(seq)
+            self.count -= 1
+
+    def _pass(self, seq: int) -> None:
+        """Move on in the snapshot behind `seq`."""
+        at = bisect_right(self._snapshot, seq, self._snapshot_at)
+        if self._gone:
+            self._gone.difference_update(self._snapshot[self._snapshot_at : at])
+        self._snapshot_at = at
+        if at == len(self._snapshot):
+            self._snapshot, self._snapshot_at, self._gone = _NO_SNAPSHOT, 0, _NO_GONE
 
     @property
     def position(self) -> int:
@@ -138,9 +172,8 @@ class Undelivered:
         """Move on behind `last_seq`, the last of `number` messages that went out."""
         self.count -= number
         self.next_seq = last_seq + 1
-        snapshot = self.snapshot
-        while snapshot and snapshot[0] <= last_seq:
-            self._members.discard(snapshot.popleft())
+        if self._snapshot:
+            self._pass(last_seq)
 
     def arrived(self, messages: Sequence[tuple[int, bytes]]) -> bool:
         """Count newly durable (sequence, subject) pairs and say whether one of them is to be delivered."""
@@ -165,22 +198,22 @@ class Undelivered:
             self._doubtful_seq = max(self._doubtful_seq, seq)
         elif seq >= self.next_seq:
             if seq <= self.snapshot_end:
-                if seq in self._members:
-                    self._members.discard(seq)
-                    self.count -= 1
+                at = bisect_left(self._snapshot, seq, self._snapshot_at)
+                if at < len(self._snapshot) and self._snapshot[at] == seq:
+                    self._lose(seq)
             elif self._everything or self._filters.matches(subject):
                 self.count -= 1
 
-    def skip_to(self, next_seq: int) -> None:
-        """Continue at `next_seq` and count anew."""
+    def skipping_to(self, next_seq: int) -> Steps[None]:
+        """Continue at `next_seq` and count anew, in steps."""
         self.next_seq = next_seq
-        while self.snapshot and self.snapshot[0] < next_seq:
-            self._members.discard(self.snapshot.popleft())
-        self.recount()
+        if self._snapshot:
+            self._pass(next_seq - 1)
+        yield from self.recounting()
 
     def reset(self, next_seq: int) -> None:
         """Start over at `next_seq`, without a snapshot."""
-        self.snapshot, self._members = _NO_SNAPSHOT, _NO_MEMBERS
+        self._snapshot, self._snapshot_at, self._gone = _NO_SNAPSHOT, 0, _NO_GONE
         self.snapshot_end = self._looked_seq = 0
         self.next_seq = next_seq
         self.recount()

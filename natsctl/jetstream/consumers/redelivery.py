@@ -4,7 +4,7 @@ Theory of operation. `due` is a heap of deadlines, each for a bucket of sequence
 nothing is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against
 the state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that
 this entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so
-its size follows `pending`.
+its size follows `pending`. That goes in steps, and takes over at the end what was watched meanwhile.
 
 `queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival.
 `queued` is the truth about membership; the queue may hold stale entries, which `next` passes over.
@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
+from natsctl.store.steps import Steps, pieces
 
-EXPIRED_PER_CALL = 4096
+EXPIRED_PER_CALL = 2048
 """Sequences looked at per timer call, so that a mass expiry does not hold up the loop."""
 
 _NO_QUEUE: deque[int] = deque()
@@ -32,7 +33,7 @@ _STALE_SLACK = 4096
 class Redelivery:
     """Deadlines and the redelivery queue of one consumer."""
 
-    __slots__ = ("_tie", "_watched", "backoff", "due", "queue", "queued", "state", "wait_ns")
+    __slots__ = ("_since", "_tie", "_watched", "backoff", "due", "queue", "queued", "state", "wait_ns")
 
     def __init__(self, state: ConsumerState, wait_ns: int, backoff: Sequence[int]) -> None:
         self.state = state
@@ -41,6 +42,8 @@ class Redelivery:
         self.due: list[tuple[int, int, Sequence[int]]] = []
         self.queue: deque[int] = _NO_QUEUE
         self.queued: set[int] = _NOTHING_QUEUED
+        self._since: list[tuple[int, int, Sequence[int]]] | None = None
+        """What was watched since the present rebuilding began; None without one."""
         self._tie = 0
         self._watched = 0
 
@@ -54,28 +57,61 @@ class Redelivery:
         """Return when a pending message is due again."""
         return self.state.pending[sseq][1] + self.wait_after(self.state.deliveries(sseq))
 
-    def watch(self, sseqs: Sequence[int], deadline_ns: int) -> None:
-        """Look at `sseqs`, which were delivered together, at `deadline_ns`."""
+    def watch(self, sseqs: Sequence[int], deadline_ns: int) -> bool:
+        """Look at `sseqs`, which were delivered together, at `deadline_ns`; return whether `rebuilding` is called for.
+
+        It is when most of what is watched is stale.
+        """
         self._tie += 1
-        heappush(self.due, (deadline_ns, self._tie, sseqs))
+        entry = (deadline_ns, self._tie, sseqs)
+        heappush(self.due, entry)
         self._watched += len(sseqs)
-        if self._watched > _STALE_FACTOR * len(self.state.pending) + _STALE_SLACK:
-            self.rebuild()
+        if self._since is not None:
+            self._since.append(entry)
+            return False
+        return self._watched > _STALE_FACTOR * len(self.state.pending) + _STALE_SLACK
 
-    def rebuild(self) -> None:
-        """Set every deadline anew from the state (after recovery, an update, or too many stale ones)."""
-        self.due = [(self.deadline(sseq), sseq, (sseq,)) for sseq in self.state.pending if sseq not in self.queued]
-        heapify(self.due)
-        self._tie = max(self._tie, self.state.delivered_sseq)
-        self._watched = len(self.due)
+    def rebuilding(self) -> Steps[None]:
+        """Set every deadline anew from the state (after recovery, an update, or too many stale ones).
 
-    def expired(self, now_ns: int) -> list[int]:
-        """Return pending sequences whose wait is over, ascending; call again while `next_deadline` has passed."""
-        due, pending, queued = self.due, self.state.pending, self.queued
+        Another one that begins meanwhile, or `clear`, takes its place.
+        """
+        since = self._since = []
+        due: list[tuple[int, int, Sequence[int]]] = []
+        pending, watched = self.state.pending, 0
+        for piece in pieces([*pending]):
+            together: list[int] = []
+            last_ns = -1
+            for sseq in piece:
+                if sseq not in pending or sseq in self.queued:
+                    continue
+                deadline_ns = self.deadline(sseq)
+                if deadline_ns != last_ns:
+                    self._tie, together, last_ns = self._tie + 1, [], deadline_ns
+                    due.append((deadline_ns, self._tie, together))
+                together.append(sseq)
+                watched += 1
+            yield len(piece)
+            if self._since is not since:
+                return
+        due += since
+        heapify(due)
+        self.due, self._since = due, None
+        self._watched = watched + sum(len(entry[2]) for entry in since)
+
+    def expired(self, now_ns: int, most: int = 0) -> list[int]:
+        """Return pending sequences whose wait is over, ascending; call again while `next_deadline` has passed.
+
+        It looks at `most`, or else at `EXPIRED_PER_CALL`.
+        """
+        due, pending, queued, most = self.due, self.state.pending, self.queued, most or EXPIRED_PER_CALL
         found: set[int] = set()
         looked = 0
-        while due and due[0][0] <= now_ns and looked < EXPIRED_PER_CALL:
-            _, _, sseqs = heappop(due)
+        while due and due[0][0] <= now_ns and looked < most:
+            deadline_ns, tie, sseqs = heappop(due)
+            if looked + len(sseqs) > most:
+                heappush(due, (deadline_ns, tie, sseqs[most - looked :]))
+                sseqs = sseqs[: most - looked]
             looked += len(sseqs)
             found.update(s for s in sseqs if s in pending and s not in queued and self.deadline(s) <= now_ns)
         self._watched -= looked
@@ -106,10 +142,15 @@ class Redelivery:
 
     def forget(self, sseq: int) -> None:
         """Do not redeliver `sseq`."""
-        self.queued.discard(sseq)
+        queued = self.queued
+        if sseq in queued:
+            queued.discard(sseq)
+            if not queued:
+                self.queue.clear()  # `head` would pass over each of them
 
     def clear(self) -> None:
         """Forget every deadline and the queue."""
         self.due.clear()
         self.queue, self.queued = _NO_QUEUE, _NOTHING_QUEUED
+        self._since = None
         self._watched = 0

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 GONE_STEP: Final = 32
 """Messages that are gone of which one step takes note: each is told of."""
+REDELIVERY_COST: Final = 4
+"""What one redelivery counts as, in first deliveries: each is looked up and read by itself."""
+GIVEN_UP_PER_CALL: Final = 128
+"""Messages that a timer call looks at where it may give them up: each is told of."""
 GONE: Final = "Unacknowledged message was deleted"
 
 Send: TypeAlias = Callable[[bytes, bytes, bytes, bytes, int], bool]
@@ -40,16 +44,24 @@ class Retry:
         self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
 
     def configure(self) -> None:
-        """Take ack wait and backoff from the configuration and set every deadline anew."""
+        """Take ack wait and backoff from the configuration and set every deadline anew, as a job of the stream."""
         config = self._consumer.config
         waits = config.ack_wait, tuple(config.backoff)
         same = self.redelivery.due and waits == (self.redelivery.wait_ns, self.redelivery.backoff)
         self._watching = config.ack_wait > 0
         self.redelivery.wait_ns, self.redelivery.backoff = waits
-        if self._watching and not same:
-            self.redelivery.rebuild()
-        self._alarm.cancel()
-        self._arm()
+        if self._watching and not same and self._consumer.state.pending:
+            self._rebuild()
+        else:
+            self._arm_anew()
+
+    def _rebuild(self) -> None:
+        self._consumer.stream.work.begin(self.redelivery.rebuilding(), self._arm_anew)
+
+    def _arm_anew(self, _: object = None) -> None:
+        if not self._consumer.stopped:
+            self._alarm.cancel()
+            self._arm()
 
     def stop(self) -> None:
         """Forget every deadline and what was to be redelivered."""
@@ -61,26 +73,27 @@ class Retry:
         self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
 
     def deliver(self, send: Send) -> int:
-        """Send the head of the queue; 0 means that nothing is left in it or that the message can not go now."""
+        """Send the head of the queue, or drop it where it is gone or given up, and return what that counts as.
+
+        0 means that it can not go now.
+        """
         consumer = self._consumer
         message, reply = self._next()
         if message is None:
-            return 1 if self.redelivery.queued else 0
+            return REDELIVERY_COST
         _, _, subject, header, payload = message
         if consumer.config.headers_only:
             header, payload = headers_only(header, payload)
         if not send(subject, reply, header, payload, consumer.engine.clock.monotonic_ns()):
             return 0
         self._book(message[0])
-        return 1
+        return REDELIVERY_COST
 
     def _next(self) -> tuple[StoredMessage | None, bytes]:
-        """Return the message to redeliver next and its ack subject; one that is gone is dropped: (None, b"")."""
+        """Return the message to redeliver next and its ack subject; (None, b"") where it was dropped instead."""
         consumer = self._consumer
         sseq = self.redelivery.head()
-        while sseq and self._given_up(sseq):
-            sseq = self.redelivery.head()
-        if not sseq:
+        if not sseq or self._given_up(sseq):
             return None, b""
         message = consumer.stream.store.get(sseq)
         if message is None:
@@ -134,15 +147,20 @@ class Retry:
             consumer.log.touched(sseq, due_ns)
             self.redelivery.enqueue(sseq)
 
-    def queue_all(self) -> None:
-        """Redeliver everything that waits for an ack now: the deliver subject changed."""
+    def queueing_all(self) -> Steps[None]:
+        """Redeliver everything that waits for an ack now: the deliver subject changed; a job of the stream."""
         consumer = self._consumer
-        now_ns = consumer.now_ns()
-        for sseq in sorted(set(consumer.state.pending) - self.redelivery.queued):
-            if not self._given_up(sseq):
-                consumer.state.touch(sseq, now_ns)
-                consumer.log.touched(sseq, now_ns)
-                self.redelivery.enqueue(sseq)
+        consumer.stream.work.shut()
+        now_ns, pending = consumer.now_ns(), consumer.state.pending
+        for piece in pieces(sorted(set(pending) - self.redelivery.queued), GONE_STEP):
+            for sseq in piece:
+                if sseq in pending and not self._given_up(sseq):
+                    consumer.state.touch(sseq, now_ns)
+                    consumer.log.touched(sseq, now_ns)
+                    self.redelivery.enqueue(sseq)
+            consumer.journal.changed(consumer)
+            yield STEP if consumer.config.max_deliver > 0 else len(piece)
+        consumer.schedule()
 
     def tell_gone(self, sseq: int) -> None:
         """Tell that a pending message left the stream; what becomes of its entry is left to the caller."""
@@ -201,7 +219,8 @@ class Retry:
     def _watch(self, sseqs: list[int] | tuple[int], deadline_ns: int) -> None:
         if not self._watching:
             return
-        self.redelivery.watch(sseqs, deadline_ns)
+        if self.redelivery.watch(sseqs, deadline_ns):
+            self._rebuild()
         self._alarm.no_later_than(deadline_ns - self._offset_ns)
 
     def _arm(self) -> None:
@@ -211,7 +230,8 @@ class Retry:
 
     def _on_deadline(self) -> None:
         """Queue what is due, or give it up; what more is due comes with the next call."""
-        for sseq in self.redelivery.expired(self._consumer.now_ns()):
+        most = GIVEN_UP_PER_CALL if self._consumer.config.max_deliver > 0 else 0
+        for sseq in self.redelivery.expired(self._consumer.now_ns(), most):
             if not self._given_up(sseq):
                 self.redelivery.enqueue(sseq)
         self._consumer.schedule()
