@@ -170,7 +170,7 @@ TOPICS = (
             ("", "natsctl apply --plan fix.json"),
             ("without asking twice: again is nothing to do", "natsctl apply -f account.yaml"),
             ("only what differs", "natsctl diff -f account.yaml"),
-            ("remove what the document describes", "natsctl destroy -f account.yaml --yes"),
+            ("remove what the document describes", "natsctl destroy -f account.yaml --adopt --yes"),
         ),
     ),
     Topic(
