@@ -203,6 +203,18 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     assert natsctl("str", "ls", "-n").out == ""
 
 
+def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:
+    for name in ("AAA", "ORDERS"):
+        natsctl("str", "add", name, "--subjects", name)
+    one = person("str", "rm")
+    one.answers("Select a Stream", "nomatch\r\r")
+    one.sees("nomatch")
+    one.child.send("\x7f" * len("nomatch") + "ORD\r")
+    one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")
+    assert one.end()[0] == 0
+    assert natsctl("str", "ls", "-n").out == "AAA\n"
+
+
 def test_questions_go_to_stderr_so_that_stdout_can_be_redirected(
     person: Callable[..., Person], natsctl: Run, tmp_path: Path
 ) -> None:

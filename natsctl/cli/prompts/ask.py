@@ -11,6 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.cli.render.values import safe
 
 if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings
     from questionary import Question as Asked
 
 HELP_KEY = "?"
@@ -127,23 +128,50 @@ def _choose(question: Question) -> str:
             use_jk_keys=False,
             **_terminal(),
         )
+        _hold_without_match(asked)
         answer = _answer(asked, question.help)
         if answer is not _HELP:
             return str(answer)
 
 
+def _hold_without_match(asked: Asked) -> None:
+    """Let enter do nothing while no choice matches what was typed: questionary would take the first of all."""
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+    from questionary.prompts.common import InquirerControl
+
+    controls = asked.application.layout.find_all_controls()
+    picked = next(one for one in controls if isinstance(one, InquirerControl))
+
+    def is_unmatched() -> bool:
+        typed = (picked.search_filter or "").lower()
+        return bool(typed) and not any(typed in str(one.title).lower() for one in picked.choices)
+
+    keys = KeyBindings()
+    keys.add(Keys.ControlM, eager=True, filter=Condition(is_unmatched))(lambda event: event.app.output.bell())
+    _add_keys(asked, keys)
+
+
+def _add_keys(asked: Asked, keys: KeyBindings) -> None:
+    """Let keys of ours come before those of the question."""
+    from prompt_toolkit.key_binding import merge_key_bindings
+
+    own = asked.application.key_bindings
+    asked.application.key_bindings = merge_key_bindings([own, keys] if own is not None else [keys])
+
+
 def _answer(asked: Asked, help: str) -> Any:
     """What a question that takes single keys was answered, or `_HELP` after the help was shown."""
     if help:
-        from prompt_toolkit.key_binding import KeyBindings, merge_key_bindings
+        from prompt_toolkit.key_binding import KeyBindings
 
         def show_help(event: Any) -> None:
             event.app.exit(result=_HELP)
 
         keys = KeyBindings()
         keys.add(HELP_KEY, eager=True)(show_help)
-        own = asked.application.key_bindings
-        asked.application.key_bindings = merge_key_bindings([own, keys] if own is not None else [keys])
+        _add_keys(asked, keys)
     answer = _asked(asked)
     if answer is _HELP:
         _explain(help)
