@@ -57,6 +57,15 @@ def has_valid_tokens(subject: AnyStr) -> bool:
     return all(tokens) and gt not in tokens[:-1]
 
 
+def subject_fault(subject: str) -> str:
+    """Return why a configuration or a subscription can not name `subject`, or ""."""
+    if not subject or any(blank in subject for blank in " \t\r\n\f\0"):
+        return f"invalid subject {subject!r}: it is empty or has blanks"
+    if not has_valid_tokens(subject):
+        return f"invalid subject {subject!r}: it has an empty token, or > before its end"
+    return ""
+
+
 def has_wildcard(subject: AnyStr) -> bool:
     """Tell whether a token of `subject` is `*` or its last token is `>`."""
     dot, star, gt = _marks(subject)

@@ -113,6 +113,14 @@ def parse_size(text: str) -> int:
     return size
 
 
+def parse_length(text: str) -> int:
+    """Return the nanoseconds of a duration that is not below zero; raises ValueError."""
+    ns = parse_duration(text)
+    if ns < 0:
+        raise ValueError(f"expected a duration that is not negative, got {text!r}")
+    return ns
+
+
 def plural(number: int, noun: str) -> str:
     """Return `number` with its noun, given in the singular: "1 message", "1,234 messages"."""
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

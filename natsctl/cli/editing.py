@@ -17,7 +17,7 @@ from natsctl.client.preview import Previewed
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
-    from natsctl.cli.flags import Config, Flag
+    from natsctl.cli.flags import Config, Flag, Given
     from natsctl.cli.session import Session
 
 NAMES = frozenset(("name", "durable_name"))
@@ -46,6 +46,14 @@ class Edits(NamedTuple):
         """Raise UsageError for what does not go together."""
         if self.replace and not self.config:
             raise UsageError("--replace needs --config FILE")
+
+
+def check_given(session: Session, given: Given, edits: Edits, example: str) -> None:
+    """Raise UsageError that says what to give, where a person at a terminal gave nothing to change."""
+    if session.interactive and not (given or edits.config or edits.unset or edits.interactive):
+        raise UsageError(
+            "nothing to change was given", hint=f"give flags such as {example}, --config FILE or --interactive"
+        )
 
 
 def without_server_metadata(config: Config) -> Config:

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import parse_duration, parse_size
+from natsctl.api.subjects import subject_fault
+from natsctl.api.units import parse_length, parse_size
 from natsctl.cli.plain_values import WHOLE_MAX, WHOLE_MIN
 
 Given = dict[str, Any]
@@ -48,7 +49,7 @@ class Kind:
 
 
 def _duration(text: str) -> int:
-    return -1 if text == "-1" else parse_duration(text)
+    return -1 if text == "-1" else parse_length(text)
 
 
 def _whole(text: str) -> int:
@@ -57,7 +58,7 @@ def _whole(text: str) -> int:
     except ValueError:
         raise ValueError(f"expected a whole number, not {text!r}") from None
     if not WHOLE_MIN <= number <= WHOLE_MAX:
-        raise ValueError(f"expected a whole number of at most {WHOLE_MAX}, not {text!r}")
+        raise ValueError(f"{text} is too {'large' if number > 0 else 'small'}: expected {WHOLE_MIN} to {WHOLE_MAX}")
     return number
 
 
@@ -218,6 +219,13 @@ def fields_of(table: Sequence[Flag], given: Given, **fixed: Any) -> Config:
     fields: Config = dict(fixed)
     apply(fields, table, given)
     return fields
+
+
+def check_subjects(subjects: object) -> None:
+    """Raise UsageError that names the first subject or filter that is none."""
+    for subject in subjects if isinstance(subjects, list | tuple) else ():
+        if isinstance(subject, str) and (fault := subject_fault(subject)):
+            raise UsageError(fault)
 
 
 class Flagged:

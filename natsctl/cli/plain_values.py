@@ -53,13 +53,18 @@ class PlainValue:
             wanted = "a whole number" if self._kind is int else "a number"
             raise typer.BadParameter(f"{value!r} is not {wanted}.", ctx=ctx, param=param) from None
         if self._kind in (int, float) and not self._in_range(read):
-            raise typer.BadParameter(f"{value} is not {self._bounds()}.", ctx=ctx, param=param)
+            raise typer.BadParameter(f"{value} is {self._fault(read)}.", ctx=ctx, param=param)
         return read
 
     def _in_range(self, number: float) -> bool:
         if self._kind is int and not WHOLE_MIN <= number <= WHOLE_MAX:
             return False
         return (self._min is None or number >= self._min) and (self._max is None or number <= self._max)
+
+    def _fault(self, number: float) -> str:
+        if self._kind is int and number > WHOLE_MAX:
+            return f"too large: it can be at most {WHOLE_MAX if self._max is None else self._max}"
+        return f"not {self._bounds()}"
 
     def _bounds(self) -> str:
         upper = self._max if self._max is not None or self._min is not None else WHOLE_MAX

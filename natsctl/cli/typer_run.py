@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -182,9 +183,22 @@ def _only_when_made(path: str, flag: str) -> str:
     return f"{flag} is set when a {words[1]} is made, and can not be changed" if known else ""
 
 
+def _plain(text: str) -> str:
+    """Return Typer's text as ours: `--count: x is not a number`, `unexpected argument x`."""
+    if found := re.fullmatch(r"Invalid value for (?:'([^']*)'|([A-Z_]+)): (.*)", text, re.DOTALL):
+        name = (found[1] or found[2]).split(" / ")[0]
+        return f"{name}: {found[3]}"
+    if found := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text, re.DOTALL):
+        return f"unexpected argument: {found[1]}"
+    return text
+
+
 def _explained(failure: Any, path: str) -> UsageError:
     """Typer's usage error as natsctl's, with what may have been meant."""
-    text = failure.format_message().strip().rstrip(".").partition(" Did you mean")[0].rstrip(".")
+    text = failure.format_message().strip()
+    if hasattr(failure, "possibilities"):
+        text = text.partition(" Did you mean")[0]
+    text = _plain(text.removesuffix("."))
     for kind in ("Missing argument ", "Missing option "):
         if text.startswith(kind):
             text = f"{text.removeprefix(kind).strip(chr(39))} is missing"

@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorised, Unreachable, UsageError
-from natsctl.api.subjects import is_valid_subject
+from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.subscription import Subscription
@@ -238,8 +238,8 @@ class Connection:
         """
         for one in (subject, *more):
             self._check(one)
-            if not is_valid_subject(one):
-                raise UsageError(f"invalid subject {one!r}: it has an empty token, or > before its end")
+            if fault := subject_fault(one):
+                raise UsageError(fault)
         subscription = Subscription(subject, limit, self._subscriptions.discard, more)
         self._subscriptions.add(subscription)
         try:

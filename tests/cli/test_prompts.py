@@ -203,6 +203,12 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     assert natsctl("str", "ls", "-n").out == ""
 
 
+def test_an_edit_without_a_change_says_what_to_give(person: Callable[..., Person], natsctl: Run) -> None:
+    natsctl("str", "add", "S", "--subjects", "s")
+    code, screen = person("str", "edit", "S").end()
+    assert (code, "--max-age 30d, --config FILE or --interactive" in screen) == (2, True)
+
+
 def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:
     for name in ("AAA", "ORDERS"):
         natsctl("str", "add", name, "--subjects", name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from natsctl.client.backup.progress import OnProgress
     from natsctl.client.backup.progress import Progress as Transferred
+
+
+SAVED = ("stream", "consumer", "account", "kv", "object")
+"""Nouns that somebody may mean to back up."""
 
 
 def backup(
@@ -33,6 +38,7 @@ def backup(
     those. natsctl account backup saves data alone, quicker; natsctl backup ls, verify, inspect, cat and edit look
     into backups.
     """
+    _check_order(folder)
     from natsctl.cli.backup.progress import shown
     from natsctl.client.backup.configuration import save_account
 
@@ -44,6 +50,19 @@ def backup(
     )
     if json:
         output.emit_json(asdict(saved))
+
+
+def _check_order(folder: Path) -> None:
+    """Raise UsageError where the folder's name is a noun: `backup stream` was meant to be `stream backup`."""
+    from natsctl.cli.main import NOUNS
+
+    nouns = {word: noun.name for noun in NOUNS for word in (noun.name, *noun.aliases) if len(word) > 1}
+    noun = nouns.get(str(folder), "")
+    if noun in SAVED:
+        raise UsageError(
+            f"natsctl backup {folder} would write a folder named {folder}",
+            hint=f"did you mean natsctl {noun} backup? For a folder of that name give its whole path",
+        )
 
 
 def _begins(done: Transferred) -> str:

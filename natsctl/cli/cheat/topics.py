@@ -148,7 +148,7 @@ TOPICS = (
             ("check it without a server", "natsctl backup verify saved"),
             ("look into it without a server", "natsctl backup inspect saved"),
             ("", "natsctl backup cat saved"),
-            ("bring it back, under another name", "natsctl stream rm ORDERS -f"),
+            ("remove it, and bring it back", "natsctl stream rm ORDERS -f"),
             ("", "natsctl stream restore saved"),
             ("the whole account, and back", "natsctl account backup all"),
             ("", "natsctl account restore all --on-existing skip"),

@@ -11,7 +11,16 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.config import live_consumer, show_info
 from natsctl.cli.consumer.flags import CONSUMER_EDIT, settle
-from natsctl.cli.editing import NAMES, Edits, merged, preview_edit, show_differences, unset, without_server_metadata
+from natsctl.cli.editing import (
+    NAMES,
+    Edits,
+    check_given,
+    merged,
+    preview_edit,
+    show_differences,
+    unset,
+    without_server_metadata,
+)
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import pick_consumer, pick_stream
 from natsctl.cli.options import ConsumerName, Force, Json, StreamName, session_of
@@ -43,6 +52,7 @@ def edit(
     named, patch = _patch(edits.config, stream, consumer)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
+    check_given(session, given, edits, "--max-deliver 5")
     before = _plain(live.raw["config"])
     names = {key: value for key, value in before.items() if key in NAMES}
     wanted = {**patch, **names} if edits.replace else merged(before, patch)

@@ -24,6 +24,7 @@ from natsctl.cli.flags import (
     Flag,
     Given,
     Kind,
+    check_subjects,
     choice,
     merged,
     without_defaults,
@@ -209,6 +210,7 @@ def settle(config: Config, given: Given) -> None:
     """
     if given.get("--pull") and given.get("--target"):
         raise UsageError("--pull and --target exclude each other")
+    check_subjects([config["filter_subject"]] if config.get("filter_subject") else config.get("filter_subjects"))
     push = bool(config.get("deliver_subject"))
     for name in PULL_FLAGS if push else PUSH_FLAGS:
         if given.get(name) not in (None, False, "", 0, -1, []):

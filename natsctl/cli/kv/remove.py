@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
-from natsctl.api.units import format_size, parse_duration, plural
+from natsctl.api.units import format_size, parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.bucket_shown import open_if_there, remove_bucket, tell_missing
 from natsctl.cli.buckets import TheBucket, check_key_or_all, suggesting
@@ -16,7 +16,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.kv.write import open_bucket, ttl_of
 from natsctl.cli.options import Force, Json, MissingOk, session_of
 from natsctl.cli.progress import progress
-from natsctl.cli.render.values import count, safe
+from natsctl.cli.render.values import safe
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _purge_key(
     session: Session, bucket: Bucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
 ) -> None:
     kept = session.effect["purges"] = sum(session.run(lambda _: bucket.kept(key)).values())
-    question = f"purge key {bucket.name} > {key} with {count(kept)} values"
+    question = f"purge key {bucket.name} > {key} with {plural(kept, 'value')}"
     if not confirmed(session, question, force):
         return
     answer = session.run(lambda _: bucket.purge(key, revision, ttl_ns))
@@ -211,7 +211,7 @@ def compact(
     done: dict[str, Any] = {"bucket": bucket, "success": True, "keys": len(found), "markers": markers, "purged": 0}
     session.effect |= {"keys": len(found), "markers": markers}
     if found:
-        question = f"free what {count(len(found))} deleted keys of Bucket {bucket} take up"
+        question = f"free what {plural(len(found), 'deleted key')} of Bucket {bucket} take up"
         if not confirmed(session, question, force):
             return
         with progress(f"Compacting {bucket}", len(found), "keys", quiet=json) as tracker:
@@ -219,14 +219,14 @@ def compact(
     if json:
         output.emit_json(done)
         return
-    kept = f", {count(len(found) - markers)} newer markers stay" if len(found) > markers else ""
-    output.note(
-        f"Removed {count(done['purged'])} messages of {count(len(found))} deleted keys of bucket {safe(bucket)}{kept}"
-    )
+    newer = len(found) - markers
+    kept = f", {plural(newer, 'newer marker')} {'stays' if newer == 1 else 'stay'}" if newer else ""
+    gone, keys = plural(done["purged"], "message"), plural(len(found), "deleted key")
+    output.note(f"Removed {gone} of {keys} of bucket {safe(bucket)}{kept}")
 
 
 def _age(text: str) -> int:
     try:
-        return max(0, parse_duration(text))
+        return parse_length(text)
     except ValueError as failure:
         raise UsageError(f"--older-than: {failure}") from failure

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
 from natsctl.cli import output
+from natsctl.cli.flags import check_subjects
 from natsctl.cli.render.values import safe
 from natsctl.cli.taken import warn_unless_taken
 
@@ -32,6 +33,7 @@ def check_config(wanted: Config) -> None:
         raise UsageError("a mirror takes no subjects of its own: --mirror and --subjects exclude each other")
     if wanted.get("mirror") and wanted.get("sources"):
         raise UsageError("a mirror takes from one stream only: --mirror and --source exclude each other")
+    check_subjects(wanted.get("subjects"))
     for field, source, destination in PAIRED:
         mapping = wanted.get(field)
         if mapping and not mapping.get("dest"):

@@ -10,7 +10,15 @@ import typer
 from natsctl.api.config.update_losses import messages_lost, stream_losses
 from natsctl.api.stream import StreamConfig
 from natsctl.cli.consent import confirmed_edit
-from natsctl.cli.editing import Edits, merged, preview_edit, show_differences, unset, without_server_metadata
+from natsctl.cli.editing import (
+    Edits,
+    check_given,
+    merged,
+    preview_edit,
+    show_differences,
+    unset,
+    without_server_metadata,
+)
 from natsctl.cli.flags import Config, Given, apply, flagged
 from natsctl.cli.names import pick_stream, suggesting
 from natsctl.cli.options import Force, Json, StreamName, session_of
@@ -44,6 +52,7 @@ def edit(
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
+    check_given(session, given, edits, "--max-age 30d")
     wanted = _base(live.raw["config"], name, edits.config, edits.replace)
     if edits.interactive:
         wanted = edit_in_editor(session, wanted, name)

@@ -9,6 +9,7 @@ import typer
 
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import UsageError
+from natsctl.api.subjects import subject_fault
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
@@ -48,6 +49,8 @@ def purge(
     if sum(map(bool, (seq, keep, older_than))) > 1:
         raise UsageError("--seq, --keep and --older-than exclude each other")
     before_ns = _moment(older_than)
+    if subject and (fault := subject_fault(subject)):
+        raise UsageError(f"--subject: {fault}")
     session = session_of(ctx)
     check_consent(session, f"purge {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams)
@@ -79,10 +82,10 @@ def _moment(older_than: str) -> int:
     """The moment before which messages go, 0 for none."""
     if not older_than:
         return 0
-    from natsctl.api.units import parse_duration
+    from natsctl.api.units import parse_length
 
     try:
-        return time.time_ns() - parse_duration(older_than)
+        return time.time_ns() - parse_length(older_than)
     except ValueError as failure:
         raise UsageError(f"--older-than: {failure}") from failure
 

@@ -68,11 +68,11 @@ def _next_page(session: Session, json: bool) -> bool:
 
 
 def _since(session: Session, name: str, since: str) -> int:
-    from natsctl.api.units import parse_duration
+    from natsctl.api.units import parse_length
     from natsctl.client.assets.purging import sequence_at
 
     try:
-        before_ns = time.time_ns() - parse_duration(since)
+        before_ns = time.time_ns() - parse_length(since)
     except ValueError as failure:
         raise UsageError(f"--since: {failure}") from failure
     with suggesting(session, name):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from natsctl.api.config.consumer_config import filters_of
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.stream import RetentionPolicy, StreamConfig
-from natsctl.api.subjects import MAX_NAME, overlaps
+from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
 from natsctl.plan.asset import AssetKey
 from natsctl.plan.documents.subject_tree import SubjectTree
 from natsctl.plan.planner.settle import ALONE, ConfigRefused, Surroundings, settled_consumer, settled_stream
@@ -88,9 +88,17 @@ def judged(wanted: Mapping[AssetKey, Wanted]) -> Iterator[Judgement]:
             yield from _judged_consumers(streams[name], consumers)
 
 
-def _refused(key: AssetKey, refusal: ConfigRefused) -> Judgement:
+def _refused(key: AssetKey, asset: Wanted, refusal: ConfigRefused) -> Judgement:
     fields = [field for pattern, found in _ABOUT if re.search(pattern, refusal.text) for field in found]
-    return Judgement(key, refusal.text, tuple(fields))
+    text = refusal.text
+    if text == "invalid subject":
+        given = [asset.config.get("filter_subject"), *_texts(asset, "subjects"), *_texts(asset, "filter_subjects")]
+        text = next((fault for one in given if one and (fault := subject_fault(str(one)))), text)
+    return Judgement(key, text, tuple(fields))
+
+
+def _texts(asset: Wanted, field: str) -> list[str]:
+    return list(asset.config.get(field) or ())
 
 
 def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
@@ -101,7 +109,7 @@ def _judged_stream(key: AssetKey, asset: Wanted, streams: dict[str, StreamConfig
     try:
         streams[key.stream] = settled_stream(key, asset.config, ALONE)
     except ConfigRefused as refusal:
-        yield _refused(key, refusal)
+        yield _refused(key, asset, refusal)
 
 
 def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, StreamConfig]) -> Iterator[Judgement]:
@@ -114,7 +122,7 @@ def _judged_origins(wanted: Mapping[AssetKey, Wanted], streams: dict[str, Stream
         try:
             streams[name] = settled_stream(key, wanted[key].config, around)
         except ConfigRefused as refusal:
-            yield _refused(key, refusal)
+            yield _refused(key, wanted[key], refusal)
 
 
 def _judged_subjects(wanted: Mapping[AssetKey, Wanted], streams: Mapping[str, StreamConfig]) -> Iterator[Judgement]:
@@ -150,7 +158,7 @@ def _judged_consumer(
     try:
         config = settled_consumer(key, asset.config, around)
     except ConfigRefused as refusal:
-        yield _refused(key, refusal)
+        yield _refused(key, asset, refusal)
         return
     settled.append((key, config))
     # What comes from other streams, or is stored under other subjects, is not known by the stream's subjects.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import ApiFailure, UsageError
-from natsctl.api.units import parse_duration, plural
+from natsctl.api.units import parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.flags import DURATION, SUBJECT, TEXT, WORDS, Flag, Given, fields_of, flagged
 from natsctl.cli.options import Force, Json, Progress, session_of
@@ -86,6 +86,6 @@ def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet
 
 def _seconds(text: str) -> float:
     try:
-        return max(0, parse_duration(text)) / 1e9
+        return parse_length(text) / 1e9
     except ValueError as failure:
         raise UsageError(f"DURATION: {failure}") from failure
