@@ -66,6 +66,7 @@ class StreamInfoAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_info_r
     sources: list[StreamSourceInfo] = field(default_factory=list)
     alternates: list[StreamAlternate] = field(default_factory=list)
     ts: Time = field(default_factory=zero_time)
+    write_error: str = ""
 
 
 class StreamNamesAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_names_response"):

@@ -240,3 +240,5 @@ class StreamInfo(Model):
     sources: list[StreamSourceInfo] = field(default_factory=list)
     alternates: list[StreamAlternate] = field(default_factory=list)
     ts: Time = field(default_factory=zero_time)
+    write_error: str = ""
+    """Why nothing more is written, "" as long as the disk does its part. natsctl's own field."""

@@ -290,8 +290,16 @@ class Stream:
             state=self.state(),
             domain=self.engine.options.domain,
             ts=format_time(self.engine.clock.now_ns()),
+            write_error=self.write_error,
         )
         return self.upstreams.describe(info)
+
+    @property
+    def write_error(self) -> str:
+        """Return why nothing more is written, "" as long as the disk does its part."""
+        if self.store.fault is not None:
+            return self.store.fault
+        return "no space left on the store's disk" if self.store.full and not self.engine.store.has_room else ""
 
     def advise(self, action: ActionType) -> None:
         """Tell that the stream was created, changed or deleted."""

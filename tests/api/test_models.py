@@ -33,11 +33,11 @@ KEYS = [
     ),
     (
         stream.StreamInfo,
-        "config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts",
+        "config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts, write_error?",
     ),
     (
         answers.StreamInfoAnswer,
-        "total, offset, limit, config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts",
+        "total, offset, limit, config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts, write_error?",
     ),
     (
         consumer.ConsumerInfo,

@@ -235,6 +235,7 @@ def _state(section: Section, info: AnyStreamInfo) -> None:
     section.row("Active Consumers", count(state.consumer_count))
     section.maybe("Number of Subjects", count(state.num_subjects) if state.num_subjects else "")
     section.many("Alternates", [_alternate(alternate) for alternate in info.alternates or ()])
+    section.maybe("Write Error", safe(info.write_error))
 
 
 def _alternate(alternate: StreamAlternate) -> str:

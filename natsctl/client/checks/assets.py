@@ -36,7 +36,7 @@ def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> d
 
 
 async def check_stream(manager: Manager, check: Check, limits: Limits, readers: Readers) -> None:
-    """Check a stream's messages, subjects, replicas, and the streams that it copies."""
+    """Check that a stream is written to, its messages, subjects and replicas, and the streams that it copies."""
     raw = (await manager.stream_info(check.name)).raw
     limits = with_metadata(limits, readers, raw)
     state = raw.get("state") or {}
@@ -49,8 +49,15 @@ async def check_stream(manager: Manager, check: Check, limits: Limits, readers: 
         if warning is not None or critical is not None:
             metric = Metric(name, value, f"{name.title()} in the stream")
             check.compare(metric, f"{value} {name}", warning, critical, low=low or None)
+    _check_writes(check, raw)
     _check_peers(check, limits, raw)
     _check_origins(check, limits, raw)
+
+
+def _check_writes(check: Check, raw: Mapping[str, Any]) -> None:
+    """Report that the server writes nothing more to a stream, as natsctl's does in the stream's info."""
+    if fault := raw.get("write_error"):
+        check.critical.append(f"write error: {fault}")
 
 
 def _check_peers(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None:
@@ -209,6 +216,7 @@ async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) 
         check.critical.append(f"there is no bucket {bucket}")
         return
     check.ok.append(f"bucket {bucket}")
+    _check_writes(check, raw)
     if key := limits.get("key"):
         there = await _has_value(manager, stream, f"$KV.{bucket}.{key}")
         check.require(there, f"key {key} has a value", f"key {key} has no value")

@@ -140,9 +140,6 @@ def _account_faults(js: JetStreamAccount, only: str) -> Iterator[Ailment]:
             text = f"JetStream stream '{js.name} > {stream}' could not be recovered"
             yield Ailment("STREAM", text, account=js.name, stream=stream)
     for stream, served in js.streams.items():
-        if only in ("", stream) and not served.store.healthy:
-            text = f"JetStream stream '{js.name} > {stream}' write error: {served.store.fault}"
-            yield Ailment("STREAM", text, account=js.name, stream=stream)
-        elif only in ("", stream) and served.store.full and not js.engine.store.has_room:
-            text = f"JetStream stream '{js.name} > {stream}' write error: no space left on the store's disk"
+        if only in ("", stream) and (fault := served.write_error):
+            text = f"JetStream stream '{js.name} > {stream}' write error: {fault}"
             yield Ailment("STREAM", text, account=js.name, stream=stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ def test_thresholds_give_the_exit_code_of_nagios(checked: Run, words: str, code:
 def test_servers_are_checked_through_the_system_account(system: Run, words: str, code: int, says: str) -> None:
     done = system("server", "check", *words.split())
     assert (done.code, says in done.out) == (code, True), done
+
+
+def test_a_mirror_that_lags_is_critical(user: Run, tmp_path: Path) -> None:
+    user("str", "add", "S", "--subjects", "s.>", "--defaults")
+    mirror = tmp_path / "mirror.json"
+    mirror.write_text(json.dumps({"name": "M", "mirror": {"name": "S"}, "max_msgs": 2, "discard": "new"}))
+    user("str", "add", "M", "--config", str(mirror))
+    user("pub", "s.a", "hello", "--count", "20", "-q", "-J")
+    deadline = time.monotonic() + 60
+    while (done := user("server", "check", "stream", "--stream", "M", "--lag-critical", "5")).code == 0:
+        assert time.monotonic() < deadline, done
+    assert (done.code, "origins that lag: S" in done.out) == (2, True), done
 
 
 def test_a_key_must_have_a_value(checked: Run) -> None:

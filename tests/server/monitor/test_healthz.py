@@ -11,6 +11,13 @@ import msgspec
 import nats
 import pytest
 
+from natsctl.api.errors import ApiFailure
+from natsctl.client.checks.assets import check_stream
+from natsctl.client.checks.check import Check
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
 from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
@@ -93,6 +100,29 @@ async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
         "Healthcheck failed: 1 errors",
         "Healthcheck: js-enabled deprecated, use js-enabled-only instead",
     ]
+
+
+async def checked(server: ServerInstance, stream: str) -> list[str]:
+    """Return what `server check stream` finds critical."""
+    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="check") as connection:
+        check = Check("stream", stream)
+        await check_stream(Manager(connection), check, {}, {})
+        return check.critical
+
+
+async def test_a_check_reports_a_stream_that_is_not_written_to_or_not_served(server: ServerInstance) -> None:
+    assert server.engine is not None
+    assert await checked(server, "GOOD") == []
+    store = server.engine.accounts["$G"].streams["GOOD"].store
+    with patch.object(store, "fault", "the disk failed"):
+        assert await checked(server, "GOOD") == ["write error: the disk failed"]
+    with patch.object(store, "full", True), patch.object(PosixDisk, "free_bytes", return_value=1000):
+        assert await checked(server, "GOOD") == ["write error: no space left on the store's disk"]
+    assert await checked(server, "GOOD") == []
+    break_stream(server, "$G/BAD")
+    with pytest.raises(ApiFailure, match="made by a newer version") as refused:
+        await checked(server, "BAD")
+    assert refused.value.err_code == 10194
 
 
 def full_disk(file: File, data: bytes, offset: int) -> None:
