@@ -27,6 +27,7 @@ class Report:
     platter_checks: int = 0
     damaged_at_rest: int = 0
     misplaced_at_rest: int = 0
+    repaired: int = 0
     packed_files: int = 0
     erasures: int = 0
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 import msgspec
 
-from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite
+from natsctl.store import frame, fsck, index_file, packed, recovery, rewrite, salvage
 from natsctl.store.commit import Commit
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk, File
@@ -241,6 +241,18 @@ def _old_files_not_erased() -> Patch:
     return mock.patch.object(Compaction, "places", places)
 
 
+def _removed_messages_repaired() -> Patch:
+    return mock.patch.object(salvage, "_take_records", do_nothing)
+
+
+def _journal_not_repaired() -> Patch:
+    return mock.patch.object(salvage, "_records", lambda *_: [])
+
+
+def _repair_loses_the_last_sequence() -> Patch:
+    return mock.patch.object(FileStreamStore, "skip_to", do_nothing)
+
+
 PLANTS: dict[str, Callable[[], Patch]] = {
     plant.__name__.removeprefix("_"): plant
     for plant in (
@@ -275,6 +287,9 @@ PLANTS: dict[str, Callable[[], Patch]] = {
         _earlier_meta_accepted,
         _index_file_removed_twice,
         _old_files_not_erased,
+        _removed_messages_repaired,
+        _journal_not_repaired,
+        _repair_loses_the_last_sequence,
     )
 }
 

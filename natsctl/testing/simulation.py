@@ -34,7 +34,7 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from natsctl.testing.disasters import ERRORS, Report, draw_plan
-from natsctl.testing.ledger import Ledger, StreamLedger, Violation
+from natsctl.testing.ledger import History, Ledger, StreamLedger, Violation
 from natsctl.testing.simdisk import Crash, Personality, Plan, SimDisk, no_faults
 
 STREAMS_MAX = 4
@@ -117,7 +117,7 @@ class Session:
         self._disk.kill()
         self.report.disk_faults = self._disk.faults
         self._misplace_at_rest()
-        self._damage_at_rest()
+        self._repair_at_rest(self._damage_at_rest())
         return self.report
 
     def _live(self, plan: Plan) -> None:
@@ -526,11 +526,14 @@ class Session:
         self._notes = store.open().notes
         return store
 
-    def _damage_at_rest(self) -> None:
-        """Alter one place of a cleanly closed store: its streams must be refused or whole, never silently less."""
+    def _damage_at_rest(self) -> str:
+        """Alter one place of a cleanly closed store: its streams must be refused or whole, never silently less.
+
+        Returns the path of the file, "" where there is none.
+        """
         paths = [path for path in self._disk.files() if path.endswith((".seg", "/meta", ".idx"))]
         if not paths:
-            return
+            return ""
         path = self._faults.choice(sorted(paths))
         size = self._disk.size_of(path)
         kind = self._faults.choice(("flip", "cut", "lose"))
@@ -556,6 +559,77 @@ class Session:
             raise Violation(f"{kind} of {path} went unnoticed")
         if report.damaged and path.endswith(".idx"):
             raise Violation(f"a stream is refused for its index file: {report.damaged}")
+        return path
+
+    def _repair_at_rest(self, damaged: str) -> None:
+        """Repair what is refused for a damaged file, and for a damaged `meta` or a missing folder of one more stream.
+
+        What can be read must be there, durably, and nothing else; a missing folder is all that cannot be repaired.
+        """
+        rng = random.Random(f"{self.report.seed}/repair")
+        self._disk.kill()
+        kept = [path for path in self._disk.files() if path.endswith("/meta") and _folder(path) != _folder(damaged)]
+        if kept:
+            path, draw = rng.choice(kept), rng.random()
+            if draw < 0.15:
+                for each in [each for each in self._disk.files() if _folder(each) == _folder(path)]:
+                    self._disk.lose(each)
+                self._disk.lose(_folder(path))
+            elif draw < 0.4:
+                self._disk.lose(path)
+            else:
+                self._disk.cut(path, rng.randrange(self._disk.size_of(path)))
+        store = self._reopen()
+        numbers = {key: ids[0] for key, ids in store._refused_ids.items()}
+        lost = [key for key in store.damaged if not self._disk.exists(f"streams/s{numbers[key]:06d}")]
+        partial = {key for key, number in numbers.items() if f"/s{number:06d}/" in damaged and damaged.endswith(".seg")}
+        repaired = [key for key in store.damaged if key not in lost]
+        for key in repaired:
+            store.salvage(key, _latest(self._ledger.streams[key].meta))
+            self.report.repaired += 1
+        allowed = set(lost)  # and what is damaged where an index file saved reading, until a start reads it
+        allowed |= {key for key, each in store.streams.items() if _number(each) == damaged.partition("/s")[2][:6]}
+        if rng.random() < 0.5:
+            store.close()
+        else:  # the folders that were moved aside may be missed, under their own names
+            allowed |= {f"s{numbers[key]:06d}" for key in repaired}
+        self._disk.power_loss()
+        store = self._reopen()
+        if missed := store.damaged.keys() - allowed:
+            raise Violation(f"{missed} are refused after their repair: {store.damaged}")
+        for key in repaired:
+            ledger, stream = self._ledger.streams[key], store.streams[key]
+            if key in partial:
+                _judge_remains(stream, ledger, damaged)
+            else:
+                ledger.judge(stream)
+
+
+def _number(stream: StreamStore) -> str:
+    return f"{stream.stream_id:06d}" if isinstance(stream, FileStreamStore) else ""
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _latest(history: History) -> bytes:
+    meta = history.states[-1]
+    assert isinstance(meta, bytes)
+    return meta
+
+
+def _judge_remains(stream: StreamStore, ledger: StreamLedger, damaged: str) -> None:
+    """Raise Violation unless a stream that lost part of a segment holds what was outside of it, and nothing untrue."""
+    begins = int(damaged.rpartition("/")[2][:20])
+    for seq, wanted in ledger.messages.items():
+        found = stream.get(seq)
+        if found is not None and tuple(found) != tuple(wanted):
+            raise Violation(f"{stream.key}: the repair made {found!r} of {wanted!r}")
+        if found is None and seq < begins and seq not in ledger.taken:
+            raise Violation(f"{stream.key}: message {seq} was before the damage, and is lost by the repair")
+    if stream.last_seq > ledger.acked_seq:
+        raise Violation(f"{stream.key}: the repair made {stream.last_seq} of {ledger.acked_seq} the last sequence")
 
 
 def look_for(payloads: list[bytes], files: list[bytes]) -> None:

@@ -37,7 +37,8 @@ KEYS = [
     ),
     (
         answers.StreamInfoAnswer,
-        "total, offset, limit, config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts, write_error?",
+        "total, offset, limit, config, created, state, domain?, cluster?, mirror?, sources?, alternates?, ts, "
+        "write_error?",
     ),
     (
         consumer.ConsumerInfo,

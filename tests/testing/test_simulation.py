@@ -20,6 +20,7 @@ def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
     assert sum(report.platter_checks for report in reports) > SEEDS // 2
     assert sum(report.packed_files for report in reports) > SEEDS // 4
     assert sum(report.erasures for report in reports) > SEEDS
+    assert sum(report.repaired for report in reports) > SEEDS // 2
 
 
 def test_no_promise_is_broken_where_streams_are_worked_on_by_whole_columns(monkeypatch: pytest.MonkeyPatch) -> None:
