@@ -164,7 +164,7 @@ class _DocumentReader:
             parse_time(value)
         except ValueError as error:
             return self._fail(path, str(error))
-        return value
+        return str(value)
 
     def _scalar(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str = "") -> Any:
         noun = noun or _NOUNS[shape.kind]
@@ -174,7 +174,7 @@ class _DocumentReader:
             return self._int(value, shape, path, noun)
         if not isinstance(value, bool if shape.kind == "bool" else str):
             return self._fail(path, f"expected {noun}, got {_say(value)}")
-        return value
+        return str(value) if isinstance(value, Untyped) else value
 
     def _int(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str) -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())

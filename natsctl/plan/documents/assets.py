@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import TOLD, DocumentFault, is_info, read_document
+from natsctl.api.documents import TOLD, DocumentFault, Untyped, is_info, read_document
 from natsctl.api.model import Model
 from natsctl.api.shapes import shape_of
 from natsctl.api.stream import StreamConfig
@@ -100,7 +100,7 @@ def _stream_of(spot: Spot, above: str, found: Found) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return str(value) if isinstance(value, str) else ""
 
 
 def _is_object(spot: Spot, found: Found) -> bool:
@@ -151,7 +151,8 @@ def _switched(spot: Spot, key: str, otherwise: bool, found: Found) -> bool:
     said = spot.at(key)
     if said.value is None:
         return otherwise
-    if not isinstance(said.value, bool):
+    value = said.value.meant if isinstance(said.value, Untyped) else said.value
+    if not isinstance(value, bool):
         found.fault(said, "expected true or false")
         return False
-    return said.value
+    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from natsctl.api.documents import Untyped
 from natsctl.api.shapes import Shape
 
 EXTRA: Final = "extra"
@@ -50,6 +51,8 @@ def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any
     result = dict(config)
     for name, value in extra.items():
         there = result.get(name)
+        if isinstance(value, Untyped):
+            value = value.meant
         if value is None:
             continue  # null asks for nothing
         if isinstance(value, Mapping):
@@ -61,6 +64,8 @@ def merged(config: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any
 
 def _plain(value: Any) -> Any:
     """A value in containers that know nothing of lines."""
+    if isinstance(value, Untyped):
+        return value.meant
     if isinstance(value, Mapping):
         return merged({}, value)
     return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -124,7 +124,7 @@ def _ignored(spot: Spot, found: Found) -> frozenset[str]:
     for one in ignore_list(spot, found):
         if one.value.partition(".")[0] not in known:
             found.fault(one, f"{one.value} is no field of a stream, consumer or bucket{did_you_mean(one.value, known)}")
-        named.add(one.value)
+        named.add(str(one.value))
     return frozenset(named)
 
 
@@ -133,7 +133,7 @@ def _owner(spot: Spot, found: Found) -> None:
         if spot.value not in (None, TOLD):
             found.fault(spot, "expected the name of an owner")
         return
-    found.owners.append((spot.value, spot.place))
+    found.owners.append((str(spot.value), spot.place))
 
 
 def _includes(spot: Spot, found: Found) -> Iterator[Spot]:

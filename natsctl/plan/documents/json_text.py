@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from natsctl.api.documents import TOLD, Untyped
 from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
-from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
 from natsctl.plan.documents.yaml_text import Expand, Report, plain_value
 
@@ -102,8 +101,6 @@ class _Reader:
             return text
         try:
             expanded = self._expand(text)
-            if not is_one_reference(text):
-                return expanded
             value = Untyped(expanded)
             value.meant = plain_value(expanded)
             return value

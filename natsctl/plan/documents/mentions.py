@@ -75,7 +75,7 @@ def ignored_fields(key: AssetKey, kind: Kind, spot: Spot, found: Found) -> froze
     named: set[str] = set()
     for one in ignore_list(spot, found):
         if one.value.partition(".")[0] in known:
-            named.add(one.value)
+            named.add(str(one.value))
         else:
             found.fault(one, f"{one.value} is no field of it{did_you_mean(one.value, known)}")
     named |= {name for name in found.ignored if name.partition(".")[0] in known}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from natsctl.api.documents import TOLD
+from natsctl.api.documents import TOLD, Untyped
 from natsctl.plan.documents.faults import MAX_DEPTH, MAX_VALUES, TextFault
 from natsctl.plan.documents.interpolation import is_one_reference
 from natsctl.plan.documents.lined import Listed, Mapped, Step
@@ -32,6 +32,13 @@ _ODD_FLOATS: Final = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _NUMERIC: Final = frozenset("0123456789+-.")
+_REFERENCE: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
+_HIDES, _SHOWS = "\ue000", "\ue001"
+"""Characters of the private use area around a reference, in which those of ASCII are moved to a private plane."""
+_PLANE: Final = 0xF0000
+_HIDDEN: Final = {code: _PLANE + code for code in range(0x20, 0x7F)}
+_SHOWN: Final = {there: code for code, there in _HIDDEN.items()}
+_HIDDEN_REFERENCE: Final = re.compile(f"{_HIDES}([^{_SHOWS}]*){_SHOWS}")
 _TAG: Final = "tag:yaml.org,2002:"
 MAX_DIGITS: Final = 400
 """Longer numbers are texts: no field holds them, and reading them costs the square of their length."""
@@ -48,6 +55,13 @@ def plain_value(text: str) -> Any:
     if _FLOAT.fullmatch(text):
         return float(text.replace("_", ""))
     return _ODD_FLOATS.get(text, text)
+
+
+def untyped(text: str) -> Untyped:
+    """Return a text that means a number or a switch where one is wanted."""
+    value = Untyped(text)
+    value.meant = plain_value(text)
+    return value
 
 
 def _int(text: str) -> Any:
@@ -67,8 +81,9 @@ def documents(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
     import yaml
 
     parser: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    readable = text if expand is None else hidden(text)
     try:
-        yield from _Reader(parser(text), report, expand).documents()
+        yield from _Reader(parser(readable), report, expand).documents()
     except yaml.MarkedYAMLError as fault:
         raise _told(fault, text) from fault
     except yaml.YAMLError as fault:
@@ -86,9 +101,24 @@ def _told(fault: Any, text: str) -> TextFault:
     reason = f"not YAML: {fault.problem or 'a fault'}{context}"
     if near[: len(near) - len(near.lstrip())].count("\t"):
         reason += ": a tab can not indent, use spaces"
-    elif "${" in near and ("[" in near or "{" in near.replace("${", "")):
-        reason += ": inside [ ] and { } a ${…} needs quotes"
     return TextFault(line + 1, reason)
+
+
+def hidden(text: str) -> str:
+    """Return the text with each `${…}` in characters that mean nothing to YAML, so that it may stand in { } and [ ].
+
+    References with quotes or escapes in them stay as they are: these only stand in quotes.
+    """
+    if _HIDES in text or "${" not in text:
+        return text
+    return _REFERENCE.sub(lambda found: _HIDES + found[0].translate(_HIDDEN) + _SHOWS, text)
+
+
+def shown(text: str) -> str:
+    """Return a scalar with its references as they were written."""
+    if _HIDES not in text:
+        return text
+    return _HIDDEN_REFERENCE.sub(lambda found: found[1].translate(_SHOWN), text)
 
 
 class _Reader:
@@ -137,12 +167,14 @@ class _Reader:
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
         plain, tag = event.implicit[0], event.tag
-        if self._expand is not None and "${" in text:
+        if self._expand is not None and "${" in (text := shown(text)):
             try:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
                 self._report(event.start_mark.line + 1, self._path, str(fault))
                 return TOLD
+            if tag in (None, "!") and not (plain and plain_value(text) is None):
+                return untyped(text)
         if plain:
             return plain_value(text)
         if tag is None or tag in ("!", f"{_TAG}str"):
@@ -173,7 +205,7 @@ class _Reader:
                 self._report(at, self._path, "a key has to be a text")
                 self._value(next_event(), depth + 1)
                 continue
-            name = key.value
+            name = shown(key.value)
             path.append(name)
             value = self._value(next_event(), depth + 1)
             path.pop()

@@ -65,11 +65,35 @@ def test_a_plain_scalar_takes_the_type_of_its_value(read) -> None:
     assert config == {"name": "A", "max_msgs": 100, "no_ack": True, "max_age": 7200 * 10**9}
 
 
-def test_a_quoted_scalar_stays_a_text(read, told) -> None:
-    text = 'name: A\ndescription: "${TEXT}"\n'
-    assert read(text, environ={"TEXT": "100"}).wanted[STREAM].config["description"] == "100"
-    (fault,) = told('name: A\nmax_msgs: "${TEXT}"\n', environ={"TEXT": "100"})
-    assert fault == (2, "$.max_msgs", 'expected a whole number, got "100"')
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: A\nmax_msgs: ${N}\nno_ack: ${B}\nmax_age: ${D}\ndescription: ${N}\nprotect: ${B}\nsubjects:\n- a.${N}\n",
+        "name: A\nmax_msgs: '${N}'\nno_ack: \"${B}\"\nmax_age: '${D}'\ndescription: '${N}'\nprotect: '${B}'\n"
+        "subjects: ['a.${N}']\n",
+        "{name: A, max_msgs: ${N}, no_ack: ${B}, max_age: ${D}, description: ${N}, protect: ${B}, subjects: [a.${N}]}",
+        '{name: A, "max_msgs": "${N}", no_ack: "${X:-true}", max_age: "${D}", description: "${N}", protect: "${B}", '
+        'subjects: ["a.${N}"]} # ${never read',
+        "streams: [{name: A, max_msgs: ${X:-100}, no_ack: ${B}, max_age: ${X:-1h}, description: '${N}', "
+        "protect: ${B}, subjects: [a.${N}]}]",
+        '{"name": "A", "max_msgs": "${N}", "no_ack": "${B}", "max_age": "${D}", "description": "${N}", '
+        '"protect": "${B}", "subjects": ["a.${N}"]}',
+    ],
+)
+def test_a_reference_has_the_type_that_is_wanted_in_every_style(read, text: str) -> None:
+    one = read(text, environ={"N": "100", "B": "true", "D": "1h"}).wanted[STREAM]
+    wanted = {"max_msgs": 100, "no_ack": True, "max_age": 3600 * 10**9, "description": "100", "subjects": ["a.100"]}
+    assert ({**one.config}, one.protect) == ({"name": "A", **wanted}, True)
+
+
+def test_what_a_reference_holds_in_braces_and_brackets_is_read_as_it_stands(read, told) -> None:
+    text = "{name: A, description: '${X:-a, [b]: #c}', subjects: [${X:-a.>}, $${X}], metadata: {k: ${Y}}}"
+    config = read(text, environ={"Y": "a, {b: c}"}).wanted[STREAM].config
+    assert config["description"] == "a, [b]: #c"
+    assert (config["subjects"], config["metadata"]) == (["a.>", "${X}"], {"k": "a, {b: c}"})
+    (fault,) = told("{name: A, max_msgs: ${N}}", environ={"N": "many"})
+    assert fault == (1, "$.max_msgs", 'expected a whole number, got "many"')
+    assert told("{name: A, max_msgs: ${N}}")[0][2].startswith("N is not set")
 
 
 def test_json_takes_the_type_that_is_wanted(read, told) -> None:

@@ -95,7 +95,6 @@ def test_merge_keys_and_anchors_are_what_they_stand_for(read) -> None:
         ("name: !custom x\n", 1, "a tag that means nothing here"),
         ("- !!set {a}\n", 1, "a tag that means nothing here"),
         ("name: A\nname: B\n", 2, "name stands here twice, first on line 1"),
-        ("name: A\nsubjects: [${X:-a}.>]\n", 2, "inside [ ] and { } a ${…} needs quotes"),
         ("name: \x07\n", 1, "not YAML"),
         ("- " * 70 + "x", 1, "more than 64 levels"),
         ("just a text\n", 1, "expected a document"),
