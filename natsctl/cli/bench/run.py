@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.options import Json, Progress, session_of
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
@@ -78,7 +79,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
     check_consent(session, f"purge Stream {load.stream_name}", force)
     with suggesting(session, load.stream_name):
         messages = session.run(lambda manager: manager.stream_info(load.stream_name)).value.state.messages
-    question = f"purge {messages:,} messages of Stream {load.stream_name}"
+    question = f"purge {plural(messages, 'message')} of Stream {load.stream_name}"
     return confirmed(session, question, force, typed=load.stream_name)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer
@@ -107,8 +108,8 @@ def _loss(info: Info) -> Info:
 def _told(info: Info) -> str:
     loss = _loss(info)
     return (
-        f"Consumer {safe(info['name'])}: {loss['outstanding_acks']:,} outstanding acks, "
-        f"{loss['unprocessed']:,} unprocessed messages, ack floor at {loss['ack_floor_stream_seq']:,}"
+        f"Consumer {safe(info['name'])}: {plural(loss['outstanding_acks'], 'outstanding ack')}, "
+        f"{plural(loss['unprocessed'], 'unprocessed message')}, ack floor at {loss['ack_floor_stream_seq']:,}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from natsctl.api.errors import UsageError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.config import live_consumer, show_info
@@ -48,7 +49,7 @@ def reset(
     if session.interactive and not force and not session.dry_run:
         output.note(
             f"Consumer {safe(where)} > {safe(name)} has delivered up to stream sequence {live.delivered.stream_seq:,}, "
-            f"{live.num_ack_pending:,} acks are outstanding"
+            f"{plural(live.num_ack_pending, 'outstanding ack')}"
         )
     question = f"reset Consumer {where} > {name} to {target}"
     if not confirmed(session, question, force):

@@ -84,7 +84,7 @@ def render_report(
     values = [row.value for row in rows]
     paused = sum(value.paused for value in values)
     table.caption = (
-        f"{count(sum(value.num_ack_pending for value in values))} outstanding acks, "
+        f"{plural(sum(value.num_ack_pending for value in values), 'outstanding ack')}, "
         f"{count(sum(value.num_redelivered for value in values))} redelivered, "
         f"{count(sum(value.num_pending for value in values))} unprocessed"
         f"{f', {count(paused)} paused' if paused else ''}"

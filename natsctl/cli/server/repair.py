@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.options import Force, Json, session_of
@@ -67,7 +68,7 @@ def _show(one: RefusedStream) -> None:
         output.emit(f"{name}: {safe(one.reason)}")
         return
     output.emit(
-        f"{name}: {one.messages:,} messages up to sequence {one.last_seq:,}; the old files are in {one.remains}"
+        f"{name}: {plural(one.messages, 'message')} up to sequence {one.last_seq:,}; the old files are in {one.remains}"
     )
     for note in one.notes:
         output.emit(f"  {safe(note)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiFailure, NatsctlError, UsageError
+from natsctl.api.units import plural
 from natsctl.client.bench.load import DEFAULT_STREAM, Load
 from natsctl.client.bench.messages import body_of
 from natsctl.client.preview import Planned, Previewed
@@ -68,7 +69,7 @@ async def changes(manager: Manager, load: Load) -> list[Change]:
     found = await _stream(manager, load.stream_name)
     planned = _for_stream(load, found)
     if load.purge and found is not None and found["state"].get("messages"):
-        told = f"purged {found['state']['messages']:,} messages of Stream {load.stream_name}"
+        told = f"purged {plural(found['state']['messages'], 'message')} of Stream {load.stream_name}"
         planned.append(Change(endpoints.STREAM_PURGE, (load.stream_name,), None, told))
     if load.kind in ("js consume", "js fetch"):
         planned += await _for_consumer(manager, load)

@@ -97,7 +97,7 @@ def test_a_report_shows_where_each_consumer_stands_and_the_sums(three: Run) -> N
         "4 / 80%",
         "0",
     ]
-    assert "1 outstanding acks, 0 redelivered, 14 unprocessed" in out
+    assert "1 outstanding ack, 0 redelivered, 14 unprocessed" in out
     raw = three("con", "report", "ORDERS", "-r").out
     assert "30000000000" in raw
     assert three("con", "report", "ORDERS", "--sort", "speed").code == 2

@@ -23,7 +23,7 @@ def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Callable[..., 
     fed("con", "next", "ORDERS", "C", "--no-ack", "-r")
     one = person("con", "rm", "ORDERS")
     one.answers("Select a Consumer")
-    one.sees("Consumer C: 1 outstanding acks, 4 unprocessed messages, ack floor at 0")
+    one.sees("Consumer C: 1 outstanding ack, 4 unprocessed messages, ack floor at 0")
     one.answers("type C to do it", "c\r")
     one.sees("c is not C")
     one.child.send("\x7fC\r")

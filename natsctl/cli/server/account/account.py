@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from natsctl.api.errors import ApiFailure, NatsctlError
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.options import Force, Json, session_of
@@ -72,7 +73,7 @@ def purge(ctx: typer.Context, account: Account, force: Force = False, json: Json
     answers = session.run(lambda manager: System(manager).ask("JSZ", asked))
     streams = {str(stream.get("name")) for _, owner, stream in details(answers) if owner.get("name") == account}
     session.effect["streams"] = len(streams)
-    question = f"remove all {len(streams)} Streams of account {account}"
+    question = f"remove {plural(len(streams), 'Stream')}, which is all of account {account}"
     if not confirmed(session, question, force, typed=account):
         return
     answer = session.run(lambda manager: purge_account(manager, account))
